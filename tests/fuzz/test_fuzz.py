@@ -4,7 +4,9 @@ import resource
 from pathlib import Path
 from random import Random
 
+import contract
 import pytest
+from command_lines import SEPARATOR
 from contract import (
     REFUSALS,
     BrokenContractError,
@@ -15,7 +17,7 @@ from contract import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import mutated
-from readers import READERS
+from readers import PYTHON, READERS, SOURCE_ON_STRUCTURES
 
 from gpubench.errors import UsageError
 
@@ -33,6 +35,21 @@ INPUTS = {name: 3 if name in SLOW else 8 for name in READERS} | {"command": 20}
 
 MAX_KILOBYTES = 400 * 2**10
 """Maximum growth of this process by all these inputs. They have at most 512 KiB each."""
+
+
+SAVED = SEPARATOR.join(b"sweep --config a.toml --rounds 2 --save hot -o new.csv".split())
+
+FINDINGS = [
+    ("command", SAVED),
+    ("python", PYTHON + b"x = " + b"-" * 3000 + b"1"),
+    ("python", b"@" + b"-" * 400 + b"a" + PYTHON[PYTHON.index(b"\ndef") :]),
+    ("checked", SOURCE_ON_STRUCTURES.replace(b"float*", b"x" * 100_000 + b"*")),
+    ("checked", SOURCE_ON_STRUCTURES + b"const " * 10_000),
+    ("checked", SOURCE_ON_STRUCTURES.replace(b"  kernel", b"<<<" * 10_000 + b"  kernel")),
+    ("checked", SOURCE_ON_STRUCTURES.replace(b"  kernel", b"dim3 a(" * 5000 + b"  kernel")),
+    ("checked", SOURCE_ON_STRUCTURES + b"template <typename> __global__ void f() {}"),
+]
+"""Inputs like those that `research/fuzz.py` found: with each, a call failed or took minutes."""
 
 
 def read(name: str, data: bytes) -> None:
@@ -58,6 +75,14 @@ def test_what_was_mutated_is_read_or_refused_in_bounded_memory() -> None:
             data = mutated(valid[seed % len(valid)], Random(seed), reader.own)  # noqa: S311 # no secret
             read(name, data)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MAX_KILOBYTES
+
+
+@pytest.mark.parametrize(("name", "data"), FINDINGS, ids=range(len(FINDINGS)))
+def test_inputs_like_earlier_findings_are_read_or_refused_in_seconds(
+    name: str, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contract, "MAX_S", 10)
+    read(name, data)
 
 
 @settings(max_examples=50)

@@ -66,7 +66,7 @@ def test_a_sweep_is_saved_under_its_name_and_compared_with_it() -> None:
     assert f"saved as main: {kept}" in err
     assert read(kept) == read(Path("first.csv"))
     code, _, err = call("diff", "--against", "main", "first.csv")  # compared with itself
-    assert (code, "hold the same measurements" in err) == (2, True)
+    assert (code, "holds the same measurements" in err) == (2, True)
     write([replace(row, round_medians_us=(2, 2.1)) for row in read(kept)], Path("second.csv"))
     code, out, _ = call("diff", "--against", "main", "second.csv")
     assert (code, "of 1 point 1 ambiguous" in out.splitlines()[0]) == (0, True)
@@ -108,6 +108,15 @@ def test_a_saved_file_that_cannot_be_read_does_not_block_the_others(command: tup
     assert "29990101" in err
     kept.unlink()
     assert call(*command)[0] == 2
+
+
+def test_a_saved_file_with_the_measurements_of_a_newer_one_is_passed_over() -> None:
+    older = store.save(built("new"), "main")
+    newest = store.save(read(older), "main")
+    write(built("mine", own=1.2), Path("mine.csv"))
+    code, out, err = call("diff", "--against", "main", "mine.csv")
+    assert (code, "slower: 3 of 9 points" in out) == (1, True)
+    assert f"passes over {older}: holds the same measurements as {newest}" in err
 
 
 def test_of_many_saved_sweeps_only_the_newest_are_pooled() -> None:

@@ -45,6 +45,8 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
         functions = described_by_default(text)
     except UsageError as error:
         raise UsageError(_without_flag(error)) from error
+    except ValueError as error:
+        raise UsageError(f"{source}: {error}") from error
     if not functions:
         raise UsageError(f"{source} defines no kernel: no __global__ function")
     for function in functions:

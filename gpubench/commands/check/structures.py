@@ -1,6 +1,7 @@
 """Writes a function on arrays for a host function on structures, such as `MatMul(Matrix A, …)`."""
 
 import re
+import string
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +14,8 @@ STRIDES = {"stride", "pitch", "ld"}
 
 SPACE = "on_arrays"
 
-_STRUCTURE = r"\bstruct\s*(\w*)\s*\{{([^{{}}]*)\}}\s*({name})?\s*;"
-_MEMBERS = re.compile(r"\s*(.+?)\s*((?:\w+\s*,\s*)*\w+)\s*")
+_STRUCTURE = r"\bstruct\s*+(\w*+)\s*+\{{([^{{}}]*+)\}}\s*+({name})?\s*+;"
+_LETTERS = f"{string.ascii_letters}{string.digits}_"
 
 
 def function_on_arrays(source: Path, text: str, folder: Path) -> tuple[Path, str] | None:
@@ -68,12 +69,14 @@ def _members(name: str, plain: str) -> tuple[Parameter, ...]:
     """Return the members of a structure. Raises LookupError if the source does not define it."""
     for tag, inside, alias in re.findall(_STRUCTURE.format(name=re.escape(name)), plain):
         if name in {tag, alias}:
-            members = map(_MEMBERS.fullmatch, filter(str.strip, inside.split(";")))
-            listed = [
-                f"{each[1]} {member_name}"
-                for each in members
-                if each
-                for member_name in each[2].split(",")
-            ]
-            return parameters(", ".join(listed))
+            return parameters(", ".join(_declared(inside)))
     raise LookupError(name)
+
+
+def _declared(members: str) -> Iterator[str]:
+    """Yield a declaration for each member of a structure: `int a, b;` declares two."""
+    for declaration in filter(None, map(str.strip, members.split(";"))):
+        first, *others = map(str.strip, declaration.split(","))
+        kind = first.rstrip(_LETTERS)
+        for name in filter(str.isidentifier, (first[len(kind) :], *others)):
+            yield f"{kind} {name}"

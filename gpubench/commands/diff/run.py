@@ -84,10 +84,16 @@ def saved_base(name: str, base: Files, new: Files, options: Options) -> list[Pat
         raise UsageError("--against: the base side is given already")
     rows = read(new[0], ("device",)) if new else []
     device = rows[0].device if rows and not options.ignore_device else None
-    files, unreadable = store.newest_build(
-        store.require(name, device, "--against"), lambda path: read_side([path])
-    )
-    for message in unreadable:
+    sides: list[Side] = []
+
+    def check(path: Path) -> None:
+        side = read_side([path])
+        for newer in sides:
+            require_own_measurements(side, newer)
+        sides.append(side)
+
+    files, skipped = store.newest_build(store.require(name, device, "--against"), check)
+    for message in skipped:
         say(f"--against passes over {message}", err=True)
     return list(files)
 

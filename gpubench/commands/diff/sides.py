@@ -128,7 +128,7 @@ def require_own_measurements(base: Side, new: Side) -> None:
         number = sum(len(own[key]) for key in shared)
         if number >= MIN_EQUAL and all(own[key] == other[key] for key in shared):
             raise UsageError(
-                f"{path} and {other_path} hold the same measurements; each file must be a sweep "
+                f"{path}: holds the same measurements as {other_path}; each file must be a sweep "
                 "of its own"
             )
 

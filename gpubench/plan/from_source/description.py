@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -241,7 +242,8 @@ def _in_neighbours(kernel: Function, source: Path) -> Iterator[Function]:
         if path != source and path.stat().st_size < MAX_NEIGHBOUR_BYTES:
             text = read_source(path)
             if "<<<" in text and re.search(call, text) and not re.search(own, text):
-                yield from functions(expanded(path, needed(path)[0], ())[0])
+                with suppress(ValueError):  # a kernel that cannot be read
+                    yield from functions(expanded(path, needed(path)[0], ())[0])
 
 
 def _as_passed(parameter: Parameter, launch: Dimensions) -> Parameter:

@@ -21,7 +21,7 @@ ROUNDS = 8  # maximum depth of constants that are defined by constants
 MAX_NODES = 200  # maximum size of an expression in which the names have been replaced
 ITEM_BYTES = {"float": 4, "int": 4, "double": 8, "half": 2, "__half": 2, "__nv_bfloat16": 2}
 
-_VALUE = r"[^;=(){}<>]*?\b(\w+)\s*(?:=\s*([^;,{}]{1,120})[;,]|\{([^{};]{1,120})\})"
+_VALUE = r"[^;=(){}<>]{0,120}?\b(\w+)\s*(?:=\s*([^;,{}]{1,120})[;,]|\{([^{};]{1,120})\})"
 _CONSTANT = re.compile(rf"\bconst(?:expr)?\b{_VALUE}")
 _VARIABLE = re.compile(rf"\b(?:auto|int|unsigned|size_t|u?int\d\d_t)\b{_VALUE}")
 _ASSIGNED = re.compile(r"\b(\w+)\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)")
@@ -222,7 +222,7 @@ def _parts(text: str, before: str) -> list[str]:
         name = variable[1]
         grows = re.findall(rf"\b{name}\.([xyz])\s*\+\+", before)  # if there is a remainder
         members = dict(re.findall(rf"\b{name}\.([xyz])\s*=([^;=]+);", before))
-        pattern = rf"\bdim3\b[^;]*?\b{name}\s*(?:=\s*dim3\s*|=\s*)?[({{]"
+        pattern = rf"\bdim3\b[^;]{{0,200}}?\b{name}\s*(?:=\s*dim3\s*|=\s*)?[({{]"
         made = next(iter(reversed([*re.finditer(pattern, before)])), None)
     if members:
         text = ", ".join(members.get(axis, "1") for axis in "xyz")

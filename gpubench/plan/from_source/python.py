@@ -54,13 +54,15 @@ def describe_python(
     """
     try:
         tree = ast.parse(source.read_bytes())
+        defined = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
+        kernels = [name for name, each in defined.items() if _is_kernel(each)]
+    except (RecursionError, MemoryError) as error:
+        raise UsageError(f"--from: {source} cannot be read: it is nested too deeply") from error
     except (OSError, SyntaxError, ValueError) as error:
         number = getattr(error, "lineno", None)  # of an error in the syntax
         line = f", line {number}" if number else ""
         what = getattr(error, "strerror", None) or getattr(error, "msg", error)
         raise UsageError(f"--from: {source}{line} cannot be read: {what}") from error
-    defined = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
-    kernels = [name for name, each in defined.items() if _is_kernel(each)]
     count = len(OPERATIONS[op].arrays)
     names = [name for name, each in defined.items() if name not in kernels and _takes(each, count)]
     if entry and entry not in defined:

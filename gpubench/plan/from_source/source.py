@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from gpubench.model.signature import Parameter, parameters, position_after, split
 
 LONGEST = 4000  # maximum number of characters from a template's parameters to a function's body
+MAX_LAUNCHES = 200  # maximum number of launches of a function that are read
 
 _SKIPPED = re.compile(
     r'//[^\n]*|/\*|R"([^()\\\s"]{0,16})\(|"(?:\\.|[^"\\\n])*+"?|\'\\?"\'', re.DOTALL
@@ -78,9 +80,9 @@ class Function:
 
     @property
     def launches(self) -> list[SourceLaunch]:
-        """The launches in the body."""
+        """The first launches in the body."""
         launches_of_body = []
-        for mark in _LAUNCH.finditer(self.body):
+        for mark in islice(_LAUNCH.finditer(self.body), MAX_LAUNCHES):
             end = self.body.find(">>>", mark.end())
             if end < 0:
                 break
@@ -107,7 +109,8 @@ class Function:
 def functions(text: str) -> Iterator[Function]:
     """Yield the functions that a CUDA C++ source defines, in order.
 
-    Functions of classes are left out.
+    Functions of classes are left out, and other templates with a parameter that cannot be read.
+    Raises ValueError for a kernel with such a parameter.
     """
     text = _DIRECTIVE.sub(" ", code(text))
     spaces: list[str] = []
@@ -159,8 +162,13 @@ def _function(heading: str, body: str, spaces: list[str]) -> Function | None:
     template: tuple[Parameter, ...] = ()
     if opened := re.match(r"template\s*(?=<)", heading):
         end = position_after(heading, opened.end(), "<>")
-        template = parameters(heading[opened.end() + 1 : end - 1])
-        heading = heading[end:]
+        inside, heading = heading[opened.end() + 1 : end - 1], heading[end:]
+        try:
+            template = parameters(inside)
+        except ValueError:  # a parameter without a name
+            if "__global__" in heading:
+                raise
+            return None
     is_kernel = "__global__" in heading
     while attribute := _ATTRIBUTE.search(heading):
         inside, end = enclosed(heading, attribute.end())

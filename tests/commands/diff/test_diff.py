@@ -205,7 +205,7 @@ def test_files_with_the_same_measurements_are_refused(file: Write, run: Run) -> 
     ):
         code, out, err = run(*arguments)
         assert (code, out, len(err.splitlines())) == (2, "", 1), arguments
-        assert "hold the same measurements" in err
+        assert "holds the same measurements" in err
 
 
 def test_a_side_of_two_sources_is_refused(file: Write, run: Run) -> None:

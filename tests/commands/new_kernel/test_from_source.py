@@ -344,6 +344,7 @@ def test_every_form_of_a_kernel_is_read_and_comments_are_not() -> None:
     ]
     (early,) = kernels("template <int N> static __launch_bounds__(64) __global__ void f() {}")
     assert (early.threads, [parameter.name for parameter in early.template]) == ("64", ["N"])
+    assert not list(functions("template <typename> struct Is { static const int value = 0; };"))
     for text in (
         "__global__ void declared(int M);",
         'const char* text = "__global__ void in_a_text() {}";',
@@ -358,10 +359,13 @@ def test_a_source_that_cannot_be_described_is_refused(tmp_path: Path) -> None:
     empty.write_text("void host() {}")
     odd = tmp_path / "odd.cu"
     odd.write_text("__global__ void 🚀(float* C) {}")
+    unnamed = tmp_path / "unnamed.cu"
+    unnamed.write_text("template <int> __global__ void kernel(float* C) {}")
     for source, reason in (
         (empty, "no __global__ function"),
         (tmp_path / "no.cu", "be read"),
         (odd, "U0001f680' cannot name a kernel"),
+        (unnamed, "'int' is not a parameter"),
     ):
         with pytest.raises(UsageError, match=reason):
             written(tmp_path, "mine", source)
