@@ -195,6 +195,13 @@ SQUARES = {
 }
 """Squares that are compared in pairs: sizes, and the kernels if not all of them take part."""
 
+OPERATIONS = (
+    *((op, "bfloat16") for op in ("gemm_bias", "gemm_relu", "gemm_gelu", "gemm_silu")),
+    *((op, "bfloat16") for op in ("gemm_bias_residual", "gemm_gelu_residual", "gemm_batched")),
+    *((op, "float16") for op in ("gemm_gelu", "gemm_batched")),
+)
+"""Operations beside plain products whose random shapes are measured, and their precisions."""
+
 ANY_ROWS = (
     f"wgmma_any_rows,{','.join(CLUSTERS[dtype] for dtype in CLUSTERS if dtype != 'bfloat16')}"
 )
@@ -236,6 +243,7 @@ SHAPES = {
     "alone_named_float8_e4m3": "--dtype float8_e4m3 --shapes 832x1328x6816",
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count {count} --dtype {dtype}" for seed, count, dtype in ((401, 80, "bfloat16"), (404, 80, "tf32"), (17, 60, "bfloat16"), (18, 30, "float16"))},
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count 60 --dtype {dtype}" for seed, dtype in ((618, "bf16x6"), (619, "bf16x3"))},
+    **{f"alone_{op}_{dtype}": f"--op {op} --seed {seed} --count 30 --graph --dtype {dtype}" for seed, (op, dtype) in enumerate(OPERATIONS, 961)},
     **{f"alone_every_{seed}_{dtype}": f"--seed {seed} --count 18 --every --dtype {dtype}" for seed, dtype in enumerate(("bfloat16", "float8_e4m3", "int8"), 531)},
     **{f"fit_11_{dtype}": f"--seed 11 --count 30 --dtype {dtype} --every" for dtype in ("float64", "float32")},
 }

@@ -2,6 +2,7 @@
 
     python research/sanitize.py memcheck bfloat16 -o memcheck_bfloat16.json
     python research/sanitize.py racecheck tf32 --variants wgmma_tf32_cluster --sizes 200x272x1040
+    python research/sanitize.py memcheck bfloat16 --op gemm_gelu --variants wgmma_epilogue
 
 Needs a GPU and `compute-sanitizer` (CUDA toolkit). It sweeps the kernels whose first dtype is the
 given one, over every legal block tile. Of a kernel with many tiles it runs the default ones. Exits
@@ -19,7 +20,8 @@ from pathlib import Path
 from common import GPUBENCH, child, parser, save
 
 from gpubench.grouping import grouped
-from gpubench.model import CudaVariant
+from gpubench.model import OPERATIONS, CudaVariant
+from gpubench.model.operation import DEFAULT_OP
 from gpubench.plan.registry import choose
 from gpubench.results.row import read
 
@@ -36,17 +38,18 @@ SLOW = "racecheck"
 
 def main() -> int:
     """Sweep the kernels under a tool, and save its summary and the points by status."""
-    kernels = [
-        variant
-        for variant in choose("gemm", "cuda", ())
-        if isinstance(variant, CudaVariant) and variant.tiles and "BK" in variant.tiles.axes
-    ]
     options = parser(__doc__, "sanitize.json")
     options.add_argument("tool", choices=("memcheck", SLOW, "synccheck"))
-    options.add_argument("dtype", choices=dict.fromkeys(kernel.dtypes[0] for kernel in kernels))
+    options.add_argument("dtype")
+    options.add_argument("--op", default=DEFAULT_OP, choices=OPERATIONS)
     options.add_argument("--variants", help="only these kernels, such as splitk_cluster")
     options.add_argument("--sizes", help="in place of those of this script")
     asked = options.parse_args()
+    kernels = [
+        variant
+        for variant in choose(asked.op, "cuda", ())
+        if isinstance(variant, CudaVariant) and variant.tiles and "BK" in variant.tiles.axes
+    ]
     named = (asked.variants or "").split(",")
     chosen = [
         kernel
@@ -69,7 +72,7 @@ def main() -> int:
             (
                 *("compute-sanitizer", "--tool", asked.tool, "--target-processes", "all"),
                 *("--report-api-errors", "no", "--error-exitcode", "3", *GPUBENCH, "sweep"),
-                *("--variants", ",".join(kernel.name for kernel in chosen)),
+                *("--op", asked.op, "--variants", ",".join(kernel.name for kernel in chosen)),
                 *("--tiles", ",".join(tiles), "--sizes", sizes, "--dtypes", asked.dtype),
                 *("--rounds", "1", "--budget", "1", "--output", rows),
             ),

@@ -7,6 +7,8 @@
     python research/shapes.py --seed 231 --count 30 --few-rows --output few_rows.csv
     python research/shapes.py --seed 331 --count 30 --some-rows --output some_rows.csv
     python research/shapes.py --seed 431 --count 16 --large --output large.csv
+    python research/shapes.py --op gemm_gelu --seed 941 --count 30 --graph --output gemm_gelu.csv
+    python research/shapes.py --op gemm_batched --seed 951 --count 30 --output gemm_batched.csv
 
 Shapes are drawn with M, N and K log-uniform in 384 to 8192, in multiples of 8 (float32: 4, 8 bits:
 16). With `--odd 2` they are 128 to 4096, in odd multiples of 2: rows of 16 bits are then no
@@ -20,6 +22,10 @@ With `--few-rows`, M is uniform in 1 to 64, with `--some-rows` in 65 to 383, and
 log-uniform in 1024 to 16384. Shapes are drawn twice, with hot and with cold weights. Hot weights
 take at most half of the L2 cache. Cold, each launch has operands of its own, in turn, which
 together outgrow the cache.
+
+With `--op`, all kernels of another operation take part that pick configurations, beside all library
+calls of it, with hot and with cold operands. A batch has 8 to 512 products with extents of 64 to
+1024. With `--graph`, launches are also timed as nodes of a CUDA graph.
 
 Constants were fitted on the seeds 1, 2, 3, 7, 8, 9, 17, 18 and 901 in 16 bits, 204 and 304 in TF32,
 602 in 8 bits, and 11 in float64 and float32; judge by others.
@@ -49,13 +55,22 @@ from gpubench.backends.rotation import OperandSets
 from gpubench.errors import CompileError, LaunchError
 from gpubench.grouping import grouped
 from gpubench.kernels.tile_costs import DifferentPicks, Picks, ranked
-from gpubench.model import PRECISIONS, Cache, Config, CudaVariant, Launches, Problem, Timer, Variant
+from gpubench.model import (
+    OPERATIONS,
+    PRECISIONS,
+    Cache,
+    Config,
+    CudaVariant,
+    Launches,
+    Problem,
+    Timer,
+    Variant,
+)
+from gpubench.model.operation import DEFAULT_OP, Size
 from gpubench.plan.ranges import parse_sizes
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import pdl_twins
 from gpubench.results.provenance import source_hash
-
-LIBRARIES = ("cublas", "cublaslt")
 
 KERNELS = {
     name: variant.auto_tiles
@@ -63,8 +78,6 @@ KERNELS = {
     if isinstance(variant, CudaVariant) and isinstance(variant.auto_tiles, Picks | DifferentPicks)
 }
 """Kernels whose configurations the model ranks."""
-
-UNRANKED = ("dot_few_rows", "wgmma_parts")  # kernels that pick configurations without the model
 
 OTHER_KERNELS = (
     *("wgmma_cluster", "wgmma_deferred", "wgmma_mixed", "wgmma_persistent"),
@@ -80,6 +93,8 @@ EXTENTS = (384, 8192)  # minimum and maximum of random extents
 SMALL_EXTENTS = (16, 384)
 LARGE_EXTENTS = (4096, 16384)
 ODD_EXTENTS = (128, 4096)
+BATCH_EXTENTS = (64, 1024)
+BATCHES = (8, 512)  # minimum and maximum of the number of products in a batch
 
 FEW_ROWS, SOME_ROWS = (1, 64), (65, 383)  # minimum and maximum of M
 WEIGHTS_EXTENTS = (1024, 16384)  # minimum and maximum of N and K there
@@ -97,9 +112,6 @@ CANDIDATES = 18
 ALIKE = 2
 """Of candidates with small tiles of one size and number of parts."""
 
-Shape = tuple[int, int, int]
-"""M, N and K."""
-
 
 def log_uniform(draw: random.Random, smallest: int, largest: int) -> float:
     """Draw a number whose logarithm is uniform."""
@@ -113,7 +125,7 @@ def random_shapes(
     *,
     odd: bool = False,
     limits: tuple[int, int] = EXTENTS,
-) -> list[Shape]:
+) -> list[Size]:
     """Draw shapes with log-uniform extents, in multiples of a number or in odd multiples."""
     draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
 
@@ -126,12 +138,18 @@ def random_shapes(
     return [(extent(), extent(), extent()) for _ in range(count)]
 
 
+def batches_of(seed: int, shapes: Iterable[Size]) -> list[Size]:
+    """Draw a log-uniform number of products for each shape."""
+    draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
+    return [(*shape, round(log_uniform(draw, *BATCHES))) for shape in shapes]
+
+
 def rows_shapes(
     seed: int, count: int, dtype: str, cache: Cache, rows: tuple[int, int]
-) -> list[Shape]:
+) -> list[Size]:
     """Draw shapes with a number of rows between two, whose weights suit the state of the cache."""
     draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
-    shapes: list[Shape] = []
+    shapes: list[Size] = []
     while len(shapes) < count:
         m = draw.randint(*rows)
         n, k = (round(log_uniform(draw, *WEIGHTS_EXTENTS) / 16) * 16 for _ in range(2))
@@ -208,6 +226,9 @@ class Result:
     source_hash: str = ""
     """Of the kernel's files, as in results of gpubench."""
 
+    op: str = DEFAULT_OP
+    extents: str = ""  # beyond M, N and K, as `batch=8`
+
 
 @dataclass(kw_only=True)
 class Contender:
@@ -216,30 +237,32 @@ class Contender:
     variant: Variant
     tile: Config | None
     kind: str
-    kernel: Kernel
-    difference: float = 0.0
-    overlapped: Kernel | None
-    """The same kernel with launches that may overlap; None if they never do."""
+    kernels: dict[Launches, Kernel]
+    """The same kernel, by how its launches are timed: alone, and further ways."""
 
-    times_us: list[float] = field(default_factory=list)
-    overlapped_us: list[float] = field(default_factory=list)
+    difference: float = 0.0
+    times_us: dict[Launches, list[float]] = field(default_factory=dict)
     launches: int = 1
 
     @property
+    def kernel(self) -> Kernel:
+        """The kernel with launches alone."""
+        return self.kernels[Launches.ALONE]
+
+    @property
     def median_us(self) -> float:
-        """Median of the samples."""
-        return statistics.median(self.times_us)
+        """Median of the samples of launches alone."""
+        return statistics.median(self.times_us[Launches.ALONE])
 
     def sample(self, limit_us: float = math.inf) -> bool:
-        """Add a sample of about `SAMPLE_US`; False if the first launches take too long."""
+        """Add samples of about `SAMPLE_US`; False if the first launches take too long."""
         if not self.times_us:
             (first,) = self.kernel.sample(4, 1)
             if first > limit_us:
                 return False
             self.launches = max(3, min(self.kernel.max_launches, math.ceil(SAMPLE_US / first)))
-        self.times_us += self.kernel.sample(self.launches, 1)
-        if self.overlapped:
-            self.overlapped_us += self.overlapped.sample(self.launches, 1)
+        for launches, kernel in self.kernels.items():
+            self.times_us.setdefault(launches, []).extend(kernel.sample(self.launches, 1))
         return True
 
 
@@ -250,20 +273,39 @@ Chosen = tuple[str, Variant, Config]
 class Bench:
     """A GPU, and operands for all shapes."""
 
-    def __init__(self, dtype: str, other_kernels: Sequence[str], cache: Cache = Cache.HOT) -> None:
+    def __init__(
+        self,
+        dtype: str,
+        other_kernels: Sequence[str],
+        cache: Cache = Cache.HOT,
+        *,
+        op: str = DEFAULT_OP,
+        graph: bool = False,
+    ) -> None:
         self.backend = open_backend("cuda", Timer.EVENTS)
         self.backend.warm_up()
         self.dtype, self.other_kernels, self.cache = dtype, other_kernels, cache
+        self.op, self.graph = op, graph
         self.compared = np.float64 if dtype == "float64" else np.float32
-        self.variants = of_op("gemm")
+        self.variants = of_op(op)
+        self.kernels = [name for name, each in self.variants.items() if each.auto_tiles]
         rng = np.random.default_rng(0)
         self._drawn = rng.uniform(-1, 1, 2**22).astype(np.float32)
         self._order = random.Random(1)  # noqa: S311 # an order, not a secret
 
-    def problem(self, shape: Shape) -> Problem:
+    def problem(self, shape: Size) -> Problem:
         """Return the product of a shape."""
-        m, n, k = shape
-        return Problem(op="gemm", m=m, n=n, k=k, dtype=self.dtype)
+        return Problem.of(self.op, shape, self.dtype)
+
+    def libraries(self, problem: Problem) -> list[Variant]:
+        """Return the library calls that compute a problem, the plain cuBLAS first."""
+        return [
+            variant
+            for variant in self.variants.values()
+            if variant.backend == "cuda"
+            and (variant.is_blas or (variant.rival and self.op != DEFAULT_OP))
+            and variant.why_not(None, problem, (9, 0)) is None
+        ]
 
     def operands(self, problem: Problem) -> OperandSets:
         """Load operands whose elements repeat after a length that no row divides."""
@@ -276,11 +318,12 @@ class Bench:
             inputs.append(np.resize(flat.astype(kind), shape))
         return self.backend.load(problem, inputs, cold=self.cache == Cache.COLD)
 
-    def measure(self, shape: Shape, *, every: bool) -> list[Result]:
+    def measure(self, shape: Size, *, every: bool) -> list[Result]:
         """Time all contenders of a shape."""
         problem = self.problem(shape)
         operands = self.operands(problem)
-        bound = [self.bind("library", self.variants[name], None, operands) for name in LIBRARIES]
+        libraries = self.libraries(problem)
+        bound = [self.bind("library", variant, None, operands) for variant in libraries]
         contenders = [contender for contender in bound if contender]
         contenders[0].kernel.run(len(operands.sets))
         self._reference = operands.output.astype(self.compared).copy()
@@ -293,19 +336,15 @@ class Bench:
                 contenders.append(contender)
         for contender in contenders:
             contender.times_us.clear()
-            contender.overlapped_us.clear()
         for _ in range(ROUNDS):
             self._order.shuffle(contenders)
             for contender in contenders:
                 contender.sample()
-        alone = [
-            self.result(contender, problem, Launches.ALONE, contender.times_us)
+        return [
+            self.result(contender, problem, launches)
+            for launches in (Launches.ALONE, Launches.OVERLAPPED, Launches.GRAPH)
             for contender in contenders
-        ]
-        return alone + [
-            self.result(contender, problem, Launches.OVERLAPPED, contender.overlapped_us)
-            for contender in contenders
-            if contender.overlapped_us
+            if launches in contender.kernels
         ]
 
     def chosen(self, problem: Problem, *, every: bool) -> Iterator[Chosen]:
@@ -331,7 +370,7 @@ class Bench:
         units = self.backend.device.multiprocessors
         tiles = [
             ("auto", variant, variant.tiles_for(problem, units))
-            for variant in self.of_dtype((*KERNELS, *UNRANKED))
+            for variant in self.of_dtype(self.kernels)
         ]
         for variant in self.of_dtype(self.other_kernels):
             twins = pdl_twins(variant.tiles.defaults)  # one tile when launches are alone
@@ -353,22 +392,22 @@ class Bench:
         """Bind a kernel, and run it once on a poisoned output; None if that fails."""
         problem = operands.problem
         point = kernel_point(variant, tile, problem, self.cache)
-        overlapped = None
+        further = [Launches.GRAPH] if self.graph else []
+        if isinstance(variant, CudaVariant) and variant.may_overlap(tile, problem):
+            further.append(Launches.OVERLAPPED)
         try:
-            kernel = self.backend.bind(point, operands)
-            if isinstance(variant, CudaVariant) and variant.may_overlap(tile, problem):
-                chained = replace(point, launches=Launches.OVERLAPPED)
-                overlapped = self.backend.bind(chained, operands)
+            kernels = {
+                launches: self.backend.bind(replace(point, launches=launches), operands)
+                for launches in (Launches.ALONE, *further)
+            }
             operands.output.fill(-1234567 if problem.precision.is_integer else np.nan)
-            kernel.run(len(operands.sets))
+            kernels[Launches.ALONE].run(len(operands.sets))
         except (CompileError, LaunchError) as error:
             print(f"{variant.name} {tile} at {problem.size}: {error}", file=sys.stderr, flush=True)
             if not self.backend.usable():
                 raise
             return None
-        contender = Contender(
-            variant=variant, tile=tile, kind=kind, kernel=kernel, overlapped=overlapped
-        )
+        contender = Contender(variant=variant, tile=tile, kind=kind, kernels=kernels)
         if kind == "library":
             return contender
         apart = operands.output.astype(self.compared) - self._reference
@@ -382,9 +421,7 @@ class Bench:
             return None
         return contender
 
-    def result(
-        self, contender: Contender, problem: Problem, launches: Launches, times_us: Sequence[float]
-    ) -> Result:
+    def result(self, contender: Contender, problem: Problem, launches: Launches) -> Result:
         """Return the row of a contender."""
         return Result(
             dtype=self.dtype,
@@ -394,15 +431,17 @@ class Bench:
             variant=contender.variant.name,
             tile=str(contender.tile or ""),
             kind=contender.kind,
-            median_us=round(statistics.median(times_us), 4),
+            median_us=round(statistics.median(contender.times_us[launches]), 4),
             difference=float(f"{contender.difference:.3g}"),
             algorithm=contender.kernel.routine.algorithm,
             launches=launches,
             cache=self.cache,
             source_hash=source_hash(contender.variant),
+            op=self.op,
+            extents=problem.operation.further_text(problem.further),
         )
 
-    def compile(self, shapes: Sequence[Shape], *, every: bool) -> int:
+    def compile(self, shapes: Sequence[Size], *, every: bool) -> int:
         """Compile what all shapes need, in parallel; return the number of kernels."""
         points = {
             (variant.name, tile): kernel_point(variant, tile, problem, self.cache)
@@ -425,7 +464,7 @@ def write(results: Iterable[Result], path: Path) -> None:
 
 def read(path: Path) -> list[list[Result]]:
     """Read the rows of each product of a file."""
-    key = attrgetter("dtype", "m", "n", "k", "cache")
+    key = attrgetter("op", "dtype", "m", "n", "k", "extents", "cache")
     return list(grouped(read_lines(path, Result), key).values())
 
 
@@ -477,13 +516,14 @@ def outcomes(path: Path) -> Iterator[Outcome]:
     yield from map(outcome, read(path))
 
 
-def outcome(results: Iterable[Result]) -> Outcome:
-    """Compare the contenders of a shape, by times of launches alone if there are any.
+def outcome(results: Iterable[Result], launches: Launches = Launches.ALONE) -> Outcome:
+    """Compare the contenders of a shape, by times of such launches if there are any.
 
     The libraries' launches never overlap, so their times stand for both.
     """
-    chained = sorted(results, key=lambda r: r.median_us)
-    by_time = [r for r in chained if r.launches == Launches.ALONE] or chained
+    by_time = sorted(results, key=lambda r: r.median_us)
+    chained = [r for r in by_time if r.launches != Launches.GRAPH]
+    by_time = [r for r in by_time if r.launches == launches] or chained
     return Outcome(
         library=next(r for r in by_time if r.kind == "library"),
         own=next(r for r in by_time if r.kind in {"auto", "default"}),
@@ -497,6 +537,8 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=7)
     options.add_argument("--count", type=int, default=200)
     options.add_argument("--dtype", default="bfloat16")
+    options.add_argument("--op", default=DEFAULT_OP, choices=OPERATIONS)
+    options.add_argument("--graph", action="store_true", help="also launches in a CUDA graph")
     options.add_argument("--every", action="store_true", help="all candidate configurations")
     options.add_argument("--odd", type=int, default=0, help="odd multiples of this number")
     options.add_argument("--small", action="store_true", help="extents of 16 to 384")
@@ -509,9 +551,10 @@ def main() -> None:
     asked = options.parse_args()
     start = time.perf_counter()
     by_rows = asked.few_rows or asked.some_rows
-    other_kernels = () if asked.small or by_rows else OTHER_KERNELS
-    for cache in (Cache.HOT, Cache.COLD) if by_rows else (Cache.HOT,):
-        bench = Bench(asked.dtype, other_kernels, cache)
+    is_gemm = asked.op == DEFAULT_OP
+    other_kernels = OTHER_KERNELS if is_gemm and not (asked.small or by_rows) else ()
+    for cache in (Cache.HOT, Cache.COLD) if by_rows or not is_gemm else (Cache.HOT,):
+        bench = Bench(asked.dtype, other_kernels, cache, op=asked.op, graph=asked.graph)
         shapes = shapes_of(asked, cache)
         count = bench.compile(shapes, every=asked.every)
         print(f"{cache}: compiled {count} in {time.perf_counter() - start:.1f} s", flush=True)
@@ -522,20 +565,22 @@ def main() -> None:
             results = bench.measure(shape, every=asked.every)
             write(results, asked.output)
             result = outcome(results)
+            in_graph = outcome(results, Launches.GRAPH).ratio
             print(
-                f"{'x'.join(map(str, shape))} library {result.library.median_us:.2f} "
+                f"{bench.problem(shape).size} library {result.library.median_us:.2f} "
                 f"own {result.own.median_us:.2f} {result.ratio:.3f} "
-                f"(overlapped {result.overlapped_ratio:.3f}) "
+                f"(overlapped {result.overlapped_ratio:.3f}, graph {in_graph:.3f}) "
+                f"{result.library.variant} and "
                 f"{result.own.variant} {result.own.tile} "
                 f"({len(results)}, {time.perf_counter() - start:.0f} s)",
                 flush=True,
             )
 
 
-def shapes_of(asked: argparse.Namespace, cache: Cache) -> list[Shape]:
+def shapes_of(asked: argparse.Namespace, cache: Cache) -> list[Size]:
     """Return the shapes that the command names or draws."""
     if asked.shapes:
-        return [(m, n, k) for m, n, k in parse_sizes(asked.shapes)]
+        return list(parse_sizes(asked.shapes, asked.op))
     if asked.few_rows or asked.some_rows:
         rows = FEW_ROWS if asked.few_rows else SOME_ROWS
         return rows_shapes(asked.seed, asked.count, asked.dtype, cache, rows)
@@ -546,8 +591,11 @@ def shapes_of(asked: argparse.Namespace, cache: Cache) -> list[Shape]:
         limits = SMALL_EXTENTS
     elif asked.large:
         limits = LARGE_EXTENTS
+    if OPERATIONS[asked.op].batch:
+        limits = BATCH_EXTENTS
     multiple = asked.odd or MULTIPLES.get(asked.dtype, 8)
-    return random_shapes(asked.seed, asked.count, multiple, odd=asked.odd > 0, limits=limits)
+    shapes = random_shapes(asked.seed, asked.count, multiple, odd=asked.odd > 0, limits=limits)
+    return batches_of(asked.seed, shapes) if OPERATIONS[asked.op].batch else shapes
 
 
 if __name__ == "__main__":

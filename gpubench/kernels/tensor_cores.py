@@ -272,6 +272,7 @@ def variant(
     after: str,
     tiles: Space,
     launches: Callable[[Config, Problem, int], Launch] = persistent,
+    kernel: str = "",
     dtypes: tuple[str, ...] = DTYPES,
     refuse: Callable[[Config, Problem], str | None] = refuse,
     auto_tiles: Callable[[Problem, int], tuple[str, ...]] | None = None,
@@ -287,6 +288,7 @@ def variant(
     return CudaVariant(
         idea=idea,
         after=after,
+        kernel=kernel,
         dtypes=dtypes,
         capability=(9, 0),
         architecture_suffix="a",

@@ -422,8 +422,10 @@ def choices_of(form: Form) -> Choices:
 
 
 @cache
-def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice | SmallTile]]:
-    """Return what is picked of all forms for a problem's precision, by form.
+def picked(
+    problem: Problem, multiprocessors: int, among: tuple[Form, ...] = FORMS
+) -> Mapping[Form, list[Choice | SmallTile]]:
+    """Return what is picked of some forms for a problem's precision, by form.
 
     Each form has at least one configuration, so that `--tiles auto` always measures it.
     """
@@ -431,7 +433,7 @@ def picked(problem: Problem, multiprocessors: int) -> Mapping[Form, list[Choice 
     # Kernels whose warpgroups take turns copy no rows, and store results by boxes.
     boxed = not odd_rows and problem.n * problem.precision.result_bytes % ALIGNED_BYTES == 0
     of_dtype = [
-        form for form in FORMS if problem.dtype in form.dtypes and (boxed or not form.in_turns)
+        form for form in among if problem.dtype in form.dtypes and (boxed or not form.in_turns)
     ]
     forms = [form for form in of_dtype if form.odd_rows == odd_rows] or of_dtype
     times = {
@@ -461,6 +463,8 @@ class Picks:
     """Picks configurations of a kernel, as `CudaVariant.auto_tiles`."""
 
     form: Form
+    among: tuple[Form, ...] = FORMS
+    """The forms that are ranked together."""
 
     @property
     def choices(self) -> Choices:
@@ -469,7 +473,7 @@ class Picks:
 
     def __call__(self, problem: Problem, multiprocessors: int) -> tuple[str, ...]:
         """Return configurations of the form for a problem."""
-        return tuple(map(str, picked(problem, multiprocessors).get(self.form, ())))
+        return tuple(map(str, picked(problem, multiprocessors, self.among).get(self.form, ())))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem
+from gpubench.model import PRECISIONS, Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.on_cpu.run import gxx
 
 SMALL_GPU = Gpu(multiprocessors=4, threads_per_multiprocessor=2048)
@@ -105,9 +105,11 @@ def step(
     grid, blocks = (*launch.grid, 1, 1), launch.cluster[0] if launch.cluster else 1
     numbers = (grid[0], grid[1], blocks, launch.threads_per_block, launch.shared_bytes)
     with_workspace = first.workspace_bytes > 0 and launch.takes_workspace
-    is_scaled = problem.operation.scaled is not None
-    arguments = ["A", "B", *["a_scales", "b_scales"] * is_scaled, "C"]
-    arguments += ["workspace"] * with_workspace
+    operands = [
+        f"static_cast<const {PRECISIONS[each.dtype].cpp if each.dtype else scalar}*>(operands[{i}])"
+        for i, each in enumerate(problem.operation.inputs)
+    ]
+    arguments = [*operands, "C", *["workspace"] * with_workspace]
     arguments += [*map(str, problem.further), "M", "N", "K"]
     arguments += [
         *map(str, launch.int_arguments),
@@ -115,8 +117,8 @@ def step(
     ]
     return (
         f"{{{', '.join(map(str, numbers))}, {{{boxes}}}, "
-        f"[](const {scalar}* A, const {scalar}* B, const float* a_scales, const float* b_scales, "
-        f"{scalar}* C, {scalar}* workspace, int M, int N, int K, const CUtensorMap* maps) "
+        f"[](const std::vector<const void*>& operands, {scalar}* C, {scalar}* workspace, "
+        f"int M, int N, int K, const CUtensorMap* maps) "
         f"{{ {variant.instance(tile, problem.dtype, launch.kernel)}({', '.join(arguments)}); }}}}"
     )
 
@@ -139,15 +141,17 @@ def program(
     lines = []
     for number, (tile, problem) in enumerate(cases):
         launch = variant.launch_on(SMALL_GPU, tile, problem)
+        arrays = problem.operation.arrays
         steps = ", ".join(step(variant, tile, problem, launch, each) for each in launch.sequence)
         along_k = int("B" in problem.column_major)
         is_scaled = int(problem.operation.scaled is not None)
+        after = "bias" in arrays, "relu" in problem.op, "residual" in arrays
         lines.append(
             f"  if (only < 0 || only == {number}) "
             f'check<{scalar}, {result}>({{"{tile} {problem.size}", '
             f"{problem.batch}, {problem.m}, {problem.n}, {problem.k}, {along_k}, {is_scaled}, "
             f"{launch.workspace_bytes}, {{{steps}}}, {tolerance}, "
-            f"{int(precision.in_blas != '')}}});"
+            f"{int(precision.in_blas != '')}, {', '.join(str(int(each)) for each in after)}}});"
         )
     words = "emulated::planted = count > 2 ? std::atoi(words[1]) : 0;"
     only = "const int only = count > 2 ? std::atoi(words[2]) : -1;"

@@ -188,6 +188,10 @@ CODE = {
     "wgmma_bytes_cluster": "4 IGMMA.64x64x32, 2 UCGABAR_WAIT, 2 WARPGROUP.DEPBAR",
     "wgmma_bytes_pingpong": ("8 IGMMA.64x128x32, 2 UCGABAR_WAIT, 2 USETMAXREG, 2 WARPGROUP.DEPBAR"),
     "wgmma_deferred": "20 HGMMA.64x256x16, 2 UCGABAR_WAIT, 2 USETMAXREG, 6 WARPGROUP.DEPBAR",
+    "wgmma_epilogue": "4 HGMMA.64x64x16, 2 UCGABAR_WAIT, 2 WARPGROUP.DEPBAR",
+    "wgmma_epilogue_pingpong": (
+        "8 HGMMA.64x128x16, 2 UCGABAR_WAIT, 2 USETMAXREG, 2 WARPGROUP.DEPBAR"
+    ),
     "wgmma_mixed": (
         "64 HGMMA.64x128x16, 64 HGMMA.64x192x16, 2 UCGABAR_WAIT, 2 USETMAXREG, 16 WARPGROUP.DEPBAR"
     ),
@@ -215,6 +219,7 @@ COUNTED = re.compile(
 SHARES_SUMS = (
     *("wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster", "wgmma_any_rows"),
     *("wgmma_batched", "wgmma_batched_pingpong", "dmma_split_cluster"),
+    *("wgmma_epilogue", "wgmma_epilogue_pingpong"),
 )
 """Kernels that wait for memory behind their loops."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from emulation import compile_emulator, compile_program, program, run
 
-from gpubench.model import Config, CudaVariant, Problem
+from gpubench.model import OPERATIONS, Config, CudaVariant, Problem
 from gpubench.plan.registry import of_op
 
 CASES = {
@@ -69,6 +69,27 @@ CASES = {
         ("16x64x128/s3/cluster=1x2/group=8", "9x200x400"),
     ),
     "wgmma_deferred": (("128x128x64/s3/cluster=1x2/group=8", "300x200x200"),),
+    "wgmma_epilogue/gemm_bias": (
+        ("72x64x64/s3/k1/cluster=2x1", "150x136x40"),
+        ("64x256x64/s3/k2/cluster=1x2", "70x328x264"),
+    ),
+    "wgmma_epilogue/gemm_relu_residual": (
+        ("72x64x64/s4/k1/cluster=1x2", "75x136x200"),
+        ("64x192x64/s4/k1/cluster=2x1", "130x200x136"),
+        ("136x128x64/s4/k1/cluster=1x1", "150x200x40"),
+        ("8x64x64/s4/k1/cluster=1x1", "1x8x328"),
+        ("48x128x64/s4/k3/cluster=1x1", "45x200x264"),
+    ),
+    "wgmma_epilogue_pingpong/gemm_bias": (
+        ("72x64x64/s3/cluster=2x1/group=8", "150x136x264"),
+        ("16x64x64/s3/cluster=1x2/group=8", "9x200x40"),
+    ),
+    "wgmma_epilogue_pingpong/gemm_relu_residual": (
+        ("72x64x64/s4/cluster=2x1/group=8", "150x264x136"),
+        ("64x192x64/s4/cluster=1x1/group=4", "330x584x40"),
+        ("16x128x64/s4/cluster=1x2/group=8", "40x520x264"),
+        ("136x128x64/s4/cluster=1x1/group=8", "1x1032x72"),
+    ),
     "wgmma_fitted": (
         ("72x128x64/s3/cluster=2x1/group=8/pdl=1", "150x136x200"),
         ("64x80x64/s3/cluster=2x2/group=8/pdl=1", "130x168x136"),
@@ -109,7 +130,8 @@ CASES = {
         ("64x128x32/s3/k2/cluster=4x1", "257x263x131"),
     ),
 }
-"""Configurations and sizes: ragged, less than a tile, and with parts of K that have no values."""
+"""Configurations and sizes, by kernel and, if it has several, precision or operation: ragged, less
+than a tile, and with parts of K that have no values."""
 
 
 FAULTS = {
@@ -168,16 +190,16 @@ def problem(variant: CudaVariant, size: str, dtype: str = "") -> Problem:
 def cases(name: str) -> list[tuple[Config, Problem]]:
     """Return the kernel's cases, and those in which a fault is planted, here without it."""
     variant, dtype = gemm(name), name.partition("/")[2]
+    dtype = "" if dtype in OPERATIONS else dtype
     planted = [case.split() for case, _, _ in FAULTS.values()]
     chosen = [*CASES[name], *((tile, size) for kernel, tile, size in planted if kernel == name)]
     return [(variant.tiles.read(tile), problem(variant, size, dtype)) for tile, size in chosen]
 
 
 def gemm(name: str) -> CudaVariant:
-    operations = map(of_op, ("gemm", "gemm_batched", "gemm_scaled"))
-    variant = {key: value for each in operations for key, value in each.items()}[
-        name.partition("/")[0]
-    ]
+    stem, _, op = name.partition("/")
+    ops = (op,) if op in OPERATIONS else ("gemm", "gemm_batched", "gemm_scaled")
+    variant = next(of_op(each)[stem] for each in ops if stem in of_op(each))
     assert isinstance(variant, CudaVariant)
     return variant
 

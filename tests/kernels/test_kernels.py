@@ -41,7 +41,7 @@ PREVENTED = {
         "wgmma_fitted wgmma_pingpong wgmma_bytes_pingpong wgmma_split_cluster "
         "wgmma_any_rows wgmma_parts wgmma_bytes wgmma_mixed_bytes wgmma_bytes_cluster wgmma_split "
         "wgmma_tf32 wgmma_tf32_wide wgmma_tf32_cluster wgmma_batched "
-        "wgmma_batched_pingpong dmma dmma_split_cluster"
+        "wgmma_batched_pingpong wgmma_epilogue wgmma_epilogue_pingpong dmma dmma_split_cluster"
     ),
     "clusters": "splitk_cluster dot_few_rows",
 }

@@ -185,6 +185,23 @@ def test_the_grids_of_batches_have_a_row_for_each_product_or_blocks_that_take_al
     assert grids == [(9, 7), (63,)]
 
 
+@pytest.mark.parametrize("op", ["gemm_gelu", "gemm_bias_residual"])
+def test_tiles_of_epilogues_are_legal_and_launches_have_a_map_of_the_residual(
+    op: str,
+) -> None:
+    own = [of_op(op)[name] for name in ("wgmma_epilogue", "wgmma_epilogue_pingpong")]
+    for size in ((1, 8, 8), (2048, 2048, 2048), (416, 1984, 3920), (8192, 384, 520)):
+        of_shape = Problem.of(op, size, "bfloat16")
+        picks = [(variant, tile) for variant in own for tile in variant.tiles_for(of_shape, 132)]
+        assert {variant.name for variant, _ in picks} == {each.name for each in own}
+        for variant, tile in picks:
+            assert variant.why_not(tile, of_shape, (9, 0)) is None, str(tile)
+            assert isinstance(variant, CudaVariant)
+            maps = variant.launch(tile, of_shape).tensor_maps
+            output = [4, 3] if "residual" in op else [3]
+            assert [each.array for each in maps] == [0, 1, *output]
+
+
 def test_one_stage_is_for_one_step() -> None:
     tile = BATCHED[0].tiles.read("64x64x64/s1")
     reason = BATCHED[0].why_not(tile, Problem.of("gemm_batched", (64, 64, 72, 2), "bfloat16"))

@@ -55,9 +55,10 @@ __device__ __forceinline__ void await_signal(int signal) { PTX("bar.sync %0, 256
 __device__ __forceinline__ void send_signal(int signal) { PTX("bar.arrive %0, 256;", "r"(signal)); }
 
 // Multiplies this block's tiles.
-template <typename Scalar, int BM, int BN, int BK, int STAGES, typename Tiles, typename Map>
+template <typename Scalar, int BM, int BN, int BK, int STAGES, typename Tiles, typename Map,
+          typename After = Nothing>
 __device__ __forceinline__ void
-multiply_in_turns(const Tiles& tiles, int K, Map a_map, Map b_map, Map c_map) {
+multiply_in_turns(const Tiles& tiles, int K, Map a_map, Map b_map, Map c_map, After after = {}) {
   constexpr int BLOCKS = Tiles::BLOCKS;
   constexpr int PIECES = BN / 64;
   constexpr int STAGE_BYTES = (BM + BN) * ROW_BYTES;
@@ -67,7 +68,10 @@ multiply_in_turns(const Tiles& tiles, int K, Map a_map, Map b_map, Map c_map) {
   extern __shared__ __align__(1024) unsigned char stages[];  // behind them: a box of each warpgroup
   __shared__ Ring<STAGES> ring;
 
-  const int steps = (K + BK - 1) / BK;
+  constexpr int FURTHER_STEPS = Tiles::FURTHER_STEPS;  // of a residual
+  // Steps beyond K multiply zeros: further steps come before the last of two.
+  const int steps = max((K + BK - 1) / BK, FURTHER_STEPS > 0 ? 2 : 0);
+  const int all_steps = steps + FURTHER_STEPS;
   const int clusters = gridDim.x / BLOCKS;
   const int first = blockIdx.x / BLOCKS;  // this block's tiles: first, first + clusters, ...
 
@@ -79,13 +83,17 @@ multiply_in_turns(const Tiles& tiles, int K, Map a_map, Map b_map, Map c_map) {
     const unsigned base = shared_address(stages);
     const unsigned own_box = base + STAGES * STAGE_BYTES + warpgroup * BOX_BYTES;
     Sum<Scalar> sum[PIECES][BM / 2];
-    Slot<STAGES> slot;
-    slot.skip(warpgroup * steps);  // warpgroup 1 has the second tile
+    Slot<STAGES> slot, further;
+    slot.skip(warpgroup * all_steps);  // warpgroup 1 has the second tile
     for (int index = first + warpgroup * clusters; index < tiles.count(); index += 2 * clusters) {
+      after.begin(tiles[index].col);
       if (index != first) await_signal(TURN + warpgroup);
       int previous = 0;  // the stage of the previous step, which is freed one step late
 #pragma unroll 1
       for (int step = 0; step < steps; ++step) {
+        if constexpr (FURTHER_STEPS > 0) {
+          if (step == steps - 1) further = await_further<FURTHER_STEPS>(ring, slot);
+        }
         ring.filled[slot.stage].wait(slot.parity);
         start_fitted<Scalar, BM, BN>(sum, base + slot.stage * STAGE_BYTES, 0, step > 0);
         end_step<BLOCKS>(ring, slot, previous, step == 0);
@@ -94,7 +102,7 @@ multiply_in_turns(const Tiles& tiles, int K, Map a_map, Map b_map, Map c_map) {
       if (!last) send_signal(TURN + (warpgroup ^ 1));
       await_multiplications<0>();
       free_stage<BLOCKS>(ring.freed[previous]);
-      slot.skip(steps);  // of the other warpgroup's next tile
+      slot.skip(all_steps);  // of the other warpgroup's next tile
 
       // The last tile's results may use the ring when the other warpgroup has read it, too.
       if (last && index != first) await_signal(END);
@@ -104,12 +112,23 @@ multiply_in_turns(const Tiles& tiles, int K, Map a_map, Map b_map, Map c_map) {
 #pragma unroll
       for (int i = 0; i < PIECES * ROUNDS; ++i) {
         const int piece = i / ROUNDS, round = i % ROUNDS;
-        const unsigned box = last ? base + i * BOX_BYTES : own_box;
-        if (!last) await_stored_boxes();  // the TMA has read the box
+        const bool in_ring = last && FURTHER_STEPS == 0;
+        const unsigned box = in_ring ? base + i * BOX_BYTES : own_box;
+        if (!in_ring) await_stored_boxes();  // the TMA has read the box
         synchronize_warpgroup(warpgroup);
-        put_box<Output<Scalar>, SUMS>(box, sum[piece] + round * SUMS);
+        unsigned from = 0;
+        if constexpr (FURTHER_STEPS > 0) {
+          from = base + further.stage * STAGE_BYTES + Tiles::box(piece);
+        }
+        put_box<Output<Scalar>, SUMS>(box, sum[piece] + round * SUMS, after, piece, from);
         publish_to_tma();
         synchronize_warpgroup(warpgroup);
+        if constexpr (FURTHER_STEPS > 0) {
+          if (Tiles::is_last_of_stage(piece)) {
+            free_stage<BLOCKS>(ring.freed[further.stage]);
+            further.advance();
+          }
+        }
         if (threadIdx.x % 128 == 0) {
           store_box<Sum<Scalar>, SUMS>(c_map, box, tile.row + round * 2 * SUMS,
                                        tile.col + piece * 64);

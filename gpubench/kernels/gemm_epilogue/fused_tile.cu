@@ -10,6 +10,7 @@
 // shared memory, and 16-bit operands use no tensor cores.
 
 #include "../lib/epilogue/activation.cuh"
+#include "../lib/sums/sum_type.cuh"
 
 // Returns a thread's element of A·B. All threads of the block take part.
 template <typename Scalar, int TILE>

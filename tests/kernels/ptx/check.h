@@ -8,8 +8,8 @@ struct Step {
   int grid, grid_y, cluster, threads, shared_bytes;
   // array, offset, rows, columns, pitch, box, bytes of an element, swizzle, batch
   std::vector<std::array<long, 10>> boxes;
-  void (*kernel)(const Item*, const Item*, const float*, const float*, Item*, Item*, int, int, int,
-                 const CUtensorMap*);
+  // The operands, C, the workspace, M, N, K, the maps.
+  void (*kernel)(const std::vector<const void*>&, Item*, Item*, int, int, int, const CUtensorMap*);
 };
 
 template <typename Item, typename Number>
@@ -22,6 +22,8 @@ struct Case {
   std::vector<Step<Item>> steps;
   double tolerance;  // of random numbers' results, relative to the largest; 0: they are not checked
   bool is_special;   // whether infinity and NaN are tried
+  bool has_bias, is_relu, has_residual;  // what follows the product
+  std::vector<Item> bias = {}, residual = {};
 };
 
 std::vector<float> scales[2];
@@ -37,13 +39,21 @@ std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<It
   const auto bytes = [](const auto& array) {
     return reinterpret_cast<unsigned char*>(const_cast<void*>(static_cast<const void*>(&array[0])));
   };
-  std::vector<unsigned char*> arrays = {bytes(a), bytes(b)};
-  std::vector<size_t> sizes = {a.size() * sizeof(Item), b.size() * sizeof(Item)};
-  for (auto& of_operand : scales) {
-    if (!one.is_scaled) break;
-    arrays.push_back(bytes(of_operand));
-    sizes.push_back(of_operand.size() * sizeof(float));
+  std::vector<unsigned char*> arrays;
+  std::vector<size_t> sizes;
+  const auto add = [&](const auto& array) {
+    if (array.empty()) return;
+    arrays.push_back(bytes(array));
+    sizes.push_back(array.size() * sizeof array[0]);
+  };
+  add(a);
+  add(b);
+  for (const auto& of_operand : scales) {
+    if (one.is_scaled) add(of_operand);
   }
+  add(one.bias);
+  add(one.residual);
+  const std::vector<const void*> operands(arrays.begin(), arrays.end());
   unsigned char* const result = bytes(c) + GUARD * sizeof(Number);
   arrays.insert(arrays.end(), {result, workspace.data()});
   sizes.insert(sizes.end(), {(c.size() - 2 * GUARD) * sizeof(Number), workspace.size()});
@@ -66,9 +76,8 @@ std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<It
     }
     emulated::launch({unsigned(step.grid), unsigned(step.grid_y), 1}, step.cluster, step.threads,
                      step.shared_bytes, seed, [&] {
-      step.kernel(a.data(), b.data(), scales[0].data(), scales[1].data(),
-                  reinterpret_cast<Item*>(result), reinterpret_cast<Item*>(workspace.data()),
-                  one.m, one.n, one.k, maps);
+      step.kernel(operands, reinterpret_cast<Item*>(result),
+                  reinterpret_cast<Item*>(workspace.data()), one.m, one.n, one.k, maps);
     });
   }
   for (int i = 0; i < GUARD; ++i) {
@@ -97,6 +106,12 @@ std::vector<double> product(const Case<Item, Number>& one, const std::vector<Ite
         c[i * one.n + j] +=
             scale(i, j, k) * double(a[i * one.k + k]) * of_row[one.b_along_k ? j * one.k + k : k * one.n + j];
       }
+    }
+    for (int j = 0; j < one.n; ++j) {
+      double& element = c[i * one.n + j];
+      if (one.has_bias) element += double(one.bias[j]);
+      if (one.is_relu) element = std::max(element, 0.0);
+      if (one.has_residual) element += double(one.residual[i * one.n + j]);
     }
   }
   return c;
@@ -132,8 +147,13 @@ void check_special(const Case<Item, Number>& one, std::vector<Item> a, std::vect
 }
 
 template <typename Item, typename Number>
-void check(const Case<Item, Number>& one) {
+void check(Case<Item, Number> one) {
   std::mt19937 draw(one.m * 31 + one.n * 7 + one.k);
+  one.bias.resize(one.has_bias * one.n);
+  one.residual.resize(one.has_residual * one.m * one.n);
+  for (auto* array : {&one.bias, &one.residual}) {
+    for (auto& x : *array) x = int(draw() % 200) - 100;
+  }
   std::vector<Item> a(one.batch * one.m * one.k), b(one.batch * one.k * one.n);
   for (auto& x : a) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;  // never 0
   for (auto& x : b) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;

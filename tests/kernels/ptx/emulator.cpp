@@ -203,6 +203,26 @@ void store_matrices(const Operand* o, int count, bool transposed) {
   meet_warp();
 }
 
+// Reads such matrices into registers, two neighbours of a row each.
+void load_matrices(const Operand* o, int count, bool transposed) {
+  current->offered[0] = o[count].number();
+  meet_warp();
+  const int t = current->thread % 32;
+  for (int i = 0; i < count; ++i) {
+    unsigned pair = 0;
+    for (int half = 0; half < 2; ++half) {
+      const int r = t / 4, c = t % 4 * 2 + half;
+      const unsigned from = lane(i * 8 + (transposed ? c : r)).offered[0];
+      if (from % 16) fail("a row of a matrix that is not aligned");
+      uint16_t item;
+      std::memcpy(&item, place(from) + (transposed ? r : c) * 2, sizeof item);
+      pair |= unsigned(item) << half * 16;
+    }
+    o[i].set(pair);
+  }
+  meet_warp();
+}
+
 std::vector<unsigned char> content_of(const BoxStore& store) {
   const Map& map = store.map;
   const long row_bytes = map.box_columns * map.item_bytes;
@@ -333,6 +353,12 @@ void ptx(std::string_view text, std::initializer_list<Operand> operands) {
   } else if (is("cvt.rn.bf16x2.f32 %0, %1, %2;")) {
     const __nv_bfloat16 high(o[1].as<float>()), low(o[2].as<float>());
     o[0].set<unsigned>(high.bits << 16 | low.bits);
+  } else if (is("ex2.approx.ftz.f32 %0, %1;")) {
+    o[0].set(std::exp2(o[1].as<float>()));
+  } else if (is("rcp.approx.ftz.f32 %0, %1;")) {
+    o[0].set(1 / o[1].as<float>());
+  } else if (is("ldmatrix.sync.aligned.m8n8.x")) {
+    load_matrices(o, text[28] - '0', has(".trans."));
   } else if (is("stmatrix.sync.aligned.m8n8.x")) {
     store_matrices(o, text[28] - '0', has(".trans."));
   } else if (is("cp.async.bulk.tensor.") && has("d.global.shared::cta.bulk_group")) {

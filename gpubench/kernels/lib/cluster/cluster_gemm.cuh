@@ -149,6 +149,18 @@ __device__ __forceinline__ void await_all_freed(Ring<STAGES>& ring, Slot<STAGES>
   }
 }
 
+// The further steps of a tile come before its last step of K, of at least two. Waits for them there,
+// and returns the slot of the first one. The caller frees their stages.
+template <int FURTHER_STEPS, int STAGES>
+__device__ __forceinline__ Slot<STAGES> await_further(Ring<STAGES>& ring, Slot<STAGES>& slot) {
+  const Slot<STAGES> first = slot;
+#pragma unroll
+  for (int i = 0; i < FURTHER_STEPS; ++i, slot.advance()) {
+    ring.filled[slot.stage].wait(slot.parity);
+  }
+  return first;
+}
+
 // What blocks do after their first tile: they END, or STAY for further tiles. In a SERPENTINE, every
 // second tile runs through k backwards, and B along k comes by boxes that narrow tiles have, too.
 enum class Blocks { END, STAY, SERPENTINE };
@@ -164,6 +176,8 @@ produce(Ring<STAGES>& ring, int releases, unsigned char* stages, const Tiles& ti
         int steps, MapA a_map, MapB b_map, MapB rest_map = {}, Policy... policy) {
   constexpr int ROWS_OF_B = B_ALONG_K ? (BN + 63) / 64 * 64 : (BN + WIDTH - 1) / WIDTH * BK;
   constexpr int STAGE_BYTES = (BM * (BK / WIDTH) + ROWS_OF_B) * ROW_BYTES;
+  static_assert(Tiles::FURTHER_STEPS == 0 || STAGES > Tiles::FURTHER_STEPS + 1,
+                "two steps of K are under way beside further steps");
   constexpr int B_BOX = BLOCKS == Blocks::SERPENTINE ? BN / 64 % Tiles::DOWN ? 32 : 64 : 0;
   int index = blockIdx.x / Tiles::CLUSTER;
   BlockTile tile;
@@ -201,6 +215,12 @@ produce(Ring<STAGES>& ring, int releases, unsigned char* stages, const Tiles& ti
     if constexpr (BLOCKS != Blocks::END) take_tile();
 #pragma unroll 1
     for (; step < steps; ++step, slot.advance()) {
+      if constexpr (Tiles::FURTHER_STEPS > 0) {
+        for (int i = 0; step == steps - 1 && i < Tiles::FURTHER_STEPS; ++i, slot.advance()) {
+          ring.freed[slot.stage].wait(slot.parity ^ 1);
+          tiles.fetch_further(ring.filled[slot.stage], stages + slot.stage * STAGE_BYTES, tile, i);
+        }
+      }
       ring.freed[slot.stage].wait(slot.parity ^ 1);
       const int at = backwards ? steps - 1 - step : step;
       fetch_step<BM, BN, BK, WIDTH, B_ALONG_K, B_BOX>(

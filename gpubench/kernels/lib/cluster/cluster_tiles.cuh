@@ -63,6 +63,7 @@ template <int BM, int BN, int CM, int CN, int GROUP, int PARTS = 1>
 struct ClusterTiles {
   static constexpr int DOWN = CM, BLOCKS = CM * CN;  // that share what they fetch
   static constexpr int CLUSTER = BLOCKS * PARTS;
+  static constexpr int FURTHER_STEPS = 0;  // of a tile, beside those of K (`finish.cuh`)
   Rank<CM, CN, PARTS> rank;
   int down, across;
 
@@ -81,7 +82,7 @@ constexpr int NARROW = 128;
 // NARROW columns. The host chooses `wide` so that all blocks end together.
 template <int BM, int BN, int CM, int CN, int GROUP>
 struct MixedTiles {
-  static constexpr int DOWN = CM, BLOCKS = CM * CN, CLUSTER = BLOCKS;
+  static constexpr int DOWN = CM, BLOCKS = CM * CN, CLUSTER = BLOCKS, FURTHER_STEPS = 0;
   Rank<CM, CN> rank;
   int down, wide, narrow;
 

@@ -66,22 +66,24 @@ struct Results {
 };
 
 // Computes the only tile of a block, or its part of K of a tile: a warp fetches, and warpgroups
-// multiply. Each of these then calls `leave` with its sums, the free ring, the block's place in its
-// cluster, its own number, and where its results go.
-template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN,
-          int GROUP, bool PDL, typename Map, typename Leave>
+// multiply. Each of these calls `prepare` with its number and its tile, and at the end `leave` with
+// its sums, the address of the free ring, its number, where its results go, the ring, and the slot
+// of the tile's first further step.
+template <typename Scalar, int BM, int BN, int BK, int STAGES, bool PDL, typename Tiles,
+          typename Map, typename Prepare, typename Leave>
 __device__ __forceinline__ void
-compute_tile(unsigned char* stages, Scalar* C, int M, int N, int K, Map a_map, Map b_map,
-             Map rest_map, Leave leave) {
+compute_tile_of(const Tiles& tiles, unsigned char* stages, Scalar* C, int M, int N, int K,
+                Map a_map, Map b_map, Map rest_map, Prepare prepare, Leave leave) {
   using T = FittedTile<BM, BN>;
-  constexpr int BLOCKS = CM * CN;  // that share what they fetch
+  constexpr int BLOCKS = Tiles::BLOCKS, FURTHER_STEPS = Tiles::FURTHER_STEPS;
   __shared__ Ring<STAGES> ring;
 
   const int warpgroup = warpgroup_index();
-  const ClusterTiles<BM, BN, CM, CN, GROUP, SPLITS> tiles(M, N);
-  const Rank<CM, CN, SPLITS>& rank = tiles.rank;
-  const BlockTile tile = tiles[blockIdx.x / (BLOCKS * SPLITS)];
-  const StepsOfPart steps((K + BK - 1) / BK, rank.part, SPLITS);
+  const auto& rank = tiles.rank;
+  const BlockTile tile = tiles[blockIdx.x / Tiles::CLUSTER];
+  // Steps beyond K multiply zeros: further steps come before the last of two.
+  const int all_steps = max((K + BK - 1) / BK, FURTHER_STEPS > 0 ? 2 : 0);
+  const StepsOfPart steps(all_steps, rank.part, Tiles::CLUSTER / BLOCKS);
   if constexpr (PDL) start_next_launch();
 
   if (warpgroup == T::CONSUMERS) {
@@ -89,23 +91,43 @@ compute_tile(unsigned char* stages, Scalar* C, int M, int N, int K, Map a_map, M
     if (threadIdx.x % 128 >= 32) return;  // a warp fetches
     // Many weights that are read once leave the L2 cache first: they would not stay there anyway.
     constexpr size_t ITEM_BYTES = IS_8_BITS<Scalar> ? 1 : 2;
-    const bool once = M <= BM * CM && ITEM_BYTES * N * K > HALF_L2_BYTES;
+    const bool once = M <= BM * Tiles::DOWN && ITEM_BYTES * N * K > HALF_L2_BYTES;
     produce<Blocks::END, BM, BN, BK, BK, IS_8_BITS<Scalar>>(
         ring, T::CONSUMERS * BLOCKS, stages, tiles, steps.first, steps.count, a_map, b_map,
         rest_map, once ? EVICT_FIRST : EVICT_NORMAL);
   } else {
     if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
     meet_cluster();
+    prepare(warpgroup, tile);
     const unsigned base = shared_address(stages);
     Sum<Scalar> sum[T::PIECES][T::SUMS];
-    Slot<STAGES> slot;
+    Slot<STAGES> slot, further;
+    int left = steps.count;
     multiply_steps<BLOCKS>(ring, slot, steps.count, rank.first, [&](bool add) {
+      if constexpr (FURTHER_STEPS > 0) {
+        if (--left == 0) further = await_further<FURTHER_STEPS>(ring, slot);
+      }
       ring.filled[slot.stage].wait(slot.parity);
       start_fitted<Scalar, BM, BN>(sum, base + slot.stage * T::STAGE_BYTES, warpgroup, add);
     });
-    leave(sum, base, rank, warpgroup,
-          Results<Output<Scalar>>{reinterpret_cast<Output<Scalar>*>(C), M, N, tile.row, tile.col});
+    leave(sum, base, warpgroup,
+          Results<Output<Scalar>>{reinterpret_cast<Output<Scalar>*>(C), M, N, tile.row, tile.col},
+          ring, further);
   }
+}
+
+// The same without further steps: `leave` gets the block's place in its cluster.
+template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN,
+          int GROUP, bool PDL, typename Map, typename Leave>
+__device__ __forceinline__ void
+compute_tile(unsigned char* stages, Scalar* C, int M, int N, int K, Map a_map, Map b_map,
+             Map rest_map, Leave leave) {
+  const ClusterTiles<BM, BN, CM, CN, GROUP, SPLITS> tiles(M, N);
+  compute_tile_of<Scalar, BM, BN, BK, STAGES, PDL>(
+      tiles, stages, C, M, N, K, a_map, b_map, rest_map, [](int, const BlockTile&) {},
+      [&](auto& sum, unsigned base, int warpgroup, const auto& to, auto&, const auto&) {
+        leave(sum, base, tiles.rank, warpgroup, to);
+      });
 }
 
 // The warpgroups that multiply have come here.
@@ -137,6 +159,23 @@ __host__ __device__ constexpr int unit_offset(int t, int unit) {
   return row * ROW_BYTES + swizzle(row, t / 32 * 2 + unit_half<true>(t % 32)) * 16;
 }
 
+// What follows the sums before they leave: nothing. `finish.cuh` has the epilogues of models.
+struct Nothing {
+  // Reads what a tile's columns need, from column `col` on.
+  __device__ __forceinline__ void begin(int) const {}
+  // Replaces SUMS sums of a unit of a piece, to which the matrices at an address are added.
+  template <int SUMS>
+  __device__ __forceinline__ void finish(const float*, int, unsigned) const {}
+  // Reads what is added to COUNT units of a warpgroup from unit FIRST on, EACH in a piece. `put`
+  // puts down the matrices of one of them, and returns this lane's address of `finish`.
+  template <int FIRST, int COUNT, int EACH>
+  struct Added {
+    template <typename Results>
+    __device__ __forceinline__ Added(const Nothing&, const Results&, int) {}
+    __device__ __forceinline__ unsigned put(int, unsigned) const { return 0; }
+  };
+};
+
 // A unit's sums, rounded to four words.
 template <typename Scalar>
 __device__ __forceinline__ void round_unit(unsigned (&words)[4], const float* sums) {
@@ -166,22 +205,27 @@ __device__ __forceinline__ void store_unit(const unsigned (&words)[4], unsigned 
   }
 }
 
-// Rounds SUMS transposed sums into a box of rows of 64 columns. The last unit may have 8 rows.
-template <typename Scalar, int SUMS>
-__device__ __forceinline__ void put_box(unsigned box, const float* sum) {
+// Rounds SUMS transposed sums into a box of rows of 64 columns. The last unit may have 8 rows. What
+// is added to the sums of this piece lies in a box at `from`.
+template <typename Scalar, int SUMS, typename After = Nothing>
+__device__ __forceinline__ void
+put_box(unsigned box, float* sum, const After& after = {}, int piece = 0, unsigned from = 0) {
   const int t = threadIdx.x % 128;
 #pragma unroll
   for (int unit = 0; unit < SUMS / UNIT_SUMS; ++unit) {
     unsigned words[4];
+    after.template finish<UNIT_SUMS>(sum + unit * UNIT_SUMS, piece, from + unit_offset(t, unit));
     round_unit<Scalar>(words, sum + unit * UNIT_SUMS);
     put_unit<true>(box + unit_offset(t, unit), words);
   }
   if constexpr (SUMS % UNIT_SUMS != 0) {
     constexpr int FIRST = SUMS / UNIT_SUMS * UNIT_SUMS;
+    constexpr int LEFT = SUMS - FIRST, LAST = SUMS / UNIT_SUMS;
+    after.template finish<LEFT>(sum + FIRST, piece, from + unit_offset(t, LAST));
     const unsigned words[2] = {pack<Scalar>(sum[FIRST], sum[FIRST + 1]),
                                pack<Scalar>(sum[FIRST + 2], sum[FIRST + 3])};
     PTX("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};",
-        "r"(box + unit_offset(t, SUMS / UNIT_SUMS)), "r"(words[0]), "r"(words[1]));
+        "r"(box + unit_offset(t, LAST)), "r"(words[0]), "r"(words[1]));
   }
 }
 
@@ -192,7 +236,8 @@ constexpr int BOXES = Number(0.5f) == 0 ? 2 : 1;
 // The same for ints, in two boxes: the warps 0 and 1 have the first 32 columns. A warp writes to
 // all banks at once.
 template <typename, int SUMS>
-__device__ __forceinline__ void put_box(unsigned boxes, const int* sum) {
+__device__ __forceinline__ void
+put_box(unsigned boxes, const int* sum, const Nothing&, int, unsigned) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
   const unsigned first = boxes + warp / 2 * (2 * SUMS * ROW_BYTES) + lane % 4 * (2 * ROW_BYTES) +
                          swizzle(lane % 4 * 2, warp % 2 * 4 + lane / 16) * 16 + lane % 16 / 4 * 4;
@@ -216,10 +261,11 @@ __device__ __forceinline__ void store_box(const Map& map, unsigned box, int row,
 
 // Stores all sums of a block through the free ring. The TMA stores transposed sums, a box for each
 // piece. Threads store other sums, whose last columns would be a narrower box.
-template <int BM, int BN, typename Scalar, typename Number, int PIECES, int SUMS, typename Map>
-__device__ __forceinline__ void store_through_ring(const Number (&sum)[PIECES][SUMS], unsigned ring,
-                                                   const Map& c_map, int warpgroup,
-                                                   const Results<Scalar>& to) {
+template <int BM, int BN, typename Scalar, typename Number, int PIECES, int SUMS, typename Map,
+          typename After = Nothing>
+__device__ __forceinline__ void
+store_through_ring(Number (&sum)[PIECES][SUMS], unsigned ring, const Map& c_map, int warpgroup,
+                   const Results<Scalar>& to, const After& after = {}) {
   using T = FittedTile<BM, BN>;
   constexpr int PIECE_BYTES = 2 * SUMS * ROW_BYTES * BOXES<Number>;
   const int t = threadIdx.x % 128;
@@ -228,7 +274,7 @@ __device__ __forceinline__ void store_through_ring(const Number (&sum)[PIECES][S
 #pragma unroll
   for (int p = 0; p < PIECES; ++p) {
     if constexpr (T::TRANSPOSED) {
-      put_box<Scalar, SUMS>(own + p * PIECE_BYTES, sum[p]);
+      put_box<Scalar, SUMS>(own + p * PIECE_BYTES, sum[p], after, p, 0);
     } else {
 #pragma unroll
       for (int unit = 0; unit < SUMS / UNIT_SUMS; ++unit) {

@@ -30,15 +30,18 @@ __host__ __device__ constexpr int half_unit_offset(int unit, int half, int t) {
 // Completes and stores the units of part `part`, which is PART or a later one of PARTS. Sums are in
 // registers, so the numbers of units must be constants. `memory` has this warpgroup's units, in the
 // free ring, and `peer` is the number in the cluster of the block with part 0.
-template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, int PIECES, int SUMS>
+template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, int PIECES, int SUMS,
+          typename After>
 __device__ __forceinline__ void
 complete_part(float (&sum)[PIECES][SUMS], unsigned memory, int part, int peer, int warpgroup,
-              const Results<Scalar>& results) {
+              const Results<Scalar>& results, const After& after) {
   constexpr int EACH = SUMS / UNIT_SUMS;
   constexpr int FIRST = first_unit(PIECES * EACH, PART, PARTS);
   constexpr int COUNT = first_unit(PIECES * EACH, PART + 1, PARTS) - FIRST;
   if (part == PART) {
     const int t = threadIdx.x % 128;
+    const typename After::template Added<FIRST, COUNT, EACH> added(after, results,
+                                                                   warpgroup * PIECES);
 #pragma unroll
     for (int other = 0; other < PARTS; ++other) {
       if (other == PART) continue;
@@ -61,22 +64,27 @@ complete_part(float (&sum)[PIECES][SUMS], unsigned memory, int part, int peer, i
     for (int unit = FIRST; unit < FIRST + COUNT; ++unit) {
       // Nobody reads where this block's own units would lie: through there they are stored.
       unsigned words[4];
-      round_unit<Scalar>(words, sum[unit / EACH] + unit % EACH * UNIT_SUMS);
-      store_unit<TRANSPOSED>(words, memory + unit * UNIT_BYTES + t / 32 * 512, results,
+      float* const sums = sum[unit / EACH] + unit % EACH * UNIT_SUMS;
+      const unsigned scratch = memory + unit * UNIT_BYTES + t / 32 * 512;
+      after.template finish<UNIT_SUMS>(sums, unit / EACH, added.put(unit, scratch));
+      round_unit<Scalar>(words, sums);
+      store_unit<TRANSPOSED>(words, scratch, results,
                              warpgroup * PIECES + unit / EACH, unit % EACH);
     }
   } else if constexpr (PART + 1 < PARTS) {
-    complete_part<PART + 1, PARTS, BLOCKS, TRANSPOSED>(sum, memory, part, peer, warpgroup, results);
+    complete_part<PART + 1, PARTS, BLOCKS, TRANSPOSED>(sum, memory, part, peer, warpgroup, results,
+                                                       after);
   }
 }
 
 // Adds up the sums of the PARTS blocks that share a tile, and stores it. `memory` is the free ring,
 // at least BM·BN·4 bytes. Threads that do not multiply have left: the cluster's barriers do not
 // wait for them. A block that shares its tile with none stores its sums alone.
-template <int BM, int BN, int CM, int CN, int PARTS, typename Scalar, int PIECES, int SUMS>
+template <int BM, int BN, int CM, int CN, int PARTS, typename Scalar, int PIECES, int SUMS,
+          typename After = Nothing>
 __device__ __forceinline__ void
 add_units(float (&sum)[PIECES][SUMS], unsigned memory, const Rank<CM, CN, PARTS>& rank,
-          int warpgroup, const Results<Scalar>& to) {
+          int warpgroup, const Results<Scalar>& to, const After& after = {}) {
   using T = FittedTile<BM, BN>;
   constexpr int EACH = SUMS / UNIT_SUMS;
   constexpr int UNITS = PIECES * EACH;
@@ -101,6 +109,7 @@ add_units(float (&sum)[PIECES][SUMS], unsigned memory, const Rank<CM, CN, PARTS>
     PTX("barrier.cluster.arrive.release.aligned;");
     PTX("barrier.cluster.wait.acquire.aligned;");
   }
-  complete_part<0, PARTS, CM * CN, T::TRANSPOSED>(sum, own, rank.part, peer, warpgroup, to);
+  complete_part<0, PARTS, CM * CN, T::TRANSPOSED>(sum, own, rank.part, peer, warpgroup, to,
+                                                   after);
   if constexpr (PARTS > 1) PTX("barrier.cluster.wait.aligned;");
 }

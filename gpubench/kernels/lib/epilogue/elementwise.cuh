@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include "../sums/sum_type.cuh"
 #include "activation.cuh"
 
 template <typename T, int LANES>
