@@ -211,9 +211,9 @@ def ncu_command(log: Path) -> tuple[str, ...]:
         raise FileNotFoundError("ncu (Nsight Compute) is not installed")
     return (
         *(command, "--log-file", str(log), "--metrics", ",".join(METRICS), "--csv"),
-        *("--page", "raw", "--print-units", "base", "--clock-control", "none"),
-        *("--cache-control", "none", "--profile-from-start", "off", "--target-processes", "all"),
-    )
+        "--page", "raw", "--print-units", "base", "--clock-control", "none",
+        "--cache-control", "none", "--profile-from-start", "off", "--target-processes", "all",
+    )  # fmt: skip
 
 
 def between_markers(log: str) -> list[list[list[float]]]:

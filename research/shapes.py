@@ -80,10 +80,10 @@ KERNELS = {
 """Kernels whose configurations the model ranks."""
 
 OTHER_KERNELS = (
-    *("wgmma_cluster", "wgmma_deferred", "wgmma_mixed", "wgmma_persistent"),
-    *("dmma", "packed_panels", "splitk", "wgmma_tf32", "wgmma_tf32_wide"),
-    *("wgmma_bytes", "wgmma_mixed_bytes", "wgmma_split"),
-)
+    "wgmma_cluster", "wgmma_deferred", "wgmma_mixed", "wgmma_persistent",
+    "dmma", "packed_panels", "splitk", "wgmma_tf32", "wgmma_tf32_wide",
+    "wgmma_bytes", "wgmma_mixed_bytes", "wgmma_split",
+)  # fmt: skip
 """Kernels that take part with their default tiles."""
 
 MULTIPLES = {"float32": 4, "int8": 16, "float8_e4m3": 16, "float8_e4m3_split": 16}

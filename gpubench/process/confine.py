@@ -26,23 +26,23 @@ SCOPE_SIGNALS = 1 << 1  # from version 6 on
 FILE_RIGHTS = 1 << 1 | TRUNCATE  # the rights that a rule for one file may have
 
 OF_THE_SYSTEM = (
-    *("proc", "dev/null", "dev/zero", "dev/full", "dev/random", "dev/urandom", "dev/shm"),
-    *("dev/nv*", "dev/dxg", "dev/dri", "dev/infiniband"),
-)
+    "proc", "dev/null", "dev/zero", "dev/full", "dev/random", "dev/urandom", "dev/shm",
+    "dev/nv*", "dev/dxg", "dev/dri", "dev/infiniband",
+)  # fmt: skip
 """Other paths that may be written. CUDA names its threads in /proc, where the memory and the
 descriptors of other processes stay closed. Terminals are left out, as users would see what is
 written there."""
 
 _NAMES = {
-    *("PATH", "LANG", "TZ", "USER", "LOGNAME", "VIRTUAL_ENV", "CC", "CXX", "CPATH"),
-    *("C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"),
-}
+    "PATH", "LANG", "TZ", "USER", "LOGNAME", "VIRTUAL_ENV", "CC", "CXX", "CPATH",
+    "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH",
+}  # fmt: skip
 _PREFIXES = (
-    *("LC_", "LD_", "PYTHON", "GPUBENCH_", "CONDA_", "GLIBC_TUNABLES", "MALLOC_"),
-    *("OPENBLAS_", "GOTO_", "MKL_", "OMP_", "KMP_", "NPY_", "NUMBA_", "BLIS_"),
-    *("CUDA_", "NVIDIA_", "NVCC_", "CUBLAS", "CUPY_", "CUTLASS_", "NCCL_"),
-    *("TORCH", "PYTORCH_", "TRITON_", "XLA_", "JAX_", "TF_"),
-)
+    "LC_", "LD_", "PYTHON", "GPUBENCH_", "CONDA_", "GLIBC_TUNABLES", "MALLOC_",
+    "OPENBLAS_", "GOTO_", "MKL_", "OMP_", "KMP_", "NPY_", "NUMBA_", "BLIS_",
+    "CUDA_", "NVIDIA_", "NVCC_", "CUBLAS", "CUPY_", "CUTLASS_", "NCCL_",
+    "TORCH", "PYTORCH_", "TRITON_", "XLA_", "JAX_", "TF_",
+)  # fmt: skip
 _CACHES = {"CUPY_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"}
 
 

@@ -18,11 +18,11 @@ from gpubench.plan.registry import variants
 from gpubench.results.row import Row, read
 
 COLUMNS = (
-    *("status", "reason", "median_us", "min_us", "round_medians_us", "sm_mhz"),
-    *("gbytes_per_s", "percent_of_peak_at_clock", "percent_of_copy"),
-    *("device", "device_uuid", "driver", "cuda", "cupy", "library", "source_hash", "code_hash"),
+    "status", "reason", "median_us", "min_us", "round_medians_us", "sm_mhz",
+    "gbytes_per_s", "percent_of_peak_at_clock", "percent_of_copy",
+    "device", "device_uuid", "driver", "cuda", "cupy", "library", "source_hash", "code_hash",
     "gpubench",
-)
+)  # fmt: skip
 """Columns of a file that are read besides the key."""
 
 COPY_EFFICIENCY = 0.88

@@ -168,10 +168,10 @@ def _limits(state: Occupancy | None) -> str:
 
 
 _FIGURES = (
-    *("architecture", "kernel", "registers_allowed", "accumulators", "occupancy", "waves", "cgma"),
-    *("cgma_flop_per_byte", "roofline", "access_us", "not_judged", "issue_bound", "shared_share"),
-    *("measured_us", "roofline_share"),
-)
+    "architecture", "kernel", "registers_allowed", "accumulators", "occupancy", "waves", "cgma",
+    "cgma_flop_per_byte", "roofline", "access_us", "not_judged", "issue_bound", "shared_share",
+    "measured_us", "roofline_share",
+)  # fmt: skip
 
 
 def as_json(explanation: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:

@@ -19,9 +19,9 @@ from gpubench.model import Status
 from gpubench.stats.moderated import Floats
 
 COUNTERS = (
-    *("ecc_errors_corrected", "ecc_errors_uncorrected", "remapped_rows"),
-    *("remapping_pending", "remapping_failed", "neighbours"),
-)
+    "ecc_errors_corrected", "ecc_errors_uncorrected", "remapped_rows",
+    "remapping_pending", "remapping_failed", "neighbours",
+)  # fmt: skip
 """Facts that are reported unless they are 0 or empty, whatever the values of other devices are."""
 
 SLOWER_CLOCK = 0.01  # relative difference of a clock that explains a time

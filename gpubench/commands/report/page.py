@@ -38,9 +38,9 @@ from gpubench.view.row_tables import (
 Files = Sequence[tuple[Path, Sequence[Row]]]
 
 CONTEXT = (
-    *("device", "compute_capability", "driver", "cuda", "cupy", "nvrtc", "library"),
-    *("environment", "gpubench"),
-)
+    "device", "compute_capability", "driver", "cuda", "cupy", "nvrtc", "library",
+    "environment", "gpubench",
+)  # fmt: skip
 """Columns of the CSV that describe an environment."""
 
 CAPTIONS = {
@@ -297,9 +297,9 @@ def _failure_table(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 AXES = (
-    *("op", "dtype", "layout", "operands", "cache", "launches", "state", "scope", "timer"),
-    *("device", "gpubench"),
-)
+    "op", "dtype", "layout", "operands", "cache", "launches", "state", "scope", "timer",
+    "device", "gpubench",
+)  # fmt: skip
 """The columns that may distinguish rows of a variant and size, if they differ."""
 
 

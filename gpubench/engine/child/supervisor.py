@@ -43,17 +43,17 @@ SILENT_VARIABLES = (
     "CUBLAS_EMULATE_DOUBLE_PRECISION",
     "CUBLAS_WORKSPACE_CONFIG",
     "CUPY_TF32",
-    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS"),
-    *("NUMBA_NUM_THREADS", "NUMBA_DISABLE_JIT"),
-)
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS", "NUMBA_DISABLE_JIT",
+)  # fmt: skip
 """Variables that change what libraries compute, or how fast, without a trace in the results. The
 child does not get them, and rows record them. The backend sets the number of threads itself."""
 
 
 RECORDED = (
-    *("OPENBLAS_", "GOTO_", "MKL_", "OMP_", "KMP_", "NPY_", "NUMBA_", "LD_"),
-    *("CUDA_", "NVIDIA_", "CUBLAS_", "CUBLASLT_", "GLIBC_TUNABLES", "MALLOC_"),
-)
+    "OPENBLAS_", "GOTO_", "MKL_", "OMP_", "KMP_", "NPY_", "NUMBA_", "LD_",
+    "CUDA_", "NVIDIA_", "CUBLAS_", "CUBLASLT_", "GLIBC_TUNABLES", "MALLOC_",
+)  # fmt: skip
 """Beginnings of variables that change libraries. Rows record each that is set, passed on or not."""
 
 MAX_RECORDED = 200

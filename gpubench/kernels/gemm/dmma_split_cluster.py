@@ -106,8 +106,8 @@ def configurations() -> tuple[SmallTile, ...]:
 
 def choices(problem: Problem) -> Iterator[SmallTile]:
     """Yield configurations whose parts of K have at least two steps each."""
-    most = max(problem.k // (2 * STEP), 1)
-    return (choice for choice in configurations() if choice.tile["splits"] <= most)
+    max_splits = max(problem.k // (2 * STEP), 1)
+    return (choice for choice in configurations() if choice.tile["splits"] <= max_splits)
 
 
 VARIANT = variant(

@@ -55,8 +55,8 @@ def together(tile: Config) -> str | None:
 
 def refuse(tile: Config, problem: Problem) -> str | None:
     """Refuse many rows, and sums that leave no registers."""
-    if problem.m > (most := MAX_ROWS[problem.precision.item_bytes]):
-        return f"reads B once for each {most} rows, so it takes M up to {most}"
+    if problem.m > (max_rows := MAX_ROWS[problem.precision.item_bytes]):
+        return f"reads B once for each {max_rows} rows, so it takes M up to {max_rows}"
     sums = tile["rows"] * VECTOR_BYTES // problem.precision.item_bytes
     if sums > MAX_SUMS:
         return (

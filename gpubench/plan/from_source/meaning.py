@@ -41,9 +41,9 @@ _DECORATION = re.compile(
 )
 _ASSIGNED = re.compile(r"\b(\w+)\s*(?:[+*/%-]?=(?!=)|\{)\s*([^;{}]*)[;}]")
 _NUMBERS = {
-    *("int", "unsigned", "unsigned int", "uint", "size_t", "long", "int64_t", "int32_t"),
-    *("uint32_t", "uint64_t", "unsigned long", "long long"),
-}
+    "int", "unsigned", "unsigned int", "uint", "size_t", "long", "int64_t", "int32_t",
+    "uint32_t", "uint64_t", "unsigned long", "long long",
+}  # fmt: skip
 
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

@@ -29,11 +29,11 @@ from gpubench.view.pictures import Theme
 from gpubench.view.row_tables import DISAGREE
 
 COLOURS = (
-    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C5438"),
-    *("#3B9AD1", "#A000FF", "#A59150", "#9182FF", "#6946CD"),
-    *("#FF11EE", "#BB0088", "#FF0066", "#007700", "#886699", "#CC0022"),
-    *("#0066FF", "#BB55DD", "#557766", "#00AA00", "#EE22AA", "#BB5566"),
-)
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C5438",
+    "#3B9AD1", "#A000FF", "#A59150", "#9182FF", "#6946CD",
+    "#FF11EE", "#BB0088", "#FF0066", "#007700", "#886699", "#CC0022",
+    "#0066FF", "#BB55DD", "#557766", "#00AA00", "#EE22AA", "#BB5566",
+)  # fmt: skip
 """Okabe and Ito's blue, vermillion, green and purple, and eighteen more: each has the largest
 distance in Oklab from the colours before it, among the colours with a contrast of 3:1 to a white
 page and to GitHub's dark page."""

@@ -3,9 +3,9 @@
 from gpubench.model import CudaVariant, Space
 
 FAULTS = (
-    *("asserts", "does_not_compile", "hangs", "illegal_access", "misaligned"),
-    *("overflows_stack", "wrong"),
-)
+    "asserts", "does_not_compile", "hangs", "illegal_access", "misaligned",
+    "overflows_stack", "wrong",
+)  # fmt: skip
 
 VARIANT = CudaVariant(
     idea="the naive product, which has one fault at edge 16",
