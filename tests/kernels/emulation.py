@@ -144,12 +144,14 @@ def program(
         arrays = problem.operation.arrays
         steps = ", ".join(step(variant, tile, problem, launch, each) for each in launch.sequence)
         along_k = int("B" in problem.column_major)
-        is_scaled = int(problem.operation.scaled is not None)
+        has_groups, is_scaled = (int(name in arrays) for name in ("offsets", "a_scales"))
+        products = problem.further[0] if has_groups else problem.batch
         after = "bias" in arrays, "relu" in problem.op, "residual" in arrays
         lines.append(
             f"  if (only < 0 || only == {number}) "
             f'check<{scalar}, {result}>({{"{tile} {problem.size}", '
-            f"{problem.batch}, {problem.m}, {problem.n}, {problem.k}, {along_k}, {is_scaled}, "
+            f"{products}, {problem.m}, {problem.n}, {problem.k}, {along_k}, {has_groups}, "
+            f"{is_scaled}, "
             f"{launch.workspace_bytes}, {{{steps}}}, {tolerance}, "
             f"{int(precision.in_blas != '')}, {', '.join(str(int(each)) for each in after)}}});"
         )

@@ -95,6 +95,12 @@ CASES = {
         ("64x80x64/s3/cluster=2x2/group=8/pdl=1", "130x168x136"),
         ("8x64x64/s4/cluster=1x1/group=8/pdl=1", "5x136x328"),
     ),
+    "wgmma_grouped": (
+        ("24x64x64/s3/cluster=1x1", "5x31x136x136"),
+        ("16x64x64/s3/cluster=1x2", "7x9x200x72"),
+        ("64x128x64/s3/cluster=1x1", "2x70x136x200"),
+        ("8x64x64/s4/cluster=1x1", "40x1x72x64"),
+    ),
     "wgmma_mixed_bytes": (("256x192x128/s3/cluster=1x2/group=8", "300x336x528"),),
     "wgmma_parts": (
         ("72x128x64/s4/cluster=2x1/group=8", "150x140x200"),
@@ -198,7 +204,7 @@ def cases(name: str) -> list[tuple[Config, Problem]]:
 
 def gemm(name: str) -> CudaVariant:
     stem, _, op = name.partition("/")
-    ops = (op,) if op in OPERATIONS else ("gemm", "gemm_batched", "gemm_scaled")
+    ops = (op,) if op in OPERATIONS else ("gemm", "gemm_batched", "gemm_grouped", "gemm_scaled")
     variant = next(of_op(each)[stem] for each in ops if stem in of_op(each))
     assert isinstance(variant, CudaVariant)
     return variant

@@ -55,10 +55,10 @@ __device__ __forceinline__ void await_signal(int signal) { PTX("bar.sync %0, 256
 __device__ __forceinline__ void send_signal(int signal) { PTX("bar.arrive %0, 256;", "r"(signal)); }
 
 // Multiplies this block's tiles.
-template <typename Scalar, int BM, int BN, int BK, int STAGES, typename Tiles, typename Map,
-          typename After = Nothing>
+template <typename Scalar, int BM, int BN, int BK, int STAGES, typename Tiles, typename MapA,
+          typename MapB, typename MapC, typename After = Nothing>
 __device__ __forceinline__ void
-multiply_in_turns(const Tiles& tiles, int K, Map a_map, Map b_map, Map c_map, After after = {}) {
+multiply_in_turns(const Tiles& tiles, int K, MapA a_map, MapB b_map, MapC c_map, After after = {}) {
   constexpr int BLOCKS = Tiles::BLOCKS;
   constexpr int PIECES = BN / 64;
   constexpr int STAGE_BYTES = (BM + BN) * ROW_BYTES;
@@ -129,10 +129,8 @@ multiply_in_turns(const Tiles& tiles, int K, Map a_map, Map b_map, Map c_map, Af
             further.advance();
           }
         }
-        if (threadIdx.x % 128 == 0) {
-          store_box<Sum<Scalar>, SUMS>(c_map, box, tile.row + round * 2 * SUMS,
-                                       tile.col + piece * 64);
-        }
+        leave_box<Sum<Scalar>, SUMS>(c_map, box, tile.row + round * 2 * SUMS,
+                                     tile.col + piece * 64);
       }
     }
     await_stored_boxes();

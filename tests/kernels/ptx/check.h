@@ -17,6 +17,7 @@ struct Case {
   const char* label;
   int batch, m, n, k;
   bool b_along_k;
+  bool has_groups;  // of rows, by `offsets`; `batch` is their number, and m the mean of their rows
   bool is_scaled;  // by `scales`: of A for each 128 of k of a row, of B for 128×128 elements
   size_t workspace_bytes;
   std::vector<Step<Item>> steps;
@@ -27,6 +28,7 @@ struct Case {
 };
 
 std::vector<float> scales[2];
+std::vector<int> offsets;  // the row behind the last row of each group
 
 template <typename Item, typename Number>
 std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<Item>& a,
@@ -51,6 +53,7 @@ std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<It
   for (const auto& of_operand : scales) {
     if (one.is_scaled) add(of_operand);
   }
+  if (one.has_groups) add(offsets);
   add(one.bias);
   add(one.residual);
   const std::vector<const void*> operands(arrays.begin(), arrays.end());
@@ -100,7 +103,11 @@ std::vector<double> product(const Case<Item, Number>& one, const std::vector<Ite
     return double(scales[0][block * one.m + i]) * scales[1][j / 128 * blocks + block];
   };
   for (int i = 0; i < one.batch * one.m; ++i) {
-    const Item* const of_row = b.data() + i / one.m * one.k * one.n;
+    int product = i / one.m;
+    if (one.has_groups) {
+      product = std::upper_bound(offsets.begin(), offsets.end(), i) - offsets.begin();
+    }
+    const Item* const of_row = b.data() + product * one.k * one.n;
     for (int k = 0; k < one.k; ++k) {
       for (int j = 0; j < one.n; ++j) {
         c[i * one.n + j] +=
@@ -157,6 +164,13 @@ void check(Case<Item, Number> one) {
   std::vector<Item> a(one.batch * one.m * one.k), b(one.batch * one.k * one.n);
   for (auto& x : a) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;  // never 0
   for (auto& x : b) x = int(draw() % 3) + 1 - int(draw() % 2) * 4;
+  if (one.has_groups) {
+    offsets.resize(one.batch);
+    for (int& x : offsets) x = draw() % (one.batch * one.m + 1);
+    std::sort(offsets.begin(), offsets.end());
+    offsets.back() = one.batch * one.m;
+    if (one.batch > 3) offsets[1] = offsets[2] = offsets[0];  // two groups are empty
+  }
   if (one.is_scaled) {
     const int blocks = (one.k + 127) / 128;
     scales[0].resize(blocks * one.m), scales[1].resize((one.n + 127) / 128 * blocks);

@@ -317,3 +317,7 @@ T __shfl_sync(unsigned, T value, int source) {
   emulated::meet_warp();
   return theirs;
 }
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int apart) {
+  return __shfl_sync(mask, value, emulated::current->thread % 32 ^ apart);
+}

@@ -19,7 +19,8 @@
 // A block's tile of C.
 struct BlockTile {
   int row, col, columns;
-  int product = 0;  // number of the product in a batch
+  int product = 0;  // number of the product in a batch, or of the group of rows
+  int end = 0;      // of a group: the row behind its last one
 };
 
 // This block's place in its cluster: PARTS groups of CM×CN blocks that share what they fetch.

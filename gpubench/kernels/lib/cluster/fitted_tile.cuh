@@ -259,6 +259,12 @@ __device__ __forceinline__ void store_box(const Map& map, unsigned box, int row,
   PTX("cp.async.bulk.commit_group;");
 }
 
+// The same, called by all threads of a warpgroup.
+template <typename Number, int SUMS, typename Map>
+__device__ __forceinline__ void leave_box(const Map& map, unsigned box, int row, int col) {
+  if (threadIdx.x % 128 == 0) store_box<Number, SUMS>(map, box, row, col);
+}
+
 // Stores all sums of a block through the free ring. The TMA stores transposed sums, a box for each
 // piece. Threads store other sums, whose last columns would be a narrower box.
 template <int BM, int BN, typename Scalar, typename Number, int PIECES, int SUMS, typename Map,
