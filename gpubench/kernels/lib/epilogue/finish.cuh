@@ -10,6 +10,20 @@
 #include "../cluster/split_sums.cuh"
 #include "activation.cuh"
 
+// The two halves of a word as numbers.
+template <typename Scalar>
+__device__ __forceinline__ float low_half(unsigned word) {
+  if constexpr (IS_BFLOAT16<Scalar>) return __uint_as_float(word << 16);
+  float number;
+  asm volatile("cvt.f32.f16 %0, %1;" : "=f"(number) : "h"(static_cast<unsigned short>(word)));
+  return number;
+}
+template <typename Scalar>
+__device__ __forceinline__ float high_half(unsigned word) {
+  if constexpr (IS_BFLOAT16<Scalar>) return __uint_as_float(word & 0xFFFF0000);
+  return low_half<Scalar>(word >> 16);
+}
+
 // Adds matrices of 8×8, four to eight sums of a thread or two to four, in the order of `put_unit`.
 // A lane names 16 bytes.
 template <typename Scalar, int SUMS>

@@ -23,20 +23,6 @@ __device__ __forceinline__ unsigned pack(float first, float second) {
   return pair;
 }
 
-// The two halves of a word as numbers.
-template <typename Scalar>
-__device__ __forceinline__ float low_half(unsigned word) {
-  if constexpr (IS_BFLOAT16<Scalar>) return __uint_as_float(word << 16);
-  float number;
-  asm volatile("cvt.f32.f16 %0, %1;" : "=f"(number) : "h"(static_cast<unsigned short>(word)));
-  return number;
-}
-template <typename Scalar>
-__device__ __forceinline__ float high_half(unsigned word) {
-  if constexpr (IS_BFLOAT16<Scalar>) return __uint_as_float(word & 0xFFFF0000);
-  return low_half<Scalar>(word >> 16);
-}
-
 // The 128-byte swizzle. Matrix instructions read or write 16 bytes (a chunk) of each of eight rows
 // at once. In rows of 128 bytes, or a multiple, these chunks would lie in the same four banks. So
 // chunk c of row r lies at place c ^ (r % 8).
