@@ -26,29 +26,36 @@ MAX_SUMS = 208
 
 A_SCALES, RESULT = 2, 4  # indices of the kernel's arrays
 
-ALIGNED_SCALES = 32  # scales in 128 bytes, which the TMA writes to
+UPRIGHT = (64, 128)  # rows of tiles that are not transposed
+BOX_BYTES = 2 * PIECE_ROWS * ROW_BYTES  # of results of a warpgroup in upright tiles
 
-
-UPRIGHT_ROWS = 128
-"""Rows of a tile whose warpgroups have rows of their own. In other tiles they have columns."""
+SCALES_TOO_MANY, SCALES_OF_128_BYTES = 4, 32
+"""Number of scales in a step's box beside those of its rows; and number of scales to a multiple of
+which boxes are padded."""
 
 
 def consumers(tile: Config) -> int:
     """Return the number of warpgroups that multiply."""
-    return 1 if tile["BN"] == PIECE_ROWS and tile["BM"] != UPRIGHT_ROWS else 2
+    return 1 if tile["BM"] != max(UPRIGHT) and tile["BN"] == PIECE_ROWS else 2
 
 
 def shared_bytes(tile: Config) -> int:
-    """Return the shared memory of the stages, a box of each warpgroup, and scales."""
+    """Return the shared memory of the stages, of boxes of results, and of scales."""
     rows, columns, stages = tile.numbers("BM", "BN", "stages")
-    scales = -(-rows // ALIGNED_SCALES) * ALIGNED_SCALES * 4
-    return int(stages * (stage_bytes(rows, columns) + scales) + consumers(tile) * rows * ROW_BYTES)
+    each, box = stage_bytes(rows, columns), BOX_BYTES
+    if rows not in UPRIGHT:
+        boxes = -(-(rows + SCALES_TOO_MANY) // SCALES_OF_128_BYTES)
+        each, box = each + 128 * boxes, rows * ROW_BYTES
+    return int(stages * each + consumers(tile) * box)
 
 
 def why_not(tile: Config) -> str | None:
     """Return why a warpgroup cannot have its part of a tile, or share it in this way, or None."""
-    pieces = max(1, tile["BN"] // (consumers(tile) * PIECE_ROWS))
-    if (needed := (pieces + 1) * tile["BM"] // 2) > MAX_SUMS:
+    rows, columns = tile.numbers("BM", "BN")
+    if rows != max(UPRIGHT) and columns % BLOCK and columns != PIECE_ROWS:
+        return f"{tile}: a warpgroup's columns have no single scale"
+    pieces = columns // (consumers(tile) * PIECE_ROWS)
+    if rows not in UPRIGHT and (needed := (pieces + 1) * rows // 2) > MAX_SUMS:
         return f"{tile}: {needed} sums a thread, more than {MAX_SUMS}"
     return why_not_in_group(tile)
 
@@ -59,17 +66,21 @@ def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     blocks = rows * columns
     at_most = max(1, RESIDENT[blocks - 1] * multiprocessors // RESIDENT[0])
     a, b, c = maps(tile, problem)
-    if tile["BM"] == UPRIGHT_ROWS:
+    if tile["BM"] in UPRIGHT:
         c = replace(c, box=(PIECE_ROWS, c.box[1]))
     count = -(-problem.k // BLOCK) * problem.m
     a_scales = TensorMap(
-        array=A_SCALES, shape=(1, count), box=(1, tile["BM"]), pitch=-(-count // 4) * 4
+        array=A_SCALES,
+        shape=(1, count),
+        box=(1, tile["BM"] + SCALES_TOO_MANY),
+        pitch=-(-count // 4) * 4,
+        dtype="float32",
     )
     return Launch(
         grid=(blocks * even_grid(clusters(tile, problem), at_most),),
         block=(128 * (consumers(tile) + 1),),
         shared_bytes=shared_bytes(tile),
-        tensor_maps=(a, b, replace(c, array=RESULT), replace(a_scales, dtype="float32")),
+        tensor_maps=(a, b, replace(c, array=RESULT), a_scales),
         cluster=(blocks, 1, 1),
         pdl=True,
     )
@@ -81,17 +92,22 @@ VARIANT = variant(
     dtypes=("float8_e4m3",),
     tiles=tiles(
         rows=ROWS_BY_8,
-        columns=(64, 128, 256),
+        columns=(64, 128, 192, 256),
         step=BYTES_STEP,
         stages=(3, 4, 5, 6, 7, 8),
         cluster=PAIRS,
         group=(8, 16),
         default=(
+            "128x256x128/s4/cluster=1x1/group=8",
             "128x256x128/s4/cluster=2x1/group=8",
-            "128x256x128/s4/cluster=1x2/group=8",
-            "128x128x128/s5/cluster=2x1/group=8",
+            "128x192x128/s4/cluster=1x1/group=8",
+            "128x128x128/s6/cluster=1x1/group=8",
+            "128x64x128/s8/cluster=1x1/group=8",
+            "64x256x128/s4/cluster=1x1/group=8",
             "64x128x128/s8/cluster=1x1/group=8",
             "64x64x128/s8/cluster=1x1/group=8",
+            "32x128x128/s8/cluster=1x1/group=8",
+            "16x64x128/s8/cluster=1x1/group=8",
         ),
         shared_bytes=shared_bytes,
         constraint=why_not,

@@ -93,12 +93,10 @@ void finish(const BoxCopy& copy) {
 void request(const BoxCopy& copy) {
   const size_t bytes = copy.map.box_rows * copy.map.box_columns * copy.map.item_bytes;
   const unsigned to = copy.to & ((1 << RANK_SHIFT) - 1);
-  const bool swizzles = copy.map.swizzle_bytes > 0;
-  if (swizzles && copy.column * copy.map.item_bytes % 16) {
-    fail("a box that does not begin at a multiple of 16 bytes");
+  if (copy.column * copy.map.item_bytes % 16 || copy.map.pitch * copy.map.item_bytes % 16) {
+    fail("a box or a row that does not begin at a multiple of 16 bytes");
   }
-  if (copy.map.pitch * copy.map.item_bytes % 16) fail("rows are no multiples of 16 bytes");
-  if (to % (swizzles ? 1024 : 128)) fail("a box does not begin where the swizzle does");
+  if (to % (copy.map.swizzle_bytes ? 1024 : 128)) fail("a box does not begin where the swizzle does");
   for (size_t rank = 0; rank < blocks.size(); ++rank) {
     if (copy.mask >> rank & 1) std::memset(blocks[rank].shared + to, 0xFF, bytes);
   }
