@@ -24,6 +24,9 @@ from gpubench.foreign.tensors import (
 from gpubench.text import counted
 
 DEFAULT_STREAM = 0
+BUSY_CYCLES = 400_000_000
+"""Number of cycles, about 0.2 s, for which a GPU is busy while a reference enqueues its work."""
+
 WIDENED = {"float16", "bfloat16", "float32"}
 
 
@@ -83,9 +86,7 @@ def refer(program: Program, facts: Facts, number: int, inputs: bytes) -> tuple[b
     """
     import torch
 
-    memory = torch.frombuffer(bytearray(inputs), dtype=torch.uint8).to(values.device())
-    native = torch.zeros(facts.output_bytes, dtype=torch.uint8, device=memory.device)
-    bound = bind(inputs_of(program, number, seed=0), facts, memory, native)
+    bound, native = _on_device(program, facts, number, inputs)
     for source, target in bound.updated:
         write(source, target)
     wide = bound._replace(leaves=[_widened(leaf) for leaf in bound.leaves])
@@ -99,6 +100,28 @@ def refer(program: Program, facts: Facts, number: int, inputs: bytes) -> tuple[b
     except Exception:  # a type that has no float64, or a kernel of another library
         in_float64 = []
     return native.cpu().numpy().tobytes(), in_float64
+
+
+def waits(program: Program, facts: Facts, number: int, inputs: bytes) -> bool:
+    """Return whether the reference waits for the GPU, which is kept busy when it is called."""
+    import torch
+
+    if values.device().type == "cpu":
+        return False
+    bound, _ = _on_device(program, facts, number, inputs)
+    torch.cuda._sleep(BUSY_CYCLES)
+    _results(program, bound, facts)
+    has_ended: bool = torch.cuda.current_stream().query()
+    return has_ended
+
+
+def _on_device(program: Program, facts: Facts, number: int, inputs: bytes) -> tuple[Bound, Any]:
+    """Return a workload on its device, and the memory of its results."""
+    import torch
+
+    memory = torch.frombuffer(bytearray(inputs), dtype=torch.uint8).to(values.device())
+    native = torch.zeros(facts.output_bytes, dtype=torch.uint8, device=memory.device)
+    return bind(inputs_of(program, number, seed=0), facts, memory, native), native
 
 
 def _widened(leaf: Any) -> Any:

@@ -40,8 +40,8 @@ class Folder(NamedTuple):
     """The folder, as `--kernels` takes it."""
 
     statement: Statement
-    solutions: tuple[str, ...]
-    """The names of the functions that are solutions."""
+    facts: dict[int, Facts]
+    """What runs of the reference showed, by the number of the workload."""
 
 
 def prepared(
@@ -78,7 +78,7 @@ def prepared(
     for name, content in contents.items():
         if not keep(root / op / name, content):
             raise UsageError(f"{root}: the user's cache cannot be written")
-    return Folder(op, root, statement, tuple(named))
+    return Folder(op, root, statement, facts)
 
 
 class _Spec(msgspec.Struct):

@@ -129,7 +129,8 @@ def _answered(request: Request) -> Facts | bytes | Results:
         inputs = bound.fill(program, facts, request.number, seed=2)
         results = bound.refer(program, facts, request.number, inputs)
         is_wide = Comparison(facts).with_reference(*results).is_wide
-        return msgspec.structs.replace(facts, is_wide=is_wide)
+        waits = bound.waits(program, facts, request.number, inputs)
+        return msgspec.structs.replace(facts, is_wide=is_wide, waits=waits)
     if request.what == "inputs":
         return bound.fill(program, request.facts, request.number, request.seed)
     return bound.refer(program, request.facts, request.number, request.content)

@@ -76,6 +76,7 @@ class Facts(msgspec.Struct, frozen=True):
     flops: int
     tolerances: tuple[Tolerance, ...]  # one for each output
     is_wide: bool = False  # whether the reference runs in float64
+    waits: bool = False  # whether the reference waits for the GPU
 
 
 class Program(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpubench.backends import find_devices
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, Size
+from gpubench.model import OPERATIONS, Launches, Size
 from gpubench.plan.foreign_process import ForeignProcess
 from gpubench.plan.problems import ListedProblem
 from gpubench.plan.ranges import parse_sizes
@@ -81,7 +81,7 @@ def of_problem(fields: Mapping[str, Any], solutions: Sequence[Path] | None) -> d
         for number, each in enumerate(operation.listed, 1)
         if each.name
     )
-    sizes: tuple[Size, ...] = tuple(each.size for each in listed)
-    return {"op": op, "kernels": home.path, "problems": listed, "sizes": sizes} | {
-        "dtypes": (operation.dtype,)
-    }
+    made = {"op": op, "kernels": home.path, "problems": listed, "dtypes": (operation.dtype,)}
+    if "launches" not in fields and any(each.waits for each in home.facts.values()):
+        made["launches"] = (Launches.WAITED,)
+    return made | {"sizes": tuple(each.size for each in listed)}

@@ -30,6 +30,9 @@ nvmlDeviceGetPowerUsage)."""
 
 _PARENT = re.compile(r"^PPid:\t(\d+)$", re.MULTILINE)
 
+_OF_GPUBENCH = re.compile(r"(?:^|[\0/])gpubench\0|gpubench\.process")
+"""What the arguments of a process of gpubench have: the command, or the program of a child."""
+
 MAX_NAMED = 3  # maximum number of processes that a notice names
 
 
@@ -39,10 +42,9 @@ def _is_ours(pid: int) -> bool:
 
 
 def _command_of(pid: int) -> int:
-    """Return the first process of those of one name that started a process, one by the other."""
-    name = read_text(f"/proc/{pid}/comm")
+    """Return the first of the processes of gpubench that started a process, one by the other."""
     while parent := _PARENT.search(read_text(f"/proc/{pid}/status")):
-        if not name or read_text(f"/proc/{parent[1]}/comm") != name:
+        if not _OF_GPUBENCH.search(read_text(f"/proc/{parent[1]}/cmdline")):
             break
         pid = int(parent[1])
     return pid

@@ -56,34 +56,31 @@ def compare_bits(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Reproducibil
     if not isinstance(pool, LocalPool):
         say("no bits are compared: they need one device, without --on", err=True)
         return []
-    compared = []
-    for row in rows:
-        point = job.point_of(row.key) if row.status == Status.OK else None
-        if point is not None:
-            compared.append(_bits_of(point, row, pool, job.sweep.seed))
-    return compared
-
-
-def _bits_of(point: Point, row: Row, pool: LocalPool, seed: int) -> Reproducibility:
-    bits = Reproducibility(row=row)
-    is_by_rows = point.problem.operation.is_by_rows
-    numbers = dict.fromkeys((row.m, *(ROWS if is_by_rows else ())))
+    points = [(job.point_of(row.key), row) for row in rows if row.status == Status.OK]
+    compared = [(point, Reproducibility(row=row)) for point, row in points if point is not None]
     for _ in range(PROCESSES):
         pool.renew()
-        for rows in numbers:
-            problem = replace(point.problem, m=rows)
-            if point.variant.why_not(point.tile, problem, pool.device.compute_capability):
-                bits.refused[rows] = "refused"
-                continue
-            try:
-                digests = pool.executor.row_digests(point, rows, seed, RUNS)
-            except ChildLostError:
-                bits.refused[rows] = "failed"
-                continue
-            bits.first_rows.setdefault(rows, set()).update(of_row for of_row, _ in digests)
-            if rows == row.m:
-                bits.results.update(of_all for _, of_all in digests)
-    return bits
+        for point, bits in compared:
+            _add_bits(bits, point, pool, job.sweep.seed)
+    return [bits for _, bits in compared]
+
+
+def _add_bits(bits: Reproducibility, point: Point, pool: LocalPool, seed: int) -> None:
+    """Add the bits of some launches in one process."""
+    own = point.problem.m
+    for rows in dict.fromkeys((own, *(ROWS if point.problem.operation.is_by_rows else ()))):
+        problem = replace(point.problem, m=rows)
+        if point.variant.why_not(point.tile, problem, pool.device.compute_capability):
+            bits.refused[rows] = "refused"
+            continue
+        try:
+            digests = pool.executor.row_digests(point, rows, seed, RUNS)
+        except ChildLostError:
+            bits.refused[rows] = "failed"
+            continue
+        bits.first_rows.setdefault(rows, set()).update(of_row for of_row, _ in digests)
+        if rows == own:
+            bits.results.update(of_all for _, of_all in digests)
 
 
 def as_table(results: Sequence[Reproducibility]) -> RenderableType:
