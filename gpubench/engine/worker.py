@@ -4,8 +4,8 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,17 @@ from gpubench.engine.operands.make import SEED_BITS
 from gpubench.engine.outside.examination import Examination
 from gpubench.engine.outside.wall import Wall
 from gpubench.errors import ChildLostError
-from gpubench.model import Measurement, PairedTimes, Parts, Point, Status, Timer, Timing, Variant
+from gpubench.model import (
+    CallVariant,
+    Measurement,
+    PairedTimes,
+    Parts,
+    Point,
+    Status,
+    Timer,
+    Timing,
+    Variant,
+)
 from gpubench.plan.scrutiny import owner_of, scrutiny_of
 
 COMPILE_LIMIT_S = 300.0
@@ -37,6 +47,11 @@ EXAMINATIONS = 3
 MAX_FAULTS = 3
 """Number of consecutive points of a variant that may end their child, twice each. The variant's
 other points are skipped after that."""
+
+
+def _has_torch(variant: Variant) -> bool:
+    """Whether a variant's process imports torch in any case."""
+    return isinstance(variant, CallVariant) and variant.tensors == "torch"
 
 
 class Worker:
@@ -62,7 +77,8 @@ class Worker:
         self._owner = ""
         """The variant that has this child to itself (`owner_of`); empty: the child is shared."""
 
-        self._has_functions = False  # whether the job has functions of users
+        self._owners = set[str]()  # of the job's points (`owner_of`)
+        self._has_torch = False  # whether all functions of the job are of torch
 
         self._faults: Counter[str] = Counter()
         """For each variant, the number of its points in a row that ended their children."""
@@ -117,15 +133,29 @@ class Worker:
         If that ends the child, each point is compiled when it is measured. Functions that need a
         process of their own are compiled there, when they are measured.
         """
-        owners = {owner_of(point.variant) for point in points}
-        self._has_functions = bool(owners - {""})
-        if len(owners) > 1:
+        self._owners = {owner_of(point.variant) for point in points}
+        self._has_torch = all(_has_torch(point.variant) for point in points)
+        if len(self._owners) > 1:
             points = [point for point in points if not owner_of(point.variant)]
         limit_s = self._timing.point_limit_s or COMPILE_LIMIT_S
-        later = min(self._timing.rounds - 1, MAX_AHEAD)
-        ahead = self._child.starting_ahead(self.device.backend, later)
-        with ahead, suppress(ChildLostError):
+        later = self._timing.rounds * len(self._owners) - 1
+        with self._starting_ahead(later), suppress(ChildLostError):
             self._child.compile(points, limit_s, on_built)
+
+    @contextmanager
+    def _starting_ahead(self, count: int) -> Iterator[None]:
+        """Start this number of children, or `MAX_AHEAD`, while the block under `with` runs."""
+        backend, count = self.device.backend, min(count, MAX_AHEAD)
+        with ExitStack() as ahead:
+            ahead.enter_context(self._child.starting_ahead(backend, count, torch=self._has_torch))
+            if self._has_functions:
+                ahead.enter_context(self._wall.starting_ahead(backend))
+            yield
+
+    @property
+    def _has_functions(self) -> bool:
+        """Whether the job has functions of users."""
+        return bool(self._owners - {""})
 
     def warm_up(self) -> None:
         """Warm up in this child. A later child warms up when it starts."""
@@ -150,6 +180,9 @@ class Worker:
     def next_round(self) -> None:
         """End the child. The next point starts another child."""
         self._child.end()
+        if len(self._owners) > 1:
+            with self._starting_ahead(len(self._owners)):
+                pass
 
     def measure(self, point: Point, wall_limit_s: float | None = None) -> Measurement:
         """Measure in the child. A fault that ends the child becomes an `error` with its cause.

@@ -84,8 +84,6 @@ def refer(program: Program, facts: Facts, number: int, inputs: bytes) -> tuple[b
 
     The second list is empty if the reference does not run in float64.
     """
-    import torch
-
     bound, native = _on_device(program, facts, number, inputs)
     for source, target in bound.updated:
         write(source, target)
@@ -109,7 +107,7 @@ def waits(program: Program, facts: Facts, number: int, inputs: bytes) -> bool:
     if values.device().type == "cpu":
         return False
     bound, _ = _on_device(program, facts, number, inputs)
-    torch.cuda._sleep(BUSY_CYCLES)
+    torch.cuda._sleep(BUSY_CYCLES)  # noqa: SLF001 # nothing public keeps a GPU busy
     _results(program, bound, facts)
     has_ended: bool = torch.cuda.current_stream().query()
     return has_ended

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from mmap import mmap
 
@@ -25,10 +26,11 @@ MAX_FORKS = 256
 would fill the machine, as each copy makes the next call, too."""
 
 
-def serve(descriptor: int, backend: str) -> None:
+def serve(descriptor: int, backend: str, library: str) -> None:
     """Answer requests until the channel closes. The first request opens the device.
 
-    If `backend` is named, first import what it needs, and send an empty message.
+    If `backend` is named, first import what it needs, and `library` if it is torch, and send an
+    empty message.
     """
     guard_streams()
     channel = open_channel(descriptor)
@@ -38,6 +40,9 @@ def serve(descriptor: int, backend: str) -> None:
     if backend:
         if load := backends()[backend].load:
             load()
+        if library == "torch":
+            with suppress(ImportError):  # which the function that needs it reports
+                import torch  # noqa: F401 # it takes seconds
         channel.send(b"")
     answer_requests(channel, Server(channel).answer)
 

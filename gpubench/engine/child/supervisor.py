@@ -118,14 +118,15 @@ class Supervisor:
         return opened
 
     @contextmanager
-    def starting_ahead(self, backend: str, count: int) -> Iterator[None]:
+    def starting_ahead(self, backend: str, count: int, *, torch: bool = False) -> Iterator[None]:
         """Start children until `count` wait, while the block under `with` runs.
 
-        They load the backend's modules, if that takes long, and wait before they open the device.
-        The block should time nothing, because loading disturbs the host.
+        They load the backend's modules, if that takes long, and torch, if it is asked for. Then
+        they wait before they open the device. The block should time nothing, because loading
+        disturbs the host.
         """
         missing = count - len(self._waiting) if backends()[backend].load else 0
-        children = [self._start(backend) for _ in range(missing)]
+        children = [self._start(backend, torch=torch) for _ in range(missing)]
         self._waiting += children
         yield
         started = perf_counter()
@@ -137,16 +138,18 @@ class Supervisor:
                 child.kill()
         self._spent_s["starting"] += perf_counter() - started
 
-    def _start(self, backend: str = "") -> Child:
+    def _start(self, backend: str = "", *, torch: bool = False) -> Child:
         """Start a child.
 
-        If a backend is named, the child loads the backend's modules, and then sends a message.
+        If a backend is named, the child loads the backend's modules, and torch if it is asked for,
+        and then sends a message.
         """
         module = "gpubench.engine.child.serve"
         return start(
             module,
             "serve",
             backend,
+            "torch" if torch else "",
             speaker="kernels",
             environment=self._environment,
             folder=self._folder,

@@ -9,7 +9,8 @@ of a request without launches is measured in a child that never ran foreign code
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from secrets import randbits
@@ -85,6 +86,14 @@ class Wall:
     @device_name.setter
     def device_name(self, name: str) -> None:
         self._gauge.device_name = self._keeper.device_name = name
+
+    @contextmanager
+    def starting_ahead(self, backend: str) -> Iterator[None]:
+        """Start the children that never run foreign code, while the block under `with` runs."""
+        with ExitStack() as ahead:
+            for each in (self._gauge, self._keeper):
+                ahead.enter_context(each.starting_ahead(backend, 0 if each.child else 1))
+            yield
 
     def end(self) -> None:
         """End the children that never run foreign code."""
