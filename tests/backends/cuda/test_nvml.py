@@ -77,19 +77,26 @@ def test_who_else_computes_on_the_gpu_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_processes_of_one_command_are_no_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {1: "bash", 10: "gpubench", 11: "gpubench", 12: "gpubench", 13: "gpubench"}
+    child = "python3\0-P\0-c\0from gpubench.process.warden import watch; watch()\0"
+    lines = {
+        1: "bash\0/home/gpubench/run.sh\0",
+        10: "python3\0/usr/bin/gpubench\0sweep\0",
+        11: child,
+        12: child,
+        13: child,
+    }
     parents = {10: 1, 11: 10, 12: 10, 13: 12}
-    files = {f"/proc/{pid}/comm": name for pid, name in names.items()}
+    files = {f"/proc/{pid}/cmdline": line for pid, line in lines.items()}
     files |= {f"/proc/{pid}/status": f"Name:\tx\nPPid:\t{parents[pid]}\n" for pid in parents}
+    files |= {f"/proc/{pid}/comm": line.partition("\0")[0] for pid, line in lines.items()}
     monkeypatch.setattr("os.getpid", lambda: 11)
     monkeypatch.setattr(
         "gpubench.backends.cuda.nvml.read_text", lambda path: files.get(str(path), "")
     )
     monkeypatch.setitem(sys.modules, "pynvml", computing(10, 11, 12, 13))
     assert not Nvml("GPU-1").others()
-    names[12] = "bash"  # another command of the same shell
-    files["/proc/12/comm"] = "bash"
-    assert Nvml("GPU-1").others() == "bash (12), gpubench (13)"
+    files["/proc/12/status"] = "Name:\tx\nPPid:\t1\n"  # another command of the same shell
+    assert Nvml("GPU-1").others() == "python3 (12), python3 (13)"
 
 
 def health(monkeypatch: pytest.MonkeyPatch, nvml: SimpleNamespace) -> Health:
