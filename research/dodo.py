@@ -220,6 +220,7 @@ SANITIZED = {
     **{f"memcheck_clusters_{dtype}": f"memcheck {dtype} --variants {kernels} --sizes 136x272x144,200x272x1040" for dtype, kernels in CLUSTERS.items()},
     **{f"racecheck_clusters_{dtype}": f"racecheck {dtype} --variants {kernels} --sizes 200x272x1040" for dtype, kernels in CLUSTERS.items()},
     **{f"{tool}_pingpong": f"{tool} bfloat16 --variants wgmma_pingpong --sizes 200x272x1040" for tool in ("memcheck", "racecheck")},
+    **{f"{tool}_epilogue": f"{tool} bfloat16 --op gemm_gelu_residual --variants wgmma_epilogue,wgmma_epilogue_pingpong --sizes 136x264x144" for tool in ("memcheck", "racecheck")},
     **{f"{tool}_bytes_pingpong": f"{tool} int8 --variants wgmma_bytes_pingpong --sizes 136x264x144" for tool in ("memcheck", "racecheck")},
     **{f"memcheck_odd_{dtype}": f"memcheck {dtype} --variants {kernels} --sizes {ODD_SIZES}" for dtype, kernels in (CLUSTERS | {"bfloat16": "wgmma_any_rows"}).items() if dtype != "float64"},
 }
