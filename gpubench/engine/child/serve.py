@@ -10,6 +10,7 @@ import msgspec
 
 from gpubench.backends import backends, open_backend, passed_over
 from gpubench.engine.child.calls import Call, Done, Opened, decode_arguments, encode
+from gpubench.engine.measure.empty_requests import EmptyRequests
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.measure.keeper import Keeper
 from gpubench.engine.measure.runner import Runner
@@ -60,8 +61,7 @@ class Server:
 
     def __init__(self, channel: Channel) -> None:
         self._runner: Runner | None = None
-        self._walled: Walled | None = None
-        self._keeper: Keeper | None = None
+        self._others: dict[str, object] = {}  # by the names of their classes
         self._channel = channel
         self._report: Report = lambda _steps: None
 
@@ -69,8 +69,9 @@ class Server:
         """Open the device. This is a child's first call, and nothing else opens a device."""
         backend = open_backend(device, timer)
         self._runner = Runner(backend, on_ready=lambda: self._report(1))
-        self._walled = Walled(backend, self._take_file)
-        self._keeper = Keeper(backend)
+        walled = Walled(backend, self._take_file)
+        others = walled, Keeper(backend), EmptyRequests(backend)
+        self._others = {type(each).__name__: each for each in others}
         notices = (*passed_over(device), *self._runner.notices)
         return Opened(self._runner.device, notices)
 
@@ -95,13 +96,11 @@ class Server:
         self._report = report
         call = msgspec.msgpack.decode(content, type=Call)
         owner, _, name = call.method.partition(".")
-        target: object = self if owner == Server.__name__ else self._opened
+        target: object = self
         if owner == Examiner.__name__:
-            target = self._opened.examiner
-        elif owner == Walled.__name__:
-            target = self._walled
-        elif owner == Keeper.__name__:
-            target = self._keeper
+            target = self._opened.examiner  # of this job
+        elif owner != Server.__name__:
+            target = self._others.get(owner, self._opened)
         try:
             arguments = decode_arguments(getattr(type(target), name), call.arguments)
         except UsageError as error:  # a description changed since the parent read it

@@ -1,17 +1,15 @@
 """Outputs of a GPU's launches, in a process that never runs a user's function.
 
 The process of the function opens their memory, and the parent reads results through this process.
-Another such process makes requests without launches (`engine.outside.on_new_operands`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gpubench.backends import Backend, Ipc
-from gpubench.backends.new_elements import NEW_VALUES
 from gpubench.backends.rotation import in_sets, set_size
 from gpubench.engine.operands.make import on_host
 from gpubench.engine.operands.shared import shared_bytes
@@ -38,14 +36,12 @@ def read_lines(outputs: Any, launches: Sequence[int], lines: Sequence[int], posi
 
 
 class Keeper:
-    """Keeps the outputs of one point at a time, or makes requests without launches."""
+    """Keeps the outputs of one point at a time."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._exported: tuple[bytes, Any] = b"", np.empty(0, np.uint8)
         self._problem: Problem | None = None
-        self._operands: Any = None  # memory for the new operands of requests without launches
-        self._release: Callable[[int], None] | None = None
 
     def keep(self, problem: Problem, launches: int, stated_in: str = "") -> tuple[bytes, str]:
         """Keep the outputs of a number of launches.
@@ -82,27 +78,3 @@ class Keeper:
         bits = f"u{np.dtype(problem.types[-1]).itemsize}"
         outputs = outputs_in(memory[: memory.size // of_one * of_one], problem, bits)
         return read_lines(outputs, copies, rows, position)
-
-    def make_room(self, problem: Problem, launches: int, position: int, stated_in: str = "") -> str:
-        """Allocate new operands of requests without launches. Return why that is impossible."""
-        if stated_in:
-            add_operation(Path(stated_in))
-        shape, kind = problem.input_shapes[position], np.dtype(problem.types[position])
-        size = set_size(shape, kind.itemsize)
-        self._release = self._operands = None
-        try:
-            self._operands = self._backend.xp.zeros((launches, size), f"u{kind.itemsize}")
-        except MemoryError as error:
-            return first_line(error)
-        return ""
-
-    def hold_nothing(self, count: int, in_queue: bool) -> None:
-        """Prepare the request of `Examiner.put_new_operands`, without a launch."""
-        memory = self._operands[:count].ravel()
-        values = self._backend.xp.zeros(NEW_VALUES, memory.dtype)
-        self._release = self._backend.hold(memory, values, None, 0, in_queue=in_queue)
-
-    def launch_nothing(self, seed: int) -> None:
-        """Fill the operands by a seed, as `Examiner.launch_on_new_operands` does, and wait."""
-        if self._release:
-            self._release(seed)

@@ -16,6 +16,7 @@ from gpubench.engine.judge.verdict import (
     why_dependent,
 )
 from gpubench.engine.judge.verify import CHECKED_ROWS, is_unwritten, require_right_on
+from gpubench.engine.measure.empty_requests import EmptyRequests
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.measure.keeper import Keeper
 from gpubench.engine.operands.make import (
@@ -133,7 +134,7 @@ class OnNewOperands:
         try:
             stated = stated_in(problem)
             handle, why = keep(Keeper.keep, problem, self._sets, *stated)
-            why = why or keep(Keeper.make_room, problem, self._sets, self._position, *stated)
+            why = why or keep(EmptyRequests.make_room, problem, self._sets, self._position, *stated)
         except (ChildLostError, DeviceUnavailableError) as error:
             return f"no second process can use the GPU: {first_line(error)}"
         why = why or self._request(Examiner.open_outputs, problem, handle, self._sets)
@@ -237,9 +238,9 @@ class OnNewOperands:
 
         A function could make such requests of its own process longer.
         """
-        keep(Keeper.hold_nothing, self._sets, self._in_queue)
+        keep(EmptyRequests.put_new_operands, self._sets, self._in_queue)
         started = perf_counter()
-        keep(Keeper.launch_nothing, randbits(SEED_BITS) | 1)
+        keep(EmptyRequests.launch_on_new_operands, randbits(SEED_BITS) | 1)
         self._read_results()
         return perf_counter() - started
 

@@ -102,11 +102,12 @@ class Wall:
         close_to_descendants(closed=False)
 
     def keep(self, limit_s: float, method: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a method of the `Keeper` in a child that never runs foreign code.
+        """Call a method of `Keeper` or `EmptyRequests` in a child that never runs foreign code.
 
         Raises DeviceUnavailableError and ChildLostError, and then raises it at once in later calls.
         """
-        child = self._keeper if method in {Keeper.keep, Keeper.read_results} else self._gauge
+        is_of_keeper = method in {Keeper.keep, Keeper.read_results}
+        child = self._keeper if is_of_keeper else self._gauge
         if self._fault:
             raise self._fault
         try:

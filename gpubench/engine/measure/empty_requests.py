@@ -1,0 +1,53 @@
+"""Requests without launches, in a process that never runs a user's function.
+
+Their time is subtracted from that of launches on new operands (`engine.outside.on_new_operands`).
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpubench.backends import Backend
+from gpubench.backends.new_elements import NEW_VALUES
+from gpubench.backends.rotation import set_size
+from gpubench.errors import first_line
+from gpubench.model import Problem
+from gpubench.plan.operations import add_operation
+
+
+class EmptyRequests:
+    """Fills new operands as for launches of one point at a time, and launches nothing."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._operands: Any = None
+        self._release: Callable[[int], None] | None = None
+
+    def make_room(self, problem: Problem, launches: int, position: int, stated_in: str = "") -> str:
+        """Allocate the new operands of a number of launches. Return why that is impossible.
+
+        `stated_in` is the file of a user's operation.
+        """
+        if stated_in:
+            add_operation(Path(stated_in))
+        shape, kind = problem.input_shapes[position], np.dtype(problem.types[position])
+        size = set_size(shape, kind.itemsize)
+        self._release = self._operands = None
+        try:
+            self._operands = self._backend.xp.zeros((launches, size), f"u{kind.itemsize}")
+        except MemoryError as error:
+            return first_line(error)
+        return ""
+
+    def put_new_operands(self, count: int, in_queue: bool) -> None:
+        """Prepare a request as `Examiner.put_new_operands` does."""
+        memory = self._operands[:count].ravel()
+        values = self._backend.xp.zeros(NEW_VALUES, memory.dtype)
+        self._release = self._backend.hold(memory, values, None, 0, in_queue=in_queue)
+
+    def launch_on_new_operands(self, seed: int) -> None:
+        """Fill the operands by a seed, as `Examiner.launch_on_new_operands` does, and wait."""
+        if self._release:
+            self._release(seed)
