@@ -1,5 +1,6 @@
 """Products with scales: what the folder states, and how kernels of it are judged."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import require_right_on
 from gpubench.engine.operands.make import make_inputs
 from gpubench.kernels.gemm_scaled import cublaslt
-from gpubench.model import Problem
+from gpubench.model import CudaVariant, Problem
+from gpubench.plan.registry import of_op
 from gpubench.results.row import read
 
 
@@ -34,14 +36,23 @@ def test_scales_belong_to_128_of_k_of_a_row_and_to_blocks_of_128x128() -> None:
             assert result[i, j] == pytest.approx(right, rel=1e-12)
 
 
+def test_scales_belong_to_rows_of_a_and_columns_of_b() -> None:
+    at = Problem(op="gemm_scaled_rows", m=3, n=5, k=7, dtype="float64")
+    a, b, a_scales, b_scales = make_inputs(at, 1)
+    result = at.operation.reference(np, a, b, a_scales, b_scales)
+    np.testing.assert_allclose(result, (a @ b) * a_scales[:, None] * b_scales, 1e-12)
+
+
 def moved(scales: np.ndarray, axis: int) -> np.ndarray:
     return np.roll(scales, 1, axis=axis)
 
 
 @pytest.mark.parametrize("operand", [2, 3])
-@pytest.mark.parametrize("axis", [0, 1])
-def test_a_probe_shows_scales_of_another_place(operand: int, axis: int) -> None:
-    at = problem(70, 300, 272)
+@pytest.mark.parametrize(
+    ("op", "axis"), [("gemm_scaled", 0), ("gemm_scaled", 1), ("gemm_scaled_rows", 0)]
+)
+def test_a_probe_shows_scales_of_another_place(op: str, operand: int, axis: int) -> None:
+    at = replace(problem(70, 300, 272), op=op)
 
     def computed(*operands: np.ndarray) -> np.ndarray:
         wide = (array.astype(np.float64) for array in operands)
@@ -74,6 +85,24 @@ def test_a_probe_shows_an_element_that_lost_a_bit_and_the_tolerance_does_not() -
     probe, *_ = all_probes(at, 1)
     with pytest.raises(WrongError, match="exact probe"):
         require_exact(probe, np, cleared(*inputs_of(probe)))
+
+
+def test_tiles_of_64_and_128_rows_keep_no_scales_in_shared_memory() -> None:
+    kernel = of_op("gemm_scaled")["wgmma_scaled"]
+    assert isinstance(kernel, CudaVariant)
+    assert kernel.tiles
+    scales = []
+    for tile in ("128x256x128/s3/cluster=1x1/group=8", "32x256x128/s3/cluster=1x1/group=8"):
+        launch = kernel.launch(kernel.tiles.read(tile), problem(3, 256, 400))
+        rows = int(tile.split("x")[0])
+        boxes = 2 * (64 * 256 if rows == 128 else rows * 128)
+        scales.append(launch.shared_bytes - 3 * (rows + 256) * 128 - boxes)
+        assert [each.array for each in launch.tensor_maps] == [0, 1, 4, 2]
+    assert scales == [0, 3 * 256]  # 36 numbers, padded to 64
+    assert launch.tensor_maps[-1].box == (1, 36)
+    assert launch.tensor_maps[-1].shape == (1, 4 * 3)
+    by_rows = replace(problem(3, 256, 400), op="gemm_scaled_rows")
+    assert kernel.why_not(kernel.tiles.defaults[0], by_rows) == "has scales of blocks only"
 
 
 def test_the_library_takes_scales_whose_rows_need_no_padding() -> None:

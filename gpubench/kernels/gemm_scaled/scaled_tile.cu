@@ -13,7 +13,20 @@
 
 #include "../lib/sums/sum_type.cuh"
 
-constexpr int BLOCK = 128;  // values of k, and columns of B, that share a scale
+// Where the scale of an element of A or of B is: of blocks of 128 values of k (of B: and of 128
+// columns), and of rows of A and columns of B.
+struct Blocks {
+  static __device__ size_t of_a(int row, int k, int M) {
+    return static_cast<size_t>(k / 128) * M + row;
+  }
+  static __device__ size_t of_b(int column, int k, int K) {
+    return static_cast<size_t>(column / 128) * ((K + 127) / 128) + k / 128;
+  }
+};
+struct Rows {
+  static __device__ size_t of_a(int row, int, int) { return row; }
+  static __device__ size_t of_b(int column, int, int) { return column; }
+};
 
 // The type of results, by the type of elements.
 template <typename Scalar>
@@ -25,7 +38,7 @@ struct ResultOf<__nv_fp8_e4m3> {
   using Type = __nv_bfloat16;
 };
 
-template <typename Scalar, int TILE>
+template <typename Scalar, int TILE, typename Scales>
 __global__ void __launch_bounds__(TILE * TILE)
 scaled_tile(const Scalar* A, const Scalar* B, const float* a_scales, const float* b_scales,
             Scalar* C, int M, int N, int K) {
@@ -39,7 +52,6 @@ scaled_tile(const Scalar* A, const Scalar* B, const float* a_scales, const float
   const int row = blockIdx.y * TILE + y;
   const int first_column = blockIdx.x * TILE;
   const int column = first_column + x;
-  const size_t k_blocks = (K + BLOCK - 1) / BLOCK;
 
   // This thread's element of B's tile: neighbouring threads load what lies side by side.
   const int b_k = B_ALONG_K ? x : y;
@@ -52,13 +64,13 @@ scaled_tile(const Scalar* A, const Scalar* B, const float* a_scales, const float
     if (row < M && x < K - k0) {
       const int k = k0 + x;
       a = static_cast<Sum<Scalar>>(A[static_cast<size_t>(row) * K + k]);
-      a *= a_scales[static_cast<size_t>(k / BLOCK) * M + row];
+      a *= a_scales[Scales::of_a(row, k, M)];
     }
     if (b_column < N && b_k < K - k0) {
       const int k = k0 + b_k;
       b = static_cast<Sum<Scalar>>(B[B_ALONG_K ? static_cast<size_t>(b_column) * K + k
                                                : static_cast<size_t>(k) * N + b_column]);
-      b *= b_scales[b_column / BLOCK * k_blocks + k / BLOCK];
+      b *= b_scales[Scales::of_b(b_column, k, K)];
     }
     a_tile[y][x] = a;
     b_tile[b_k][b_x] = b;

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+from gpubench.kernels import tensor_cores
 from gpubench.kernels.fitted_tile import (
     PAIRS,
     RESIDENT,
@@ -8,7 +9,7 @@ from gpubench.kernels.fitted_tile import (
     stage_bytes,
     why_not_in_group,
 )
-from gpubench.kernels.gemm_scaled.operation import BLOCK
+from gpubench.kernels.gemm_scaled.operation import BLOCK, by_blocks
 from gpubench.kernels.tensor_cores import (
     BYTES_STEP,
     PIECE_ROWS,
@@ -58,6 +59,13 @@ def why_not(tile: Config) -> str | None:
     if rows not in UPRIGHT and (needed := (pieces + 1) * rows // 2) > MAX_SUMS:
         return f"{tile}: {needed} sums a thread, more than {MAX_SUMS}"
     return why_not_in_group(tile)
+
+
+def refuse(tile: Config, problem: Problem) -> str | None:
+    """Also refuse scales of rows, which need no sums that leave the tensor core."""
+    if problem.operation.scaled is not by_blocks:
+        return "has scales of blocks only"
+    return tensor_cores.refuse(tile, problem)
 
 
 def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
@@ -113,4 +121,5 @@ VARIANT = variant(
         constraint=why_not,
     ),
     launches=launches,
+    refuse=refuse,
 )
