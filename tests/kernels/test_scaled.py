@@ -87,7 +87,7 @@ def test_a_probe_shows_an_element_that_lost_a_bit_and_the_tolerance_does_not() -
         require_exact(probe, np, cleared(*inputs_of(probe)))
 
 
-def test_tiles_of_64_and_128_rows_keep_no_scales_in_shared_memory() -> None:
+def test_a_box_of_scales_begins_at_a_multiple_of_four_and_is_padded() -> None:
     kernel = of_op("gemm_scaled")["wgmma_scaled"]
     assert isinstance(kernel, CudaVariant)
     assert kernel.tiles
@@ -98,7 +98,7 @@ def test_tiles_of_64_and_128_rows_keep_no_scales_in_shared_memory() -> None:
         boxes = 2 * (64 * 256 if rows == 128 else rows * 128)
         scales.append(launch.shared_bytes - 3 * (rows + 256) * 128 - boxes)
         assert [each.array for each in launch.tensor_maps] == [0, 1, 4, 2]
-    assert scales == [0, 3 * 256]  # 36 numbers, padded to 64
+    assert scales == [3 * 640, 3 * 256]  # 132 and 36 numbers, padded to multiples of 32
     assert launch.tensor_maps[-1].box == (1, 36)
     assert launch.tensor_maps[-1].shape == (1, 4 * 3)
     by_rows = replace(problem(3, 256, 400), op="gemm_scaled_rows")

@@ -12,6 +12,7 @@ from gpubench.kernels.fitted_tile import (
 from gpubench.kernels.gemm_scaled.operation import BLOCK, by_blocks
 from gpubench.kernels.tensor_cores import (
     BYTES_STEP,
+    MAX_DYNAMIC_BYTES,
     PIECE_ROWS,
     ROW_BYTES,
     cluster,
@@ -23,16 +24,18 @@ from gpubench.kernels.tensor_cores import (
 from gpubench.model import Config, Launch, Problem, TensorMap
 
 MAX_SUMS = 208
-"""Maximum number of sums of a thread, with those that leave the tensor core."""
+"""Maximum number of sums of a thread, with those of two pieces that leave the tensor core."""
 
 A_SCALES, RESULT = 2, 4  # indices of the kernel's arrays
+
+TILE_ARGUMENTS = "{BM}, {BN}, {BK}, {stages}, {cluster}, {group}"
 
 UPRIGHT = (64, 128)  # rows of tiles that are not transposed
 BOX_BYTES = 2 * PIECE_ROWS * ROW_BYTES  # of results of a warpgroup in upright tiles
 
-SCALES_TOO_MANY, SCALES_OF_128_BYTES = 4, 32
-"""Number of scales in a step's box beside those of its rows; and number of scales to a multiple of
-which boxes are padded."""
+MULTIPLE, PADDED_TO = 4, 32
+"""A box of scales begins at a multiple of the first number of scales, and is padded to the second
+one."""
 
 
 def consumers(tile: Config) -> int:
@@ -40,14 +43,17 @@ def consumers(tile: Config) -> int:
     return 1 if tile["BM"] != max(UPRIGHT) and tile["BN"] == PIECE_ROWS else 2
 
 
-def shared_bytes(tile: Config) -> int:
+def spare_scales(problem: Problem) -> int:
+    """Return the number of scales that a box has beside those of its rows."""
+    return MULTIPLE if problem.m % MULTIPLE else 0
+
+
+def shared_bytes(tile: Config, spare: int = 0) -> int:
     """Return the shared memory of the stages, of boxes of results, and of scales."""
     rows, columns, stages = tile.numbers("BM", "BN", "stages")
-    each, box = stage_bytes(rows, columns), BOX_BYTES
-    if rows not in UPRIGHT:
-        boxes = -(-(rows + SCALES_TOO_MANY) // SCALES_OF_128_BYTES)
-        each, box = each + 128 * boxes, rows * ROW_BYTES
-    return int(stages * each + consumers(tile) * box)
+    box = BOX_BYTES if rows in UPRIGHT else rows * ROW_BYTES
+    scales = -(-(rows + spare) // PADDED_TO) * PADDED_TO
+    return int(stages * (stage_bytes(rows, columns) + 4 * scales) + consumers(tile) * box)
 
 
 def why_not(tile: Config) -> str | None:
@@ -56,7 +62,7 @@ def why_not(tile: Config) -> str | None:
     if rows != max(UPRIGHT) and columns % BLOCK and columns != PIECE_ROWS:
         return f"{tile}: a warpgroup's columns have no single scale"
     pieces = columns // (consumers(tile) * PIECE_ROWS)
-    if rows not in UPRIGHT and (needed := (pieces + 1) * rows // 2) > MAX_SUMS:
+    if rows not in UPRIGHT and (needed := (pieces + 2) * rows // 2) > MAX_SUMS:
         return f"{tile}: {needed} sums a thread, more than {MAX_SUMS}"
     return why_not_in_group(tile)
 
@@ -65,6 +71,8 @@ def refuse(tile: Config, problem: Problem) -> str | None:
     """Also refuse scales of rows, which need no sums that leave the tensor core."""
     if problem.operation.scaled is not by_blocks:
         return "has scales of blocks only"
+    if shared_bytes(tile, spare_scales(problem)) > MAX_DYNAMIC_BYTES:
+        return f"{tile}: has no shared memory for M that is no multiple of {MULTIPLE}"
     return tensor_cores.refuse(tile, problem)
 
 
@@ -76,18 +84,20 @@ def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     a, b, c = maps(tile, problem)
     if tile["BM"] in UPRIGHT:
         c = replace(c, box=(PIECE_ROWS, c.box[1]))
+    spare = spare_scales(problem)
     count = -(-problem.k // BLOCK) * problem.m
     a_scales = TensorMap(
         array=A_SCALES,
         shape=(1, count),
-        box=(1, tile["BM"] + SCALES_TOO_MANY),
-        pitch=-(-count // 4) * 4,
+        box=(1, tile["BM"] + spare),
+        pitch=-(-count // MULTIPLE) * MULTIPLE,
         dtype="float32",
     )
     return Launch(
+        kernel=f"wgmma_scaled<{{scalar}}, {TILE_ARGUMENTS}, {spare}>",
         grid=(blocks * even_grid(clusters(tile, problem), at_most),),
         block=(128 * (consumers(tile) + 1),),
-        shared_bytes=shared_bytes(tile),
+        shared_bytes=shared_bytes(tile, spare),
         tensor_maps=(a, b, replace(c, array=RESULT), a_scales),
         cluster=(blocks, 1, 1),
         pdl=True,
@@ -109,10 +119,10 @@ VARIANT = variant(
             "128x256x128/s4/cluster=1x1/group=8",
             "128x256x128/s4/cluster=2x1/group=8",
             "128x192x128/s4/cluster=1x1/group=8",
-            "128x128x128/s6/cluster=1x1/group=8",
-            "128x64x128/s8/cluster=1x1/group=8",
+            "128x128x128/s5/cluster=1x1/group=8",
+            "128x64x128/s7/cluster=1x1/group=8",
             "64x256x128/s4/cluster=1x1/group=8",
-            "64x128x128/s8/cluster=1x1/group=8",
+            "64x128x128/s7/cluster=1x1/group=8",
             "64x64x128/s8/cluster=1x1/group=8",
             "32x128x128/s8/cluster=1x1/group=8",
             "16x64x128/s8/cluster=1x1/group=8",
