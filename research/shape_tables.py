@@ -12,10 +12,12 @@ from statistics import fmean, geometric_mean
 import fit_tiles
 from common import ALONE_SEEDS, CARDS, measured_file, table
 from scipy import stats
-from shapes import CLASSES, SUMMARY, Outcome, outcomes, random_shapes, shape_class, summary
+from shapes import CLASSES, SUMMARY, Outcome, outcome, outcomes, random_shapes, shape_class, summary
+from shapes import read as read_shapes
 
 from gpubench.grouping import grouped
 from gpubench.kernels.tile_costs import COSTS
+from gpubench.model import Launches
 from gpubench.results.row import Row, read
 from gpubench.stats.pairs import Ratio, ratio_of_pairs
 
@@ -257,6 +259,24 @@ def other_spread() -> str:
             count, mean, *others = summary(other_ratios(dtype, kind))
             lines.append([KINDS[kind], dtype, count, mean, *others])
     return table(["shapes with", "precision", *SUMMARY], lines)
+
+
+def operation_shapes() -> str:
+    """Return the ratios of operations beside plain products, by operation and precision."""
+    lines = []
+    for path in sorted(path_alone("bfloat16").parent.glob("alone_gemm_*.csv")):
+        op = path.stem.removeprefix("alone_").rpartition("_")[0]
+        by_cache = grouped(read_shapes(path), lambda results: results[0].cache)
+        for state, shapes in by_cache.items():
+            ratios, in_graph = (
+                sorted(outcome(each, launches).ratio for each in shapes)
+                for launches in (Launches.ALONE, Launches.GRAPH)
+            )
+            cells = said(plain_mean(ratios), 2), f"{ratios[0]:.2f}"
+            dtype = shapes[0][0].dtype
+            lines.append([op, dtype, state, len(ratios), *cells, said(plain_mean(in_graph), 2)])
+    heading = ["operation", "precision", "cache", "shapes", "alone", "lowest", "in a graph"]
+    return table(heading, lines)
 
 
 def picks(name: str) -> str:
