@@ -24,8 +24,9 @@ take at most half of the L2 cache. Cold, each launch has operands of its own, in
 together outgrow the cache.
 
 With `--op`, all kernels of another operation take part that pick configurations, beside all library
-calls of it, with hot and with cold operands. A batch has 8 to 512 products with extents of 64 to
-1024. With `--graph`, launches are also timed as nodes of a CUDA graph.
+calls of it, with hot and with cold operands, at shapes that a library takes. A batch has 8 to 512
+products with extents of 64 to 1024. With `--graph`, launches are also timed as nodes of a CUDA
+graph.
 
 Constants were fitted on the seeds 1, 2, 3, 7, 8, 9, 17, 18 and 901 in 16 bits, 204 and 304 in TF32,
 602 in 8 bits, and 11 in float64 and float32; judge by others.
@@ -52,6 +53,7 @@ from common import kernel_point, parser, read_lines
 
 from gpubench.backends import Kernel, open_backend
 from gpubench.backends.rotation import OperandSets
+from gpubench.engine.operands.make import make_inputs
 from gpubench.errors import CompileError, LaunchError
 from gpubench.grouping import grouped
 from gpubench.kernels.tile_costs import DifferentPicks, Picks, ranked
@@ -99,6 +101,8 @@ BATCHES = (8, 512)  # minimum and maximum of the number of products in a batch
 FEW_ROWS, SOME_ROWS = (1, 64), (65, 383)  # minimum and maximum of M
 WEIGHTS_EXTENTS = (1024, 16384)  # minimum and maximum of N and K there
 HOT_BYTES = 25 * 10**6  # maximum bytes of hot weights there, half of the L2 cache
+
+REFUSED = 8  # times as many shapes are drawn of other operations, as libraries refuse some
 
 SAMPLE_US = 250.0  # a sample lasts about this long
 ROUNDS = 9  # each contender has a sample in each
@@ -309,9 +313,12 @@ class Bench:
 
     def operands(self, problem: Problem) -> OperandSets:
         """Load operands whose elements repeat after a length that no row divides."""
-        kind = problem.precision.element
+        if problem.operation.make:
+            made = make_inputs(problem, 1)
+            return self.backend.load(problem, made, cold=self.cache == Cache.COLD)
         inputs = []
-        for seed, shape in enumerate(problem.input_shapes):
+        kinds = zip(problem.input_shapes, problem.types, strict=False)
+        for seed, (shape, kind) in enumerate(kinds):
             flat = np.roll(self._drawn, 12345 * seed)[: 2**22 - 3 - seed]
             if problem.precision.is_integer:
                 flat = flat * 127
@@ -556,6 +563,9 @@ def main() -> None:
     for cache in (Cache.HOT, Cache.COLD) if by_rows or not is_gemm else (Cache.HOT,):
         bench = Bench(asked.dtype, other_kernels, cache, op=asked.op, graph=asked.graph)
         shapes = shapes_of(asked, cache)
+        if not is_gemm and not asked.shapes:  # those that a library takes
+            shapes = [each for each in shapes if bench.libraries(bench.problem(each))]
+            shapes = shapes[: asked.count]
         count = bench.compile(shapes, every=asked.every)
         print(f"{cache}: compiled {count} in {time.perf_counter() - start:.1f} s", flush=True)
         for shape in shapes:
@@ -594,7 +604,8 @@ def shapes_of(asked: argparse.Namespace, cache: Cache) -> list[Size]:
     if OPERATIONS[asked.op].batch:
         limits = BATCH_EXTENTS
     multiple = asked.odd or MULTIPLES.get(asked.dtype, 8)
-    shapes = random_shapes(asked.seed, asked.count, multiple, odd=asked.odd > 0, limits=limits)
+    count = asked.count if asked.op == DEFAULT_OP else REFUSED * asked.count
+    shapes = random_shapes(asked.seed, count, multiple, odd=asked.odd > 0, limits=limits)
     return batches_of(asked.seed, shapes) if OPERATIONS[asked.op].batch else shapes
 
 

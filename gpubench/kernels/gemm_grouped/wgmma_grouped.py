@@ -4,6 +4,7 @@ from gpubench.kernels.fitted_tile import RESIDENT, TURNS, maps, turns_bytes, why
 from gpubench.kernels.tensor_cores import (
     MAX_DYNAMIC_BYTES,
     ROW_BYTES,
+    STEP,
     cluster,
     clusters,
     tiles,
@@ -16,7 +17,10 @@ RESULT = 3  # index of the result among the kernel's arrays
 MAX_SUMS = 192
 """Maximum number of sums of a thread, which also has the place of its tile among the groups."""
 
-PICKS = 4  # number of configurations that are picked for a problem
+PICKS = 5  # number of configurations that are picked for a problem
+
+LEAST_CLOCKS = 250  # of a step, however small its tile is
+FETCHED_BYTES = 44  # bytes of a clock that a multiprocessor gets from the L2 cache
 
 
 def why_not(tile: Config) -> str | None:
@@ -43,33 +47,40 @@ def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     )
 
 
-def elements(size: tuple[int, int], problem: Problem, multiprocessors: int) -> float:
-    """Return the number of elements that a multiprocessor computes, if half of a tile is too much.
+def clocks(tile: tuple[int, int, int], problem: Problem, multiprocessors: int) -> float:
+    """Return the clocks of a product with such tiles, as a rank needs them.
 
-    A tile's end counts as 2,000 elements.
+    A tile has rows, columns, and the blocks that share its rows. Half of a group's last tile is too
+    much. A step takes as long as its multiplications, or as its bytes take from the L2 cache.
     """
-    (rows, columns), (groups, *_) = size, problem.further
-    tile_rows = groups * (problem.m / rows + 0.5)
-    each = max(1.0, tile_rows * -(-problem.n // columns) / multiprocessors)
-    return each * (rows * columns * max(1.0, 0.9 + 10 / rows) + 2000)
+    (rows, columns, across), (groups, *_) = tile, problem.further
+    tile_rows = groups * max(1.0, problem.m / rows + 0.5)
+    each = max(1.0, tile_rows * -(-problem.n // (columns * across)) * across / multiprocessors)
+    step = max(
+        rows * columns / 32 * 1.1,
+        (rows / across + columns) * ROW_BYTES / FETCHED_BYTES,
+        LEAST_CLOCKS,
+    )
+    return each * (-(-problem.k // STEP) * step + 2000) * (1 + 0.02 * (across - 1))
 
 
 def picks(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
-    """Return the tiles with the fewest elements of a multiprocessor, with different areas."""
-    sizes = [
-        (rows, columns)
-        for rows in TURNS.rows
+    """Return the tiles of different extents that take the fewest clocks."""
+    candidates = [
+        (rows, columns, across)
+        for rows in (8, 16, 24, *range(32, 257, 16))
         for columns in TURNS.columns
-        if rows * columns <= 128 * MAX_SUMS
+        for across in (1, 2)
+        if rows * columns <= 128 * MAX_SUMS and (across == 1 or rows % 16 == 0)
     ]
-    sizes.sort(key=lambda size: elements(size, problem, multiprocessors))
-    chosen = []
-    for rows, columns in sizes[:PICKS]:
+    candidates.sort(key=lambda tile: clocks(tile, problem, multiprocessors))
+    fastest: dict[tuple[int, int], str] = {}
+    for rows, columns, across in candidates:
         room = MAX_DYNAMIC_BYTES - 2 * rows * ROW_BYTES
         stages = min(8, room // ((rows + columns) * ROW_BYTES))
-        pair = "1x2" if rows % 16 == 0 and problem.n > columns else "1x1"
-        chosen.append(f"{rows}x{columns}x64/s{stages}/cluster={pair}")
-    return tuple(chosen)
+        text = f"{rows}x{columns}x{STEP}/s{stages}/cluster=1x{across}"
+        fastest.setdefault((rows, columns), text)
+    return tuple(fastest.values())[:PICKS]
 
 
 VARIANT = variant(

@@ -31,6 +31,13 @@ A_SCALES, RESULT = 2, 4  # indices of the kernel's arrays
 TILE_ARGUMENTS = "{BM}, {BN}, {BK}, {stages}, {cluster}, {group}"
 
 UPRIGHT = (64, 128)  # rows of tiles that are not transposed
+COLUMNS = (64, 128, 192, 256)
+
+PICKS = 5  # number of sizes of tiles that are picked for a problem
+
+LEAST_CLOCKS = 300  # of a step, however small its tile is
+FETCHED_BYTES = 44  # bytes of a clock that a multiprocessor gets from the L2 cache
+
 BOX_BYTES = 2 * PIECE_ROWS * ROW_BYTES  # of results of a warpgroup in upright tiles
 
 MULTIPLE, PADDED_TO = 4, 32
@@ -104,32 +111,86 @@ def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     )
 
 
+def clocks(tile: tuple[int, int, str], problem: Problem, multiprocessors: int) -> float:
+    """Return the clocks of a product with tiles of these extents, as a rank needs them.
+
+    A step takes as long as its multiplications, or as its rows of 128 bytes take from the L2 cache.
+    One piece takes a little longer, and two pieces a quarter longer. Nothing overlaps a tile's end.
+    """
+    rows, columns, pair = tile
+    down, across = map(int, pair.split("x"))
+    blocks = down * across
+    pairs = -(-problem.m // (rows * down)) * -(-problem.n // (columns * across))
+    rounds = -(-pairs // max(1, multiprocessors // blocks))
+    multiplications = rows * columns / 32
+    is_one_piece = columns <= (BLOCK if rows == max(UPRIGHT) else 2 * BLOCK)
+    step = max(
+        (1.12 if is_one_piece else 1.25) * multiplications,
+        (rows / across + columns / down) * ROW_BYTES / FETCHED_BYTES,
+        LEAST_CLOCKS,
+    )
+    ends = 600 + 1.5 * multiplications
+    return rounds * (-(-problem.k // BLOCK) * step + ends) * (1 + 0.03 * (blocks - 1))
+
+
+def picks(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
+    """Return the tiles of different extents that take the fewest clocks."""
+    sizes = [(128, columns) for columns in COLUMNS]
+    sizes += [(64, columns) for columns in COLUMNS if columns != 192]  # noqa: PLR2004 # see `why_not`
+    if problem.m < min(UPRIGHT):
+        whole = -(-problem.m // 8) * 8
+        sizes += [(rows, columns) for rows in (whole, -(-whole // 16) * 8) for columns in (64, 128)]
+    candidates = [
+        (rows, columns, pair)
+        for rows, columns in dict.fromkeys(sizes)
+        for pair in PAIRS
+        if pair == "1x1" or (problem.m > rows and rows in UPRIGHT)
+    ]
+    candidates.sort(key=lambda tile: clocks(tile, problem, multiprocessors))
+    fastest: dict[tuple[int, int], str] = {}
+    for rows, columns, pair in candidates:
+        fastest.setdefault((rows, columns), fitting(rows, columns, pair, problem))
+    return tuple(fastest.values())[:PICKS]
+
+
+def fitting(rows: int, columns: int, pair: str, problem: Problem) -> str:
+    """Return the configuration with as many stages as fit."""
+    spare = spare_scales(problem)
+    texts = (f"{rows}x{columns}x{BYTES_STEP}/s{n}/cluster={pair}/group=8" for n in range(8, 2, -1))
+    return next(
+        text for text in texts if shared_bytes(SPACE.read(text), spare) <= MAX_DYNAMIC_BYTES
+    )
+
+
+SPACE = tiles(
+    rows=ROWS_BY_8,
+    columns=COLUMNS,
+    step=BYTES_STEP,
+    stages=(3, 4, 5, 6, 7, 8),
+    cluster=PAIRS,
+    group=(8, 16),
+    default=(
+        "128x256x128/s4/cluster=1x1/group=8",
+        "128x256x128/s4/cluster=2x1/group=8",
+        "128x192x128/s4/cluster=1x1/group=8",
+        "128x128x128/s5/cluster=1x1/group=8",
+        "128x64x128/s7/cluster=1x1/group=8",
+        "64x256x128/s4/cluster=1x1/group=8",
+        "64x128x128/s7/cluster=1x1/group=8",
+        "64x64x128/s8/cluster=1x1/group=8",
+        "32x128x128/s8/cluster=1x1/group=8",
+        "16x64x128/s8/cluster=1x1/group=8",
+    ),
+    shared_bytes=shared_bytes,
+    constraint=why_not,
+)
+
 VARIANT = variant(
     idea="float8 on tensor cores, whose sums leave them every 128 of k and are scaled",
     after="scaled_tile",
     dtypes=("float8_e4m3",),
-    tiles=tiles(
-        rows=ROWS_BY_8,
-        columns=(64, 128, 192, 256),
-        step=BYTES_STEP,
-        stages=(3, 4, 5, 6, 7, 8),
-        cluster=PAIRS,
-        group=(8, 16),
-        default=(
-            "128x256x128/s4/cluster=1x1/group=8",
-            "128x256x128/s4/cluster=2x1/group=8",
-            "128x192x128/s4/cluster=1x1/group=8",
-            "128x128x128/s5/cluster=1x1/group=8",
-            "128x64x128/s7/cluster=1x1/group=8",
-            "64x256x128/s4/cluster=1x1/group=8",
-            "64x128x128/s7/cluster=1x1/group=8",
-            "64x64x128/s8/cluster=1x1/group=8",
-            "32x128x128/s8/cluster=1x1/group=8",
-            "16x64x128/s8/cluster=1x1/group=8",
-        ),
-        shared_bytes=shared_bytes,
-        constraint=why_not,
-    ),
+    tiles=SPACE,
     launches=launches,
     refuse=refuse,
+    auto_tiles=picks,
 )
