@@ -12,7 +12,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from time import clock_gettime_ns, monotonic, sleep
 
 PR_SET_PDEATHSIG = 1
@@ -105,18 +104,26 @@ def _started(pid: int) -> int:
 
 def _parents() -> Iterator[tuple[int, int]]:
     """Yield each process and its parent."""
-    for path in Path("/proc").glob("[0-9]*"):
-        if fields := _stat(int(path.name)):
-            yield int(path.name), int(fields[1])
+    names = os.listdir("/proc") if sys.platform == "linux" else ()  # noqa: PTH208 # Path is slow
+    for pid in map(int, filter(str.isdecimal, names)):
+        if fields := _stat(pid):
+            yield pid, int(fields[1])
 
 
 def _stat(pid: int) -> list[str]:
     """Return the fields of /proc/PID/stat from the third one, the state. Empty: it has ended."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        # A list of processes reads it of all, which takes four times as long with `Path.read_text`.
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     except OSError:
         return []
-    return text.rpartition(")")[2].split()  # a name may hold brackets and blanks
+    try:
+        content = os.read(descriptor, 4096)
+    except OSError:
+        return []
+    finally:
+        os.close(descriptor)
+    return content.rpartition(b")")[2].decode().split()  # a name may hold brackets and blanks
 
 
 def living(pids: Iterable[int]) -> list[int]:

@@ -165,7 +165,7 @@ def program(
 RESULTS = {"int8": "int", "float8_e4m3": "__nv_bfloat16"}
 """Types of results that are not those of the operands, by precision."""
 
-OPTIONS = ("-w", "-O1", "-fno-strict-aliasing")
+OPTIONS = ("-w", "-Og", "-fno-strict-aliasing")
 
 PTX = Path(__file__).parent / "ptx"
 

@@ -14,6 +14,7 @@ from machine_code import between_labels, listing_of, opcodes
 from gpubench.backends.cuda import compile as module
 from gpubench.backends.cuda.compile import Compiled, compile_instance
 from gpubench.commands.explain.sass import inner_loop
+from gpubench.grouping import grouped
 from gpubench.kernels.block_tiles import MAX_SHARED_BYTES
 from gpubench.model import OPERATIONS, PRECISIONS, Config, CudaVariant, Launch, Problem
 from gpubench.plan.registry import variants
@@ -115,6 +116,20 @@ def every_instance(variant: CudaVariant) -> list[Instance]:
     return chosen
 
 
+def with_codes_of_their_own() -> list[CudaVariant]:
+    """Return the variants whose code no other has.
+
+    Operations may share a kernel's instances. Of operations whose instances differ in what follows
+    the product, the first has least and the last has most.
+    """
+    by_instance: dict[object, CudaVariant] = {}
+    for each in ON_GPU:
+        instance = each.instance(each.tiles.defaults[0], each.dtypes[0])
+        by_instance.setdefault((each.source, each.name, instance), each)
+    by_kernel = grouped(by_instance.values(), lambda each: (each.source, each.name))
+    return [each for first, *others in by_kernel.values() for each in (first, *others[-1:])]
+
+
 def built(asked: list[Instance]) -> dict[Instance, Compiled]:
     """All at once, in as many threads as there are CPUs, the slowest first."""
 
@@ -130,7 +145,8 @@ def built(asked: list[Instance]) -> dict[Instance, Compiled]:
 
 @pytest.fixture(scope="module")
 def compiled() -> dict[Instance, Compiled]:
-    return built([x for each in ON_GPU if each.name not in STEPS for x in instances(each)])
+    chosen = [each for each in with_codes_of_their_own() if each.name not in STEPS]
+    return built([instance for each in chosen for instance in instances(each)])
 
 
 @pytest.mark.slow
@@ -192,6 +208,7 @@ CODE = {
     "wgmma_epilogue_pingpong": (
         "8 HGMMA.64x128x16, 16 LDSM, 2 UCGABAR_WAIT, 2 USETMAXREG, 2 WARPGROUP.DEPBAR"
     ),
+    "wgmma_grouped": "8 HGMMA.64x128x16, 2 UCGABAR_WAIT, 2 USETMAXREG, 2 WARPGROUP.DEPBAR",
     "wgmma_mixed": (
         "64 HGMMA.64x128x16, 64 HGMMA.64x192x16, 2 UCGABAR_WAIT, 2 USETMAXREG, 16 WARPGROUP.DEPBAR"
     ),
@@ -199,6 +216,7 @@ CODE = {
         "256 FADD, 24 HGMMA.64x128x16, 2 UCGABAR_WAIT, 2 USETMAXREG, 3 WARPGROUP.DEPBAR"
     ),
     "wgmma_pingpong": "12 HGMMA.64x104x16, 2 UCGABAR_WAIT, 2 USETMAXREG, 2 WARPGROUP.DEPBAR",
+    "wgmma_scaled": "8 QGMMA.64x128x32, 2 UCGABAR_WAIT, 2 USETMAXREG, 2 WARPGROUP.DEPBAR",
     "wgmma_split": (
         "128 FADD, 8 QGMMA.64x128x32, 2 UCGABAR_WAIT, 2 USETMAXREG, 2 WARPGROUP.DEPBAR"
     ),

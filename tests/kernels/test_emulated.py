@@ -103,10 +103,10 @@ CASES = {
     ),
     "wgmma_mixed_bytes": (("256x192x128/s3/cluster=1x2/group=8", "300x336x528"),),
     "wgmma_parts": (
-        ("72x128x64/s4/cluster=2x1/group=8", "150x140x200"),
+        ("72x128x64/s4/cluster=2x1/group=8", "150x140x136"),
         ("16x64x64/s5/cluster=1x2/group=8", "13x199x330"),
         ("64x64x64/s4/cluster=1x1/group=8", "1x1x1"),
-        ("24x128x64/s4/cluster=1x1/group=8", "100x397x129"),
+        ("24x128x64/s4/cluster=1x1/group=8", "50x397x129"),
     ),
     "wgmma_parts/bf16x3": (
         ("80x128x64/s3/cluster=1x2/group=8", "150x140x200"),

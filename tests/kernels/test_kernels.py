@@ -85,13 +85,20 @@ def race_cases_of_one_tile(variant: CudaVariant) -> list[Case]:
     return of_tile[-2:-1] if of_tile[0].problem.operation.has_k else [of_tile[1], of_tile[-2]]
 
 
+MAX_THREADS = 512
+"""Maximum number of threads of a block, if a kernel has such tiles. Twice as many take four times
+as long, and the exhaustive test has them."""
+
+
 def cases_of_some_tiles(variant: CudaVariant) -> list[Case]:
     """Return the cases of the last tile, and of the first tile in a further dtype if there is one.
 
     A further dtype changes how rows are aligned and read. So it has another size than the first.
     """
     first, *further = variant.dtypes
-    smallest, *_, largest = evenly(tiles_to_run(variant), 2) * 2
+    tiles = tiles_to_run(variant)
+    small = [tile for tile in tiles if threads(variant, tile) <= MAX_THREADS]
+    smallest, *_, largest = evenly(small or tiles, 2) * 2
     item_bytes = PRECISIONS[first].item_bytes
     others = [dtype for dtype in further if PRECISIONS[dtype].item_bytes != item_bytes]
     chosen = cases(variant, [largest], first)

@@ -148,9 +148,9 @@ Item element(const unsigned char* shared, uint64_t descriptor, bool along_k, int
   const int parts = along_k ? 0 : index / ACROSS * (descriptor >> 16 & 0x3FFF) * 16;
   const int row = along_k ? index : k, column = along_k ? k : index % ACROSS;
   const unsigned plain = (descriptor & 0x3FFF) * 16 + parts + row * 128 + column * sizeof(Item);
-  Item item;
-  std::memcpy(&item, shared + (plain ^ (plain >> 7 & 7) << 4), sizeof item);
-  return item;
+  std::array<unsigned char, sizeof(Item)> bytes;
+  std::memcpy(&bytes, shared + (plain ^ (plain >> 7 & 7) << 4), sizeof bytes);
+  return std::bit_cast<Item>(bytes);
 }
 
 // Starts to multiply 64 rows by `columns` columns, 32 bytes of k. The last two flags of 16 bits say
@@ -167,17 +167,26 @@ void start_product(std::string_view text, const Operand* o) {
   const bool add = o[columns / 2 + 2].as<int>();
   Fiber* const self = current;
   const auto execute = [=] {
-    const int t = self->thread % 128;
+    constexpr int DEPTH = 32 / sizeof(Item);
+    const int t = self->thread % 128, row = t / 32 * 16 + t % 32 / 4;
     const unsigned char* const shared = self->block->shared;
-    for (size_t i = 0; i < sums.size(); ++i) {
-      const int row = t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8;
-      const int column = i / 4 * 8 + t % 4 * 2 + i % 2;
-      Number sum = add ? sums[i].as<Number>() : 0;
-      for (int k = 0; k < static_cast<int>(32 / sizeof(Item)); ++k) {
-        sum += static_cast<Number>(element<Item>(shared, a, a_along_k, row, k)) *
-               static_cast<Number>(element<Item>(shared, b, b_along_k, column, k));
+    Number of_rows[2][DEPTH], of_column[DEPTH];  // of rows g and g + 8 of the warp's
+    for (int half = 0; half < 2; ++half) {
+      for (int k = 0; k < DEPTH; ++k) {
+        of_rows[half][k] = element<Item>(shared, a, a_along_k, row + half * 8, k);
       }
-      sums[i].set(sum);
+    }
+    for (size_t pair = 0; pair < sums.size() / 2; ++pair) {
+      const int column = pair / 2 * 8 + t % 4 * 2 + pair % 2;
+      for (int k = 0; k < DEPTH; ++k) {
+        of_column[k] = element<Item>(shared, b, b_along_k, column, k);
+      }
+      for (int half = 0; half < 2; ++half) {
+        const Operand& to = sums[pair / 2 * 4 + half * 2 + pair % 2];
+        Number sum = add ? to.as<Number>() : 0;
+        for (int k = 0; k < DEPTH; ++k) sum += of_rows[half][k] * of_column[k];
+        to.set(sum);
+      }
     }
   };
   current->products.push_back({execute, current->product_groups});
