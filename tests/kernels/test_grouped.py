@@ -5,10 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import call
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpubench.engine.operands.make import make_inputs
 from gpubench.kernels.gemm_grouped.operation import spans
-from gpubench.model import OPERATIONS, Problem
+from gpubench.model import OPERATIONS, CudaVariant, Problem
+from gpubench.plan.registry import of_op
 from gpubench.results.row import read
 
 OPS = OPERATIONS.named_by("gemm_grouped")
@@ -44,6 +47,28 @@ def test_groups_are_equally_likely_or_as_skewed_as_stated_in_an_order_of_the_see
 
 def test_groups_without_rows_are_left_out() -> None:
     assert list(spans(np.array([0, 3, 3, 5], np.int32))) == [(1, 0, 3), (3, 3, 5)]
+
+
+@given(
+    st.tuples(st.integers(1, 3000), st.integers(1, 500), st.integers(1, 500), st.integers(1, 200)),
+    st.sampled_from((1, 4, 132)),
+)
+def test_every_pick_is_legal_and_no_block_is_without_a_tile(
+    size: tuple[int, int, int, int], multiprocessors: int
+) -> None:
+    m, n, k, groups = size
+    at = Problem.of("gemm_grouped", (m, 8 * n, 8 * k, groups), "bfloat16")
+    kernel = of_op("gemm_grouped")["wgmma_grouped"]
+    assert isinstance(kernel, CudaVariant)
+    tiles = kernel.tiles_for(at, multiprocessors)
+    assert len(set(tiles)) == len(tiles) > 0
+    for tile in tiles:
+        assert kernel.why_not(tile, at, (9, 0)) is None
+        launch = kernel.launch(tile, at)
+        rows, columns = tile.numbers("BM", "BN")
+        blocks = launch.cluster[0]
+        in_one_group = -(-groups * m // rows) * -(-8 * n // (columns * blocks))
+        assert launch.grid[0] <= blocks * in_one_group  # groups of other sizes have more tiles
 
 
 KERNEL = """from gpubench.kernels.gemm_grouped.operation import spans

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import call
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpubench.engine.judge.probe import all_probes, inputs_of, require_exact
 from gpubench.engine.judge.verdict import WrongError
@@ -103,6 +105,21 @@ def test_a_box_of_scales_begins_at_a_multiple_of_four_and_is_padded() -> None:
     assert launch.tensor_maps[-1].shape == (1, 4 * 3)
     by_rows = replace(problem(3, 256, 400), op="gemm_scaled_rows")
     assert kernel.why_not(kernel.tiles.defaults[0], by_rows) == "has scales of blocks only"
+
+
+@given(
+    st.tuples(st.integers(1, 9000), st.integers(1, 1000), st.integers(1, 600)),
+    st.sampled_from((1, 4, 132)),
+)
+def test_every_pick_is_legal_and_fits_any_number_of_rows(
+    size: tuple[int, int, int], multiprocessors: int
+) -> None:
+    m, n, k = size
+    at = problem(m, 8 * n, 16 * k)
+    kernel = of_op("gemm_scaled")["wgmma_scaled"]
+    tiles = kernel.tiles_for(at, multiprocessors)
+    assert len(set(tiles)) == len(tiles) > 0
+    assert [kernel.why_not(tile, at, (9, 0)) for tile in tiles] == [None] * len(tiles)
 
 
 def test_the_library_takes_scales_whose_rows_need_no_padding() -> None:
