@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from dataclasses import replace
 
 from gpubench.kernels import tensor_cores
@@ -33,10 +34,19 @@ TILE_ARGUMENTS = "{BM}, {BN}, {BK}, {stages}, {cluster}, {group}"
 UPRIGHT = (64, 128)  # rows of tiles that are not transposed
 COLUMNS = (64, 128, 192, 256)
 
-PICKS = 5  # number of sizes of tiles that are picked for a problem
+PICKS = 4  # number of sizes of tiles that are picked for a problem
 
-LEAST_CLOCKS = 300  # of a step, however small its tile is
-FETCHED_BYTES = 44  # bytes of a clock that a multiprocessor gets from the L2 cache
+STEP_CLOCKS = {
+    (64, 64): 385,
+    (64, 128): 556,
+    (64, 256): 680,
+    (128, 64): 558,
+    (128, 128): 640,
+    (128, 192): 1145,
+    (128, 256): 1463,
+}
+"""Clocks of a step of upright tiles, by their rows and columns, at 9 shapes on an H200. All but
+those of two pieces have two of them under way."""
 
 BOX_BYTES = 2 * PIECE_ROWS * ROW_BYTES  # of results of a warpgroup in upright tiles
 
@@ -112,45 +122,28 @@ def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
 
 
 def clocks(tile: tuple[int, int, str], problem: Problem, multiprocessors: int) -> float:
-    """Return the clocks of a product with tiles of these extents, as a rank needs them.
-
-    A step takes as long as its multiplications, or as its rows of 128 bytes take from the L2 cache.
-    One piece takes a little longer, and two pieces a quarter longer. Nothing overlaps a tile's end.
-    """
+    """Return the clocks of a product with such tiles, by rows, columns and pair, for a rank."""
     rows, columns, pair = tile
     down, across = map(int, pair.split("x"))
-    blocks = down * across
     pairs = -(-problem.m // (rows * down)) * -(-problem.n // (columns * across))
-    rounds = -(-pairs // max(1, multiprocessors // blocks))
-    multiplications = rows * columns / 32
-    is_one_piece = columns <= (BLOCK if rows == max(UPRIGHT) else 2 * BLOCK)
-    step = max(
-        (1.12 if is_one_piece else 1.25) * multiplications,
-        (rows / across + columns / down) * ROW_BYTES / FETCHED_BYTES,
-        LEAST_CLOCKS,
-    )
-    ends = 600 + 1.5 * multiplications
-    return rounds * (-(-problem.k // BLOCK) * step + ends) * (1 + 0.03 * (blocks - 1))
+    rounds = -(-pairs // max(1, multiprocessors // (down * across)))
+    step = STEP_CLOCKS.get((rows, columns)) or 4.3 * columns + 0.025 * rows * columns
+    return rounds * (-(-problem.k // BLOCK) * step + 600 + rows * columns / 20)
 
 
 def picks(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
-    """Return the tiles of different extents that take the fewest clocks."""
-    sizes = [(128, columns) for columns in COLUMNS]
-    sizes += [(64, columns) for columns in COLUMNS if columns != 192]  # noqa: PLR2004 # see `why_not`
+    """Return the tiles that take the fewest clocks, and the first one of two rows in a pair."""
+
+    def ranked(tiles: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+        return sorted(tiles, key=lambda tile: clocks(tile, problem, multiprocessors))
+
+    sizes = list(STEP_CLOCKS)
     if problem.m < min(UPRIGHT):
         whole = -(-problem.m // 8) * 8
         sizes += [(rows, columns) for rows in (whole, -(-whole // 16) * 8) for columns in (64, 128)]
-    candidates = [
-        (rows, columns, pair)
-        for rows, columns in dict.fromkeys(sizes)
-        for pair in PAIRS
-        if pair == "1x1" or (problem.m > rows and rows in UPRIGHT)
-    ]
-    candidates.sort(key=lambda tile: clocks(tile, problem, multiprocessors))
-    fastest: dict[tuple[int, int], str] = {}
-    for rows, columns, pair in candidates:
-        fastest.setdefault((rows, columns), fitting(rows, columns, pair, problem))
-    return tuple(fastest.values())[:PICKS]
+    chosen = ranked((*size, "1x1") for size in dict.fromkeys(sizes))[:PICKS]
+    pairs = ranked((*size, "2x1") for size in STEP_CLOCKS if problem.m > size[0])[:1]
+    return tuple(fitting(*each, problem) for each in (*pairs, *chosen))
 
 
 def fitting(rows: int, columns: int, pair: str, problem: Problem) -> str:
