@@ -251,6 +251,12 @@ SHAPES = {
 """Files of products of many shapes: those of the figures in README, whose seeds shaped nothing, the
 shapes that the ladder names, and at last what constants were fitted on."""
 
+SCALED = {
+    "": (2, "wgmma_scaled,cublaslt,torch_scaled_mm", "128x256x128/s4/cluster=1x1/group=8,128x256x128/s4/cluster=2x1/group=8,128x192x128/s4/cluster=1x1/group=8,128x192x128/s4/cluster=2x1/group=8,128x128x128/s5/cluster=1x1/group=8,128x128x128/s5/cluster=2x1/group=8,64x256x128/s4/cluster=2x1/group=8", "4096x4096x7168,4096x7168x2048,4096x2112x7168,1024x7168x2048,2048x4096x4096"),
+    "_few": (1, "wgmma_scaled,cublaslt", "128x128x128/s5/cluster=1x1/group=8,128x64x128/s7/cluster=1x1/group=8,64x256x128/s4/cluster=1x1/group=8,64x128x128/s7/cluster=1x1/group=8,64x64x128/s8/cluster=1x1/group=8,32x64x128/s8/cluster=1x1/group=8,16x64x128/s8/cluster=1x1/group=8,32x128x128/s8/cluster=1x1/group=8,48x64x128/s8/cluster=1x1/group=8", "16x7168x2048,64x7168x2048,128x4096x7168,256x2112x7168"),
+}
+"""Products with scales at shapes of models: rounds, kernels, tiles and sizes."""
+
 ROUNDS = tuple(f"CARD/diff_rounds/0{seed}.csv.gz" for seed in (1, 2, 3, 4))
 
 
@@ -298,6 +304,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     yield step("gpu:bits", f"{bits} --dtypes float64,float32,tf32,bf16x3,bf16x6,float16,float16_sum16,bfloat16,float8_e4m3,float8_e4m3_split --variants cublas,cublaslt,dmma,packed_panels,wgmma_tf32_cluster,wgmma_parts,triton_matmul,wgmma_mixed,wgmma_bytes_pingpong,mma_sync -o CARD/bits.csv")
     yield step("gpu:bits_positive", f"{bits} --operands positive --dtypes float32,tf32,bf16x3,bf16x6 --variants cublas,wgmma_parts,packed_panels,wgmma_tf32_cluster -o CARD/bits_positive.csv")
     yield step("gpu:alone", "python SCRIPTS/compare_with_profiler.py measure CARD/alone.csv 208,496,848,1072,1808,2416", "CARD/alone.csv")
+    yield from _products_of_models()
     yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o CARD/operands.csv")
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o CARD/layouts.csv")
     for name, folder in CLAIMS.items():
@@ -305,6 +312,13 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         yield step(f"gpu:claim_{name}", f"gpubench reproduce {name} --checkout ${{CHECKOUTS:?a folder of checkouts}}/{folder} --force --dir {path}", *(f"{path}/{file}" for file in (f"{name}.csv", "reproduce.csv", "reproduce.md")))
     yield step("gpu:cheats", "python SCRIPTS/cheats.py > CARD/cheats.txt")
     yield step("gpu:verify_cost", "python SCRIPTS/verify_cost.py > CARD/verify_cost.txt")
+
+
+def _products_of_models() -> Iterator[dict[str, Any]]:
+    for name, (rounds, kernels, tiles, sizes) in SCALED.items():
+        yield step(f"gpu:gemm_scaled{name}", f"gpubench sweep --op gemm_scaled --dtypes fp8 --variants {kernels} --operands normal --rounds {rounds} --tiles {tiles} --sizes {sizes} -o CARD/gemm_scaled{name}.csv")
+    for op in ("gemm_grouped", "gemm_grouped_skewed"):
+        yield step(f"gpu:{op}", f"gpubench sweep --op {op} --dtypes bf16 --variants wgmma_grouped,cublas,torch_grouped_mm --tiles auto --sizes 32x16x1536x2048,32x256x1536x2048,32x256x2048x768,8x1024x4096x2048 --rounds 1 -o CARD/{op}.csv")
 
 
 def task_gpus() -> Iterator[dict[str, Any]]:

@@ -19,7 +19,9 @@ from gpubench.grouping import grouped
 from gpubench.kernels.tile_costs import COSTS
 from gpubench.model import Launches
 from gpubench.results.row import Row, read
+from gpubench.results.row import read as rows_of
 from gpubench.stats.pairs import Ratio, ratio_of_pairs
+from gpubench.view.row_tables import by_problem
 
 ALONE = {dtype: f"alone_{seed}_{dtype}" for dtype, seed in ALONE_SEEDS.items()}
 """Files of shapes that were measured with launches alone, by precision. No constant had been fitted
@@ -276,6 +278,28 @@ def operation_shapes() -> str:
             dtype = shapes[0][0].dtype
             lines.append([op, dtype, state, len(ratios), *cells, said(plain_mean(in_graph), 2)])
     heading = ["operation", "precision", "cache", "shapes", "alone", "lowest", "in a graph"]
+    return table(heading, lines)
+
+
+def model_products() -> str:
+    """Return the fastest kernel and the fastest library call at products that models run."""
+    lines = []
+    for name in ("gemm_scaled_few", "gemm_scaled", "gemm_grouped", "gemm_grouped_skewed"):
+        timed = [row for row in rows_of(measured_file(f"{name}.csv")) if row.median_us]
+        for of_problem in by_problem(timed):
+            own, library = (
+                min(
+                    (x for x in of_problem if bool(x.tile) == is_own),
+                    key=lambda x: x.median_us or 0,
+                )
+                for is_own in (True, False)
+            )
+            ratio = (library.median_us or 0) / (own.median_us or 1)
+            us = f"{own.median_us:.1f}", f"{library.median_us:.1f}"
+            lines.append(
+                [own.op, own.size, own.tile, us[0], library.variant, us[1], f"{ratio:.2f}"]
+            )
+    heading = ["operation", "size", "our tile", "µs", "library", "its µs", "times as fast"]
     return table(heading, lines)
 
 
