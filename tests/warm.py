@@ -125,8 +125,6 @@ def serve(descriptor: int, parent: int) -> list[str]:
     """Fork for each request. Return the words of the command in each fork."""
     for name in MODULES:
         __import__(name)
-    # Numba imports most of itself, and SciPy, with the first function that it compiles.
-    sys.modules["numba"].njit(lambda: 0)()
     gc.collect()
     gc.freeze()
     channel = socket.socket(fileno=descriptor)
