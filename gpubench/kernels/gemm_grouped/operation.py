@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from gpubench.model.operation import Array, Operation, Shape
 
 
@@ -41,7 +39,9 @@ def _scale(xp: Any, a: Any, b: Any, offsets: Any) -> Any:
 def _drawn(exponent: int) -> Callable[..., Sequence[Any]]:
     """Return a function that draws operands. Groups have shares of 1/rank to the `exponent`."""
 
-    def make(rng: np.random.Generator, shapes: Sequence[Shape]) -> Sequence[Any]:
+    def make(rng: Any, shapes: Sequence[Shape]) -> Sequence[Any]:
+        import numpy as np  # completion needs this file without it
+
         of_a, of_b, (groups,) = shapes
         shares = 1 / rng.permutation(np.arange(1.0, groups + 1)) ** exponent
         sizes = rng.multinomial(of_a[0], shares / shares.sum())

@@ -127,15 +127,23 @@ def test_a_function_of_the_cpu_is_called_at_odd_sizes(
     assert "mine is right and clean on the CPU:\n12 points" in capsys.readouterr().out
 
 
+@pytest.fixture
+def one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Call functions at one size. The test above calls one at all sizes."""
+    monkeypatch.setattr("gpubench.commands.check.run.SIZES", ((1, 1, 1),))
+
+
+@pytest.mark.usefixtures("one_size")
 def test_a_function_that_returns_its_result_is_told_where_to_write_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check("mine", own(tmp_path, "return a @ b")) == FAULTY
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("wrong: mine at 1 float32 and 11 more cases: ")
+    assert line.startswith("wrong: mine at 1 float32 and 2 more cases: ")
     assert "write into the last argument, as in c[:] = …, and not c += …; returns=True is" in line
 
 
+@pytest.mark.usefixtures("one_size")
 @pytest.mark.parametrize(("stated", "code"), [("returns=True", 0), ("returns=False", FAULTY)])
 def test_a_function_of_the_inputs_alone_returns_its_result_where_its_description_says_so(
     stated: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -148,6 +156,7 @@ def test_a_function_of_the_inputs_alone_returns_its_result_where_its_description
     assert (advice in capsys.readouterr().out) == bool(code)
 
 
+@pytest.mark.usefixtures("one_size")
 def test_without_a_name_all_kernels_of_the_directory_are_checked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,13 +170,14 @@ def test_without_a_name_all_kernels_of_the_directory_are_checked(
         run_check(None, None, None, None, None)
 
 
+@pytest.mark.usefixtures("one_size")
 def test_a_function_that_cannot_be_built_is_an_error_as_in_a_sweep(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     description = own(tmp_path, "pass") / "mine.py"
     description.write_text(description.read_text().replace("build(tile, dtype)", "build()"))
     assert check("mine", tmp_path) == FAULTY
-    assert capsys.readouterr().out.startswith("error: mine at 1 float32 and 11 more cases: ")
+    assert capsys.readouterr().out.startswith("error: mine at 1 float32 and 2 more cases: ")
 
 
 FAULTS = {
@@ -176,6 +186,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.usefixtures("one_size")
 @pytest.mark.parametrize("body", FAULTS)
 def test_a_function_that_raises_or_ends_its_process_is_a_fault(
     body: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
