@@ -12,11 +12,11 @@ MIN_SHARE_S = 1.0
 
 
 class Budget:
-    """The time that is left for the problems that are not judged yet."""
+    """The time that is left for a problem, and for those that have not begun."""
 
     def __init__(self, problems: int) -> None:
         """Start the clock."""
-        self.problems_left = problems
+        self.problems_left = problems  # that have not begun
         self.budget_s: float | None = None  # known from the first problem's sweep
         self._started_s = self._began_s = perf_counter()
         self._visit_s = VISIT_S
@@ -30,7 +30,10 @@ class Budget:
     def begin(self) -> bool:
         """Begin a problem. Return whether there is time for it."""
         self._began_s = perf_counter()
-        return self.budget_s is None or self._left_s > 0
+        has_time = self.budget_s is None or self._left_s > 0
+        if has_time:
+            self.problems_left -= 1
+        return has_time
 
     def share(self, sweep: Sweep, functions: int) -> Sweep:
         """Return the sweep of the problem with its share of the time, and the rounds that fit.
@@ -44,8 +47,8 @@ class Budget:
         if self.budget_s is None:
             return sweep
         prepare_s = self._prepared_s / self._prepared
-        left_s = self._left_s - (self.problems_left - 1) * prepare_s
-        share_s = max(left_s / self.problems_left, MIN_SHARE_S)
+        left_s = self._left_s - self.problems_left * prepare_s
+        share_s = max(left_s / (1 + self.problems_left), MIN_SHARE_S)
         visits = functions * len(sweep.problems)
         rounds = max(1, min(sweep.timing.rounds, int(share_s / visits / self._visit_s)))
         return replace(sweep, timing=replace(sweep.timing, budget_s=share_s, rounds=rounds))

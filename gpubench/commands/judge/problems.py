@@ -119,7 +119,6 @@ def _judge_all(
                 raise
             say(f"not judged: {error}", "yellow", err=True)
             code = NOT_JUDGED
-            budget.problems_left -= 1
             continue
         except KeyboardInterrupt:
             if not done:
@@ -129,7 +128,6 @@ def _judge_all(
         problem, is_interrupted = _judged(sweep, folder, choices)
         done.append(problem)
         budget.judged(sum(row.rounds or 1 for row in problem.rows))
-        budget.problems_left -= 1
         if is_interrupted:
             return done, INTERRUPTED
     return done, code

@@ -40,7 +40,6 @@ def test_rounds_follow_from_the_time_that_visits_took(clock: list[float]) -> Non
     assert budget.share(SWEEP, 2).timing.rounds == 15
     clock[0] += 20 * visits
     budget.judged(visits)
-    budget.problems_left -= 1
     assert budget.begin()
     left_s = 600 - clock[0]
     assert budget.share(SWEEP, 2).timing.rounds == max(1, int(left_s / visits / 20))
