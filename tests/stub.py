@@ -58,6 +58,11 @@ class StubWorker:
     def ceilings(self, _dtypes: Sequence[str], _kept: bool = False) -> dict[str, float]:
         return {"measured_copy_gbytes_per_s": 50.0}
 
+    def row_digests(
+        self, _point: Point, rows: int, seed: int, launches: int
+    ) -> list[tuple[str, str]]:
+        return [(f"{seed}", f"{seed} {rows}")] * launches
+
     def measure(self, point: Point, _share_s: float | None = None) -> Measurement:
         if not self._left:
             raise KeyboardInterrupt

@@ -212,9 +212,11 @@ def gemm(name: str) -> CudaVariant:
 
 
 KNOWN_RIGHT = (
-    *("dmma", "dot_few_rows", "dot_few_rows/bfloat16", "wgmma_bytes"),
-    *("wgmma_bytes_pingpong/float8_e4m3", "wgmma_fitted", "wgmma_tf32_cluster"),
-)
+    "dmma", "dmma_split_cluster", "dot_few_rows", "dot_few_rows/bfloat16",
+    "wgmma_batched", "wgmma_bytes", "wgmma_bytes_pingpong/float8_e4m3", "wgmma_deferred",
+    "wgmma_epilogue/gemm_bias", "wgmma_epilogue_pingpong/gemm_bias", "wgmma_fitted",
+    "wgmma_mixed_bytes", "wgmma_pingpong", "wgmma_tf32_cluster",
+)  # fmt: skip
 """Kernels that are right on a GPU, whose index maps and rings other kernels here have, too."""
 
 
