@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from commandline import call
 from emulation import compile_emulator, compile_program, emulated, run
+from own_kernels import statuses
 
 from gpubench.engine.judge.probe import all_probes, inputs_of, require_exact
 from gpubench.engine.judge.verdict import WrongError
@@ -17,7 +18,6 @@ from gpubench.errors import UsageError
 from gpubench.kernels.gemm_epilogue.operation import FORMS
 from gpubench.model import OPERATIONS, Problem
 from gpubench.plan.operations import operation_named
-from gpubench.results.row import read
 
 HEADERS = Path(__file__).parents[2] / "gpubench" / "kernels" / "lib" / "epilogue"
 
@@ -110,16 +110,7 @@ BODIES = {
 def test_kernels_of_another_order_another_gelu_and_of_earlier_operands_are_wrong(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "own").mkdir()
-    for name, body in BODIES.items():
-        (tmp_path / "own" / f"{name}.py").write_text(KERNEL.replace("BODY", body))
-    swept = call(
-        *(tmp_path, "sweep", "--op", "gemm_gelu_residual", "--kernels", "own", "--device", "cpu"),
-        *("--sizes", "30x41x50", "--rounds", "1", "--variants", f"{','.join(BODIES)},cpu_*"),
-        *("-o", "x.csv"),
-    )
-    assert swept.code == 1
-    status = {row.variant: row.status for row in read(tmp_path / "x.csv")}
+    status = statuses(tmp_path, "gemm_gelu_residual", "30x41x50", KERNEL, BODIES)
     right = {name for name, each in status.items() if each == "ok"}
     assert right == {"right", "cpu_blas", "cpu_naive"}
     assert set(status) == right | set(BODIES)

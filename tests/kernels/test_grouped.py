@@ -4,15 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import call
 from hypothesis import given
 from hypothesis import strategies as st
+from own_kernels import statuses
 
 from gpubench.engine.operands.make import make_inputs
 from gpubench.kernels.gemm_grouped.operation import spans
 from gpubench.model import OPERATIONS, CudaVariant, Problem
 from gpubench.plan.registry import of_op
-from gpubench.results.row import read
 
 OPS = OPERATIONS.named_by("gemm_grouped")
 
@@ -96,16 +95,7 @@ BODIES = {
 
 @pytest.mark.slow
 def test_kernels_that_mistake_groups_are_wrong(tmp_path: Path) -> None:
-    (tmp_path / "own").mkdir()
-    for name, body in BODIES.items():
-        (tmp_path / "own" / f"{name}.py").write_text(KERNEL.replace("BODY", body))
-    swept = call(
-        *(tmp_path, "sweep", "--op", "gemm_grouped", "--kernels", "own", "--device", "cpu"),
-        *("--sizes", "5x11x30x40", "--rounds", "1", "--variants", f"{','.join(BODIES)},cpu_*"),
-        *("-o", "x.csv"),
-    )
-    assert swept.code == 1
-    status = {row.variant: row.status for row in read(tmp_path / "x.csv")}
+    status = statuses(tmp_path, "gemm_grouped", "5x11x30x40", KERNEL, BODIES)
     right = {name for name, each in status.items() if each == "ok"}
     assert right == {"right", "cpu_blas", "cpu_naive"}
     assert set(status) == right | set(BODIES)

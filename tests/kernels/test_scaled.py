@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import call
 from hypothesis import given
 from hypothesis import strategies as st
+from own_kernels import statuses
 
 from gpubench.engine.judge.probe import all_probes, inputs_of, require_exact
 from gpubench.engine.judge.verdict import WrongError
@@ -16,7 +16,6 @@ from gpubench.engine.operands.make import make_inputs
 from gpubench.kernels.gemm_scaled import cublaslt
 from gpubench.model import CudaVariant, Problem
 from gpubench.plan.registry import of_op
-from gpubench.results.row import read
 
 
 def problem(m: int, n: int, k: int, dtype: str = "float8_e4m3") -> Problem:
@@ -158,16 +157,7 @@ BODIES = {
 
 @pytest.mark.slow
 def test_kernels_that_leave_out_or_mistake_scales_are_wrong(tmp_path: Path) -> None:
-    (tmp_path / "own").mkdir()
-    for name, body in BODIES.items():
-        (tmp_path / "own" / f"{name}.py").write_text(KERNEL.replace("BODY", body))
-    swept = call(
-        *(tmp_path, "sweep", "--op", "gemm_scaled", "--kernels", "own", "--device", "cpu"),
-        *("--sizes", "30x141x300", "--rounds", "1", "--variants", f"{','.join(BODIES)},cpu_*"),
-        *("-o", "x.csv"),
-    )
-    assert swept.code == 1
-    status = {row.variant: row.status for row in read(tmp_path / "x.csv")}
+    status = statuses(tmp_path, "gemm_scaled", "30x141x300", KERNEL, BODIES)
     right = {name for name, each in status.items() if each == "ok"}
     assert right == {"right", "cpu_blas", "cpu_naive"}
     assert set(status) == right | set(BODIES)
