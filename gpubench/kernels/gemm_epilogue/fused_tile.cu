@@ -10,31 +10,7 @@
 // shared memory, and 16-bit operands use no tensor cores.
 
 #include "../lib/epilogue/activation.cuh"
-#include "../lib/sums/sum_type.cuh"
-
-// Returns a thread's element of A·B. All threads of the block take part.
-template <typename Scalar, int TILE>
-__device__ Sum<Scalar> element(const Scalar* A, const Scalar* B, int row, int column, int M, int N,
-                               int K) {
-  __shared__ Sum<Scalar> a_tile[TILE][TILE];
-  __shared__ Sum<Scalar> b_tile[TILE][TILE];
-  const int x = threadIdx.x;
-  const int y = threadIdx.y;
-  Sum<Scalar> sum = 0;
-  for (int k0 = 0; k0 < K; k0 += TILE) {
-    a_tile[y][x] = row < M && x < K - k0
-                       ? static_cast<Sum<Scalar>>(A[static_cast<size_t>(row) * K + k0 + x])
-                       : 0;
-    b_tile[y][x] = column < N && y < K - k0
-                       ? static_cast<Sum<Scalar>>(B[static_cast<size_t>(k0 + y) * N + column])
-                       : 0;
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < TILE; ++k) sum += a_tile[y][k] * b_tile[k][x];
-    __syncthreads();
-  }
-  return sum;
-}
+#include "../lib/tiles/shared_product.cuh"
 
 template <typename Scalar, int TILE, typename Act>
 __global__ void __launch_bounds__(TILE * TILE)

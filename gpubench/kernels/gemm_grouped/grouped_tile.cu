@@ -9,15 +9,12 @@
 //
 // What limits it: the product, as in `shared_tile`, and the search where there are many groups.
 
-#include "../lib/sums/sum_type.cuh"
+#include "../lib/tiles/shared_product.cuh"
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(TILE * TILE)
 grouped_tile(const Scalar* A, const Scalar* B, const int* offsets, Scalar* C, int GROUPS, int M,
              int N, int K) {
-  __shared__ Sum<Scalar> a_tile[TILE][TILE];
-  __shared__ Sum<Scalar> b_tile[TILE][TILE];
-
   // The group, and the first row, of the blockIdx.y-th row of tiles.
   int group = 0;
   int first = 0;
@@ -32,24 +29,9 @@ grouped_tile(const Scalar* A, const Scalar* B, const int* offsets, Scalar* C, in
   const int end = offsets[group];
   B += static_cast<size_t>(group) * K * N;
 
-  const int x = threadIdx.x;
-  const int y = threadIdx.y;
-  const int row = first + tiles * TILE + y;
-  const int column = blockIdx.x * TILE + x;
-
-  Sum<Scalar> sum = 0;
-  for (int k0 = 0; k0 < K; k0 += TILE) {
-    a_tile[y][x] = row < end && x < K - k0
-                       ? static_cast<Sum<Scalar>>(A[static_cast<size_t>(row) * K + k0 + x])
-                       : 0;
-    b_tile[y][x] = column < N && y < K - k0
-                       ? static_cast<Sum<Scalar>>(B[static_cast<size_t>(k0 + y) * N + column])
-                       : 0;
-    __syncthreads();
-#pragma unroll
-    for (int k = 0; k < TILE; ++k) sum += a_tile[y][k] * b_tile[k][x];
-    __syncthreads();
-  }
+  const int row = first + tiles * TILE + threadIdx.y;
+  const int column = blockIdx.x * TILE + threadIdx.x;
+  const Sum<Scalar> sum = element<Scalar, TILE>(A, B, row, column, end, N, K);
   if (row < end && column < N) {
     C[static_cast<size_t>(row) * N + column] = static_cast<Scalar>(sum);
   }
