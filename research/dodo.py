@@ -202,6 +202,16 @@ OPERATIONS = (
 )
 """Operations beside plain products whose random shapes are measured, and their precisions."""
 
+# fmt: off
+EXAMINED = {
+    "epilogue": "bfloat16 --op gemm_gelu_residual --variants wgmma_epilogue,wgmma_epilogue_pingpong --sizes 136x264x144",
+    "batched": "bfloat16 --op gemm_batched --variants wgmma_batched,wgmma_batched_pingpong --sizes 3x136x264x144",
+    "grouped": "bfloat16 --op gemm_grouped_skewed --variants wgmma_grouped --sizes 3x40x264x144",
+    "scaled": "float8_e4m3 --op gemm_scaled --variants wgmma_scaled --sizes 136x272x272",
+}
+"""What compute-sanitizer checks of operations beside plain products."""
+# fmt: on
+
 ANY_ROWS = (
     f"wgmma_any_rows,{','.join(CLUSTERS[dtype] for dtype in CLUSTERS if dtype != 'bfloat16')}"
 )
@@ -220,7 +230,7 @@ SANITIZED = {
     **{f"memcheck_clusters_{dtype}": f"memcheck {dtype} --variants {kernels} --sizes 136x272x144,200x272x1040" for dtype, kernels in CLUSTERS.items()},
     **{f"racecheck_clusters_{dtype}": f"racecheck {dtype} --variants {kernels} --sizes 200x272x1040" for dtype, kernels in CLUSTERS.items()},
     **{f"{tool}_pingpong": f"{tool} bfloat16 --variants wgmma_pingpong --sizes 200x272x1040" for tool in ("memcheck", "racecheck")},
-    **{f"{tool}_epilogue": f"{tool} bfloat16 --op gemm_gelu_residual --variants wgmma_epilogue,wgmma_epilogue_pingpong --sizes 136x264x144" for tool in ("memcheck", "racecheck")},
+    **{f"{tool}_{name}": f"{tool} {selected}" for tool in ("memcheck", "racecheck") for name, selected in EXAMINED.items()},
     **{f"{tool}_bytes_pingpong": f"{tool} int8 --variants wgmma_bytes_pingpong --sizes 136x264x144" for tool in ("memcheck", "racecheck")},
     **{f"memcheck_odd_{dtype}": f"memcheck {dtype} --variants {kernels} --sizes {ODD_SIZES}" for dtype, kernels in (CLUSTERS | {"bfloat16": "wgmma_any_rows"}).items() if dtype != "float64"},
 }
@@ -303,6 +313,8 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     bits = "gpubench compare-cublas --sizes 4096 --rounds 3"
     yield step("gpu:bits", f"{bits} --dtypes float64,float32,tf32,bf16x3,bf16x6,float16,float16_sum16,bfloat16,float8_e4m3,float8_e4m3_split --variants cublas,cublaslt,dmma,packed_panels,wgmma_tf32_cluster,wgmma_parts,triton_matmul,wgmma_mixed,wgmma_bytes_pingpong,mma_sync -o CARD/bits.csv")
     yield step("gpu:bits_positive", f"{bits} --operands positive --dtypes float32,tf32,bf16x3,bf16x6 --variants cublas,wgmma_parts,packed_panels,wgmma_tf32_cluster -o CARD/bits_positive.csv")
+    yield step("gpu:bits_sustained", f"{bits} --state sustained --budget 40 --dtypes float32,tf32,bf16x3,bf16x6 --variants cublas,wgmma_parts,packed_panels -o CARD/bits_sustained.csv")
+    yield step("gpu:errors_of_parts", "python SCRIPTS/errors_of_parts.py -o CARD/errors_of_parts.csv")
     yield step("gpu:alone", "python SCRIPTS/compare_with_profiler.py measure CARD/alone.csv 208,496,848,1072,1808,2416", "CARD/alone.csv")
     yield from _products_of_models()
     yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o CARD/operands.csv")
