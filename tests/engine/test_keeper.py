@@ -18,6 +18,7 @@ from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.measure.keeper import Keeper
 from gpubench.engine.operands.cache import OperandCache
+from gpubench.engine.outside import on_new_operands
 from gpubench.engine.outside.examination import Examination
 from gpubench.engine.outside.on_new_operands import OnNewOperands
 from gpubench.engine.outside.wall import Wall
@@ -127,8 +128,13 @@ def test_rows_are_read_where_the_function_does_not_run(
         assert "read_results" not in two.asked
 
 
+@pytest.mark.parametrize("bytes_before_the_clock_stops", [2**20, 0])
 @pytest.mark.parametrize("op", FUNCTIONS)
-def test_a_result_without_rows_of_its_own_is_read_as_a_whole(op: str) -> None:
+def test_a_result_without_rows_of_its_own_is_read_as_a_whole(
+    op: str, bytes_before_the_clock_stops: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_new_operands, "CHECKED_BYTES", bytes_before_the_clock_stops)
+
     def squared(*arrays: Any) -> None:
         FUNCTIONS[op](*arrays)
         arrays[-1][...] **= 2
@@ -138,6 +144,21 @@ def test_a_result_without_rows_of_its_own_is_read_as_a_whole(op: str) -> None:
         with nullcontext() if is_right else pytest.raises(WrongError):
             new = two.judged()
             assert (new.why_open, new._rows) == ("", [])
+
+
+def test_elements_of_a_large_result_are_read_before_the_clock_stops_and_do_not_change_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(on_new_operands, "CHECKED_BYTES", 0)
+    two, read = Two(FUNCTIONS["gemm_relu"], Memory(), op="gemm_relu"), Keeper.read_results
+
+    def written_later(self: Keeper, *chosen: Any) -> bytes:
+        self._outputs[chosen[0][0]] += 1
+        return read(self, *chosen)
+
+    monkeypatch.setattr(Keeper, "read_results", written_later)
+    with pytest.raises(WrongError, match="was not written when its launch had ended"):
+        two.judged()
 
 
 def test_results_that_are_computed_when_they_are_read_are_too_late(

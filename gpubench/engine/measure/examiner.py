@@ -22,7 +22,7 @@ from gpubench.engine.judge.probe import (
 )
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import poison, require_right_on
-from gpubench.engine.measure.keeper import outputs_in, read_lines
+from gpubench.engine.measure.keeper import outputs_in, read_elements, read_lines
 from gpubench.engine.operands.cache import OperandCache
 from gpubench.engine.operands.make import make_inputs, make_new_values, on_host
 from gpubench.engine.operands.shared import shared_bytes
@@ -178,6 +178,10 @@ class Examiner:
     def read_results(self, copies: Sequence[int], rows: Sequence[int], position: int) -> bytes:
         """Return a row or a column of each copy's result (`read_lines`), chosen by the parent."""
         return read_lines(self._new.outputs, copies, rows, position) if self._new else b""
+
+    def read_elements(self, copy: int, positions: Sequence[int]) -> bytes:
+        """Return elements of a copy's result (`keeper.read_elements`), chosen by the parent."""
+        return read_elements(self._new.outputs, copy, positions) if self._new else b""
 
     @_or_lost()
     def row_digests(

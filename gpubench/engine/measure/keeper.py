@@ -35,6 +35,12 @@ def read_lines(outputs: Any, launches: Sequence[int], lines: Sequence[int], posi
     return np.ascontiguousarray(on_host(chosen)).tobytes()
 
 
+def read_elements(outputs: Any, launch: int, positions: Sequence[int]) -> bytes:
+    """Return elements of a launch's output, by their positions in the order of rows."""
+    bits = outputs.view(f"u{outputs.dtype.itemsize}")[launch]
+    return np.ascontiguousarray(on_host(bits[np.unravel_index(positions, bits.shape)])).tobytes()
+
+
 class Keeper:
     """Keeps the outputs of one point at a time."""
 
@@ -73,8 +79,15 @@ class Keeper:
 
     def read_results(self, copies: Sequence[int], rows: Sequence[int], position: int) -> bytes:
         """Return rows or columns of the outputs, which the parent chooses now (`read_lines`)."""
+        return read_lines(self._outputs, copies, rows, position)
+
+    def read_elements(self, copy: int, positions: Sequence[int]) -> bytes:
+        """Return elements of an output, which the parent chooses now (`read_elements`)."""
+        return read_elements(self._outputs, copy, positions)
+
+    @property
+    def _outputs(self) -> Any:
         problem, memory = self._kept, self._exported[1]
         of_one = shared_bytes(problem, 1)[1]
         bits = f"u{np.dtype(problem.types[-1]).itemsize}"
-        outputs = outputs_in(memory[: memory.size // of_one * of_one], problem, bits)
-        return read_lines(outputs, copies, rows, position)
+        return outputs_in(memory[: memory.size // of_one * of_one], problem, bits)

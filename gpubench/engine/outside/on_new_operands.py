@@ -57,6 +57,12 @@ launches of 3 ms. So does a request of the library beside the function."""
 HELD_REQUESTS = 10
 """Number of requests without a launch. The shortest one is the time that does not count."""
 
+CHECKED_BYTES = 2**20
+"""Maximum bytes of a result without rows that are read before the clock stops. Of a larger one,
+some elements are. 64 MB took 31 ms, and how long they take varies by more than `LATE_S`."""
+
+CHECKED_ELEMENTS = 1024  # their number
+
 NEW_RATIO = 2.0
 """Ratio above which a reported time is wrong. Launches on new operands may also take the time to
 fetch these from memory. The device's clock, and other work, may differ between the two."""
@@ -85,7 +91,7 @@ class OnNewOperands:
     ) -> None:
         self._request, self._pid, self._point = request, pid, result.point
         self._keep = keep  # requests of a process that never runs a user's function
-        self._content = b""  # the rows that were chosen after the last launch
+        self._content = b""  # the results that were chosen after the last launch
         self._reported_us = result.series.median_us if result.series else 0.0
         problem, fill, seed = self._point.problem, self._point.operands, result.seed or 0
         self._values = make_new_values(problem, seed, fill)
@@ -218,10 +224,10 @@ class OnNewOperands:
         return self._is_timed and self._point.launches != Launches.WAITED
 
     def _taken_s(self, launches: int) -> float:
-        """Return the time of launches, until rows of their results have been copied.
+        """Return the time of launches, until some of their results have been copied.
 
         A function could let its process wait for a core while the GPU computes. So all time counts
-        where another process has the outputs.
+        where another process has the outputs. Raises WrongError if a result changes later.
         """
         if not self._put(launches):
             raise ChildLostError("has no memory or no queue for launches that it had before")
@@ -231,6 +237,12 @@ class OnNewOperands:
             return self._read_results()
 
         self._content, taken_s, elapsed_s, _ = timed(request, self._pid)
+        if self._elements:
+            elements, self._content = self._content, self._read_whole()
+            count = math.prod(self._problem.output_shape)
+            whole = np.frombuffer(self._content, f"V{len(self._content) // count}")
+            if whole[self._elements].tobytes() != elements:
+                raise WrongError(NOT_YET)
         return elapsed_s if self._keep else taken_s
 
     def _nothing_s(self, keep: Callable[..., Any]) -> float:
@@ -245,20 +257,33 @@ class OnNewOperands:
         return perf_counter() - started
 
     def _read_results(self) -> bytes:
-        """Choose rows of results, of the last launch and of other launches, and read them."""
-        last, height = self._sets - 1, self._problem.output_shape[0]
-        self._copies, self._rows = [last], []
+        """Choose results, of the last launch and of other launches, and read them.
+
+        These are rows of a product by rows, otherwise elements of a large output, or an output.
+        """
+        last, shape = self._sets - 1, self._problem.output_shape
+        self._copies, self._rows, self._elements = [last], [], []
         if self._problem.operation.is_product and self._problem.operation.is_by_rows:
-            self._rows = [randbelow(height) for _ in range(CHECKED_ROWS)]
+            self._rows = [randbelow(shape[0]) for _ in range(CHECKED_ROWS)]
             self._copies += [randbelow(self._sets) for _ in self._rows[1:]]
         elif randbelow(2):
             self._copies = [randbelow(self._sets)]
-        chosen = self._copies, self._rows, self._position
-        content: bytes = (
-            self._keep(Keeper.read_results, *chosen)
-            if self._keep
-            else self._request(Examiner.read_results, *chosen)
-        )
+        count = math.prod(shape)
+        if self._rows or count * np.dtype(self._problem.types[-1]).itemsize <= CHECKED_BYTES:
+            return self._read_whole()
+        self._elements = [randbelow(count) for _ in range(CHECKED_ELEMENTS)]
+        return self._read(Keeper.read_elements, self._copies[0], self._elements)
+
+    def _read_whole(self) -> bytes:
+        """Read the chosen rows, or the chosen output."""
+        return self._read(Keeper.read_results, self._copies, self._rows, self._position)
+
+    def _read(self, method: Callable[..., bytes], *chosen: Any) -> bytes:
+        """Read results in the process that has them: the keeper's, or the function's."""
+        if self._keep:
+            content: bytes = self._keep(method, *chosen)
+        else:
+            content = self._request(getattr(Examiner, method.__name__), *chosen)
         return content
 
     def _require_results(self) -> None:

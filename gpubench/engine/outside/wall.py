@@ -106,7 +106,7 @@ class Wall:
 
         Raises DeviceUnavailableError and ChildLostError, and then raises it at once in later calls.
         """
-        is_of_keeper = method in {Keeper.keep, Keeper.read_results}
+        is_of_keeper = method in {Keeper.keep, Keeper.read_results, Keeper.read_elements}
         child = self._keeper if is_of_keeper else self._gauge
         if self._fault:
             raise self._fault
