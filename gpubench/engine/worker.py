@@ -79,6 +79,7 @@ class Worker:
 
         self._owners = set[str]()  # of the job's points (`owner_of`)
         self._has_torch = False  # whether all functions of the job are of torch
+        self._uses_wall = False  # whether other processes keep the outputs of its functions
 
         self._faults: Counter[str] = Counter()
         """For each variant, the number of its points in a row that ended their children."""
@@ -135,6 +136,8 @@ class Worker:
         """
         self._owners = {owner_of(point.variant) for point in points}
         self._has_torch = all(_has_torch(point.variant) for point in points)
+        uniform = (point for point in points if point.problem.operation.is_uniform)
+        self._uses_wall = any(owner_of(point.variant) for point in uniform)
         if len(self._owners) > 1:
             points = [point for point in points if not owner_of(point.variant)]
         limit_s = self._timing.point_limit_s or COMPILE_LIMIT_S
@@ -148,7 +151,7 @@ class Worker:
         backend, count = self.device.backend, min(count, MAX_AHEAD)
         with ExitStack() as ahead:
             ahead.enter_context(self._child.starting_ahead(backend, count, torch=self._has_torch))
-            if self._has_functions:
+            if self._uses_wall:
                 ahead.enter_context(self._wall.starting_ahead(backend))
             yield
 

@@ -6,10 +6,9 @@ In an arranged input the values are the same, and their places are not.
 """
 
 import math
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,31 +24,26 @@ MIN_LINES = 16  # number of lines whose sums show whether values are independent
 FACTOR = 3.0  # by which the variance of their sums may differ from that of independent values
 
 
-def arrange(memory: NDArray[np.uint8], dtype: str, generator: np.random.Generator) -> None:
-    """Move the values of a contiguous tensor in place. `memory` has its shape, and its bytes last.
+def arrange(values: Any, generator: np.random.Generator, xp: Any = np) -> None:
+    """Move the values of an array of NumPy, or of another module `xp`, such as torch, in place.
 
-    Its values must be independent: those of a triangular matrix, for example, stay where they are.
+    They must be independent: those of a triangular matrix, for example, stay where they are.
     """
-    values = _values(memory, dtype)
     if generator.random() >= SHARE:
         return
     axes = [at for at, extent in enumerate(values.shape) if extent > 1]
-    for axis in generator.permutation(axes)[:AXES]:
+    for axis in generator.permutation(axes)[:AXES].tolist():
         by_size = bool(generator.integers(2))
-        lines = np.moveaxis(values, axis, -1)
+        lines = xp.moveaxis(values, axis, -1)
         parts = PARTS if values.ndim > 1 and generator.integers(2) else 1
-        for part in np.array_split(lines, parts):
-            _separate(part, generator, by_size=by_size)
+        ends = [len(lines) * part // parts for part in range(parts + 1)]
+        for start, end in pairwise(ends):
+            _separate(lines[start:end], generator, xp, by_size=by_size)
 
 
 def is_arrangeable(shape: tuple[int, ...], dtype: str) -> bool:
     """Whether a tensor of this shape and type has values that can be moved."""
     return dtype in TYPES and SMALLEST <= math.prod(shape) <= LARGEST
-
-
-def _values(memory: NDArray[np.uint8], dtype: str) -> NDArray[Any]:
-    """Return the values of a tensor whose bytes are the last axis."""
-    return memory.view(np.dtype(getattr(ml_dtypes, dtype, dtype)))[..., 0]
 
 
 def is_independent(values: NDArray[Any]) -> bool:
@@ -77,10 +71,10 @@ def _ratios(values: NDArray[Any]) -> list[float]:
     ]
 
 
-def _separate(lines: NDArray[Any], generator: np.random.Generator, *, by_size: bool) -> None:
+def _separate(lines: Any, generator: np.random.Generator, xp: Any, *, by_size: bool) -> None:
     """Move large values into every second block of a line. The blocks are short, or long."""
     extent = lines.shape[-1]
-    if not lines.size:
+    if not len(lines):
         return
     if generator.integers(2):
         block = min(int(generator.choice(SHORT)), extent // 2)
@@ -92,8 +86,8 @@ def _separate(lines: NDArray[Any], generator: np.random.Generator, *, by_size: b
     low, high = pairs[..., 0, :], pairs[..., 1, :]
     for _ in range(STEPS):
         shifts = [int(generator.integers(size)) for size in low.shape[-2:]]
-        low = np.roll(low, shifts, (-2, -1))
+        low = xp.roll(low, shifts, (-2, -1))
         is_larger = abs(low) > abs(high) if by_size else low > high
-        low, high = np.where(is_larger, high, low), np.where(is_larger, low, high)
+        low, high = xp.where(is_larger, high, low), xp.where(is_larger, low, high)
     order = (high, low) if generator.integers(2) else (low, high)
-    lines[..., first : first + whole] = np.stack(order, -2).reshape(*lines.shape[:-1], whole)
+    lines[..., first : first + whole] = xp.stack(order, -2).reshape(*lines.shape[:-1], whole)

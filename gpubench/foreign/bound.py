@@ -13,7 +13,6 @@ from gpubench.foreign.arrange import arrange
 from gpubench.foreign.statement import Facts, Program
 from gpubench.foreign.tensors import (
     Leaves,
-    bytes_of,
     inputs_of,
     is_tensor,
     nested,
@@ -68,15 +67,15 @@ def fill(program: Program, facts: Facts, number: int, seed: int) -> bytes:
 
     leaves, _ = inputs_of(program, number, seed)
     generator = np.random.default_rng([seed, number])
-    memory = torch.zeros(facts.input_bytes, dtype=torch.uint8)
+    memory = torch.zeros(facts.input_bytes, dtype=torch.uint8, device=values.device())
     for part in facts.inputs:
         tensor, target = leaves[part.leaf], view(memory, part)
         if tensor.shape != target.shape or tensor.dtype != target.dtype:
             raise LaunchError("the shapes of its inputs depend on the seed")
         write(tensor, target)
         if part.is_arranged:
-            arrange(bytes_of(target), part.dtype, generator)
-    return bytes(memory.numpy().tobytes())
+            arrange(target, generator, torch)
+    return bytes(memory.cpu().numpy().tobytes())
 
 
 def refer(program: Program, facts: Facts, number: int, inputs: bytes) -> tuple[bytes, list[bytes]]:

@@ -51,12 +51,11 @@ def ask_for(
     The process may write what it keeps for the folder `home`, by default that of the problem.
     Raises UsageError with the file and what is wrong.
     """
+    if runs_foreign_code():
+        return _answer(request)
     content = msgspec.msgpack.encode(request)
     path = home / Path(request.path).name if home else Path(request.path)
-    if runs_foreign_code():
-        answer = _answer(content)
-    else:
-        answer = (process or _process).ask(content, path, ANSWER_S, is_alone=True)
+    answer = (process or _process).ask(content, path, ANSWER_S, is_alone=True)
     try:
         return msgspec.msgpack.decode(answer, type=kind)
     except (ValueError, RecursionError) as error:
@@ -86,7 +85,10 @@ def serve(descriptor_of_socket: int) -> None:
     with suppress(ImportError):  # which each request reports
         import torch  # noqa: F401 # it takes seconds
 
-    serve_requests(descriptor_of_socket, _answer)
+    def answer(content: bytes) -> bytes:
+        return msgspec.msgpack.encode(_answer(msgspec.msgpack.decode(content, type=Request)))
+
+    serve_requests(descriptor_of_socket, answer)
 
 
 _programs: dict[tuple[str, str], Program] = {}
@@ -103,11 +105,10 @@ def program_of(form: str, path: str, device: str) -> Program:
     return _programs[key]
 
 
-def _answer(content: bytes) -> bytes:
+def _answer(request: Request) -> Facts | bytes | Results:
     """Return the answer to a request. Raises UsageError with the file and what is wrong."""
-    request = msgspec.msgpack.decode(content, type=Request)
     try:
-        return msgspec.msgpack.encode(_answered(request))
+        return _answered(request)
     except GpubenchError as error:
         raise UsageError(f"{request.path}: {error}"[:MAX_REASON]) from error
     except ModuleNotFoundError as error:

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from gpubench.errors import LaunchError, UsageError
 from gpubench.foreign import values
@@ -201,14 +199,6 @@ def _is_contiguous(part: Part) -> bool:
     import torch
 
     return bool(torch.empty_strided(part.shape, part.strides, device="meta").is_contiguous())
-
-
-def bytes_of(tensor: Any) -> NDArray[np.uint8]:
-    """Return the bytes of a contiguous tensor on the CPU, each element's along a last axis."""
-    import torch
-
-    content: NDArray[np.uint8] = tensor.unsqueeze(-1).view(torch.uint8).numpy()
-    return content
 
 
 def copies(leaves: Leaves) -> Leaves:

@@ -16,10 +16,10 @@ Guess = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 def _arranged(values: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
     """Return the values as an input of a launch holds them."""
-    memory, dtype = values[..., None].copy(), values.dtype.name
-    if is_arrangeable(values.shape, dtype) and is_independent(values.astype(np.float64)):
-        arrange(memory.view(np.uint8), dtype, np.random.default_rng(seed))
-    return memory[..., 0]
+    made = values.copy()
+    if is_arrangeable(values.shape, values.dtype.name) and is_independent(values.astype(float)):
+        arrange(made, np.random.default_rng(seed))
+    return made
 
 
 def _largest(values: NDArray[np.float32]) -> float:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from secrets import randbelow
 from typing import Any
 
@@ -179,15 +180,29 @@ def require_right(
     return errors
 
 
+def right_on(xp: Any, problem: Problem, inputs: Sequence[Any]) -> Callable[[Any], None]:
+    """Return a function that raises WrongError unless an output is the result of operands.
+
+    They are in host memory. The reference is made when the first output is there.
+    """
+
+    @cache
+    def reference() -> Reference:
+        return make_reference(xp, problem.op, *(xp.asarray(widened(array)) for array in inputs))
+
+    def require_right(output: Any) -> None:
+        if compare := reference().compare:
+            _require_compared(compare(on_host(output)))
+            return
+        error = relative_error(xp, output, reference(), problem.precision.result_roundoff)
+        require(why_inaccurate(error, problem.tolerance), error)
+
+    return require_right
+
+
 def require_right_on(xp: Any, problem: Problem, inputs: Sequence[Any], output: Any) -> None:
     """Raise WrongError unless an output is the result of operands in host memory."""
-    on_device = (xp.asarray(widened(array)) for array in inputs)
-    reference = make_reference(xp, problem.op, *on_device)
-    if reference.compare:
-        _require_compared(reference.compare(on_host(output)))
-        return
-    error = relative_error(xp, output, reference, problem.precision.result_roundoff)
-    require(why_inaccurate(error, problem.tolerance), error)
+    right_on(xp, problem, inputs)(output)
 
 
 def _require_compared(compared: Compared) -> Errors:

@@ -27,7 +27,7 @@ from gpubench.engine.judge.verify import (
     never_written,
     poison,
     require_right,
-    require_right_on,
+    right_on,
 )
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.operands.cache import OperandCache
@@ -115,7 +115,7 @@ class Trials:
         xp, seed = self._backend.xp, self._operand_cache.seed
         if not problem.operation.is_product:
             inputs = make_inputs(problem, seed, content=1)
-            yield inputs, partial(require_right_on, xp, problem, inputs)
+            yield inputs, right_on(xp, problem, inputs)
         probes = all_probes if scrutiny_of(point.variant).probes_sums else make_probes
         for probe in probes(problem, seed) if problem.operation.has_product else ():
             yield inputs_of(probe), partial(require_exact, probe, xp)
