@@ -13,7 +13,7 @@ from secrets import randbits
 from typing import Self
 
 from gpubench.backends import backends
-from gpubench.engine.child.supervisor import START_LIMIT_S, Supervisor, recorded_variables
+from gpubench.engine.child.supervisor import START_LIMIT_S, recorded_variables, supervisor_of
 from gpubench.engine.device_lock import lock_device
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measure.walled import Walled
@@ -64,7 +64,7 @@ class Worker:
     """
 
     def __init__(self, device: str, timer: Timer, kernels: Path | None = None) -> None:
-        self._child, self._wall = Supervisor(device, timer, kernels), Wall(device)
+        self._child, self._wall = supervisor_of(device, timer, kernels), Wall(device)
         self._lock = ExitStack()
         self._last: Point | None = None  # the point that this child measured last
         self._timing, self._seed = Timing(), 0  # the policy of the job

@@ -89,18 +89,34 @@ class _Solution(msgspec.Struct):
     spec: _Spec
 
 
+def is_compiled(solutions: Sequence[Path]) -> bool:
+    """Whether one of the solutions has CUDA C++."""
+    return any(map(_has_binding, solutions))
+
+
+def _has_binding(solution: Path) -> bool:
+    with suppress(OSError, ValueError):
+        return bool(msgspec.json.decode(read_text(solution), type=_Solution).spec.binding)
+    return False
+
+
 def compile_ahead(
-    home: Folder, solutions: Sequence[Path], device: str, own: ForeignProcess
+    problem: Path,
+    numbers: Sequence[int],
+    solutions: Sequence[Path],
+    device: str,
+    own: ForeignProcess,
 ) -> None:
     """Compile the CUDA C++ of solutions. The processes that measure them find what is kept.
 
     A fault is found again by these processes.
     """
-    for path in solutions:
-        with suppress(OSError, ValueError, UsageError):
-            if msgspec.json.decode(read_text(path), type=_Solution).spec.binding:
-                form, problem = home.statement.form, home.statement.path
-                request = Request("load", form, problem, device, 1, solution=str(path.absolute()))
+    with suppress(UsageError):
+        ((form, file),) = forms.find(problem)
+        home = prepared(form, file, numbers, solutions, device, own)
+        for path in filter(_has_binding, solutions):
+            with suppress(UsageError):
+                request = Request("load", form, str(file), device, 1, solution=str(path.absolute()))
                 process.ask_for(request, bytes, own, home.path)
 
 

@@ -46,7 +46,7 @@ def ask_for(
     process: ForeignProcess | None = None,
     home: Path | None = None,
 ) -> Any:
-    """Return the answer to a request, by default from the process of all requests.
+    """Return the answer to a request, by default from the process of the problem (`keep`).
 
     The process may write what it keeps for the folder `home`, by default that of the problem.
     Raises UsageError with the file and what is wrong.
@@ -55,7 +55,8 @@ def ask_for(
         return _answer(request)
     content = msgspec.msgpack.encode(request)
     path = home / Path(request.path).name if home else Path(request.path)
-    answer = (process or _process).ask(content, path, ANSWER_S, is_alone=True)
+    process = process or _kept.get(request.path, _process)
+    answer = process.ask(content, path, ANSWER_S, is_alone=True)
     try:
         return msgspec.msgpack.decode(answer, type=kind)
     except (ValueError, RecursionError) as error:
@@ -75,9 +76,23 @@ def own_process() -> Iterator[ForeignProcess]:
 _process = ForeignProcess(__name__)
 
 
+_kept: dict[str, ForeignProcess] = {}  # by the file of a problem
+
+
+def keep(path: Path) -> ForeignProcess:
+    """Return a process that answers all requests about a problem, until `end` is called."""
+    return _kept.setdefault(str(path), ForeignProcess(__name__))
+
+
+def end() -> None:
+    """End the processes of single problems."""
+    while _kept:
+        _kept.popitem()[1].end()
+
+
 def begin(path: str) -> None:
     """Start the process for a problem. It imports torch while other processes start."""
-    _process.begin(Path(path))
+    _kept.get(path, _process).begin(Path(path))
 
 
 def serve(descriptor_of_socket: int) -> None:
@@ -99,6 +114,7 @@ def program_of(form: str, path: str, device: str) -> Program:
     key = form, path
     if key not in _programs:
         values.use_device(device)
+        values.without_compiler()
         if device == "cpu":
             values.without_gpu()
         _programs[key] = forms.program(form, Path(path))
@@ -131,6 +147,7 @@ def _answered(request: Request) -> Facts | bytes | Results:
         results = bound.refer(program, facts, request.number, inputs)
         is_wide = Comparison(facts).with_reference(*results).is_wide
         waits = bound.waits(program, facts, request.number, inputs)
+        values.free_memory()
         return msgspec.structs.replace(facts, is_wide=is_wide, waits=waits)
     if request.what == "inputs":
         return bound.fill(program, request.facts, request.number, request.seed)

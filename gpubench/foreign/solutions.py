@@ -146,14 +146,19 @@ def _compiled(solution: Solution, folder: Path) -> Any:
     build = folder / "build"
     build.mkdir()
     sources = [folder / source.path for source in solution.sources]
-    module = cpp_extension.load(
-        name=name,
-        sources=[str(each) for each in sources if each.suffix in suffixes],
-        extra_cflags=options.cflags,
-        extra_cuda_cflags=options.cuda_cflags,
-        extra_ldflags=options.ld_flags,
-        extra_include_paths=[str(folder)],
-        build_directory=str(build),
-    )
+    try:
+        module = cpp_extension.load(
+            name=name,
+            sources=[str(each) for each in sources if each.suffix in suffixes],
+            extra_cflags=options.cflags,
+            extra_cuda_cflags=options.cuda_cflags,
+            extra_ldflags=options.ld_flags,
+            extra_include_paths=[str(folder)],
+            build_directory=str(build),
+        )
+    except RuntimeError as error:  # its first line has the compiler's command
+        lines = str(error).splitlines()
+        why = next((line for line in lines if "error:" in line), lines[0])
+        raise CompileError(why.replace(f"{folder}/", "")) from error
     keep_value(file, Path(module.__file__).read_bytes())
     return module

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from gpubench.backends import find_devices
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, Launches, Size
-from gpubench.plan.foreign_process import ForeignProcess
 from gpubench.plan.problems import ListedProblem
 from gpubench.plan.ranges import parse_sizes
 from gpubench.text import shown
@@ -30,26 +29,72 @@ def at_once() -> int:
 
 def prepare_ahead(
     problems: Sequence[tuple[Path, Sequence[Path]]], options: Mapping[str, Any]
-) -> None:
-    """Run the references of problems, and compile their solutions, at once.
+) -> dict[Path, Path]:
+    """Run the references of problems at once, and return the folders of their kernels.
 
-    `of_problem` would run one after the other. A fault is found again there, and reported.
+    `of_problem` would run one after the other. A fault is found again there, and reported. The
+    processes of the references answer further requests, until `process.end` is called.
     """
     from gpubench.foreign import folder, forms, process
 
-    def prepare(path: Path, solutions: Sequence[Path], own: ForeignProcess) -> None:
-        with suppress(UsageError):
-            for form, file in forms.find(path):
-                home = folder.prepared(form, file, numbers, solutions, device, own)
-                if device != "cpu":
-                    folder.compile_ahead(home, solutions, device, own)
+    folders, device, numbers = dict[Path, Path](), _device(options), _chosen(options)
 
-    device = find_devices(options.get("device") or "auto")[0][0].backend
-    numbers = _numbers(parse_sizes(options["sizes"]) if options.get("sizes") else ())
-    with ThreadPoolExecutor(max(1, len(problems))) as pool, ExitStack() as ends:
-        processes = [ends.enter_context(process.own_process()) for _ in problems]
-        paths, solutions = zip(*problems, strict=True)
-        list(pool.map(prepare, paths, solutions, processes))  # an interruption ends the processes
+    def prepare(path: Path, solutions: Sequence[Path]) -> None:
+        with suppress(UsageError):
+            ((form, file),) = forms.find(path)
+            own = process.keep(file)
+            own.begin(file)
+            folders[path] = folder.prepared(form, file, numbers, solutions, device, own).path
+
+    with ThreadPoolExecutor(max(1, len(problems))) as pool:
+        try:
+            list(pool.map(prepare, *zip(*problems, strict=True)))
+        except BaseException:
+            process.end()  # so that the threads end
+            raise
+    return folders
+
+
+class Compilations:
+    """Compiles the CUDA C++ of solutions while other problems are judged: it takes a minute.
+
+    A fault is found again by the process that measures a solution.
+    """
+
+    def __init__(
+        self, problems: Sequence[tuple[Path, Sequence[Path]]], options: Mapping[str, Any]
+    ) -> None:
+        """Begin."""
+        from gpubench.foreign import folder, process
+
+        device, numbers = _device(options), _chosen(options)
+        compiled = [each for each in problems if device != "cpu" and folder.is_compiled(each[1])]
+        self._pool = ThreadPoolExecutor(max(1, len(compiled)))
+        self._processes = ExitStack()
+        self._running = dict[Path, Future[None]]()
+        for path, solutions in compiled:
+            own = self._processes.enter_context(process.own_process())
+            self._running[path] = self._pool.submit(
+                folder.compile_ahead, path, numbers, solutions, device, own
+            )
+
+    def wait_for(self, path: Path) -> None:
+        """Wait for the solutions of a problem."""
+        if running := self._running.get(path):
+            running.result()
+
+    def end(self) -> None:
+        """End, whatever is not compiled yet."""
+        self._processes.close()
+        self._pool.shutdown()
+
+
+def _device(options: Mapping[str, Any]) -> str:
+    return find_devices(options.get("device") or "auto")[0][0].backend
+
+
+def _chosen(options: Mapping[str, Any]) -> list[int]:
+    return _numbers(parse_sizes(options["sizes"]) if options.get("sizes") else ())
 
 
 def _numbers(sizes: Sequence[Size]) -> list[int]:

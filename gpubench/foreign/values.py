@@ -159,6 +159,29 @@ def _widened(value: Any, floats: Any, wide: Any) -> Any:
     return wide if isinstance(value, torch.dtype) and value in floats else value
 
 
+def free_memory() -> None:
+    """Return the memory of a GPU that torch keeps, as this process may then wait for long."""
+    import torch
+
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def without_compiler() -> None:
+    """Let `use_deterministic_algorithms` import no compiler, which takes 5 s, before torch does."""
+    import torch
+
+    use = torch.use_deterministic_algorithms
+
+    def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+        if "torch._inductor" in sys.modules:
+            use(mode, warn_only=warn_only)
+        else:
+            torch._C._set_deterministic_algorithms(mode, warn_only=warn_only)  # noqa: SLF001
+
+    torch.use_deterministic_algorithms = use_deterministic_algorithms
+
+
 def without_gpu() -> None:
     """Let code that asks for a GPU run on the CPU, as far as a call of torch says so."""
     import torch

@@ -97,7 +97,7 @@ def test_a_folder_of_problems_is_one_table_and_is_continued(tmp_path: Path) -> N
     home = stated_problems.task(tmp_path / "problems")
     (home / "submission.py").write_text("from reference import ref_kernel as custom_kernel\n")
     words = "judge", str(tmp_path), "--device", "cpu", "--rounds", "3", "--budget"
-    first = run(tmp_path, *words, "90", "-o", "rows")
+    first = run(tmp_path, *words, "600", "-o", "rows")
     assert first.out.count("mine") >= 2
     assert first.out.count("submission") >= 2
     again = run(tmp_path, *words, "60", "--resume", "rows")

@@ -20,8 +20,8 @@ class Budget:
         self.budget_s: float | None = None  # known from the first problem's sweep
         self._started_s = self._began_s = perf_counter()
         self._visit_s = VISIT_S
-        self._prepared = 0
-        self._prepared_s = 0.0  # time to prepare these problems
+        self._problems = problems
+        self._prepared_s = 0.0  # time to prepare problems so far
 
     @property
     def _left_s(self) -> float:
@@ -35,19 +35,17 @@ class Budget:
             self.problems_left -= 1
         return has_time
 
-    def share(self, sweep: Sweep, functions: int) -> Sweep:
+    def share(self, sweep: Sweep, functions: int, prepared: int) -> Sweep:
         """Return the sweep of the problem with its share of the time, and the rounds that fit.
 
-        Later problems need the time to be prepared, too.
+        `prepared` is the number of problems that are prepared. The others need time for that, too.
         """
-        self._prepared += 1
         self._prepared_s += perf_counter() - self._began_s
         self._began_s = perf_counter()
         self.budget_s = sweep.timing.budget_s
         if self.budget_s is None:
             return sweep
-        prepare_s = self._prepared_s / self._prepared
-        left_s = self._left_s - self.problems_left * prepare_s
+        left_s = self._left_s - (self._problems - prepared) * self._prepared_s / prepared
         share_s = max(left_s / (1 + self.problems_left), MIN_SHARE_S)
         visits = functions * len(sweep.problems)
         rounds = max(1, min(sweep.timing.rounds, int(share_s / visits / self._visit_s)))

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import typer
@@ -14,13 +14,13 @@ from rich.text import Text
 
 from gpubench.cache import cache_file
 from gpubench.commands.judge import view
+from gpubench.commands.judge.ahead import Ahead
 from gpubench.commands.judge.budget import Budget
 from gpubench.commands.judge.measured import measured, read_judged
 from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
 from gpubench.errors import INTERRUPTED, UsageError
 from gpubench.foreign import forms, process
 from gpubench.foreign.operation import REFERENCE, Record, read_record
-from gpubench.foreign.sweep import at_once, prepare_ahead
 from gpubench.plan.registry import is_ours, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row, read
@@ -104,32 +104,34 @@ def _judge_all(
 ) -> tuple[list[Problem], int]:
     """Judge problems until the budget is used up. Return them, and the exit code of the others."""
     done, code, budget = list[Problem](), 0, Budget(len(problems))
-    ahead = min(len(problems), at_once())
-    for number, (path, beside) in enumerate(problems):
-        if not budget.begin():
-            say(_beyond(budget, folder), "yellow", err=True)
-            return done, NOT_JUDGED
-        own = {**options, "op": str(path), "output": None}
-        try:
-            if ahead > 1 and number % ahead == 0:
-                prepare_ahead(problems[number : number + ahead], options)
-            sweep = read_judged(own, defaults, beside)
-        except UsageError as error:
-            if len(problems) == 1:
-                raise
-            say(f"not judged: {error}", "yellow", err=True)
-            code = NOT_JUDGED
-            continue
-        except KeyboardInterrupt:
-            if not done:
-                raise
-            return done, INTERRUPTED
-        sweep = budget.share(sweep, len(beside) + 1)
-        problem, is_interrupted = _judged(sweep, folder, choices)
-        done.append(problem)
-        budget.judged(sum(row.rounds or 1 for row in problem.rows))
-        if is_interrupted:
-            return done, INTERRUPTED
+    with Ahead(problems, options) as ahead:
+        for number, (path, beside) in enumerate(problems):
+            if not budget.begin():
+                say(_beyond(budget, folder), "yellow", err=True)
+                return done, NOT_JUDGED
+            own = {**options, "op": str(path), "output": None}
+            try:
+                ahead.prepare(number)
+                sweep = read_judged(own, defaults, beside)
+                results = _results_of(sweep, folder, choices)
+                if not results.is_complete:
+                    ahead.start_children()
+            except UsageError as error:
+                if len(problems) == 1:
+                    raise
+                say(f"not judged: {error}", "yellow", err=True)
+                code = NOT_JUDGED
+                continue
+            except KeyboardInterrupt:
+                if not done:
+                    raise
+                return done, INTERRUPTED
+            sweep = budget.share(sweep, len(beside) + 1, ahead.prepared)
+            problem, is_interrupted = _judged(sweep, results, choices)
+            done.append(problem)
+            budget.judged(sum(row.rounds or 1 for row in problem.rows))
+            if is_interrupted:
+                return done, INTERRUPTED
     return done, code
 
 
@@ -159,25 +161,39 @@ def _found(
     )
 
 
-def _judged(sweep: Sweep, folder: Path | None, choices: Choices) -> tuple[Problem, bool]:
+class _Results(NamedTuple):
+    """Where the results of a problem are kept, and which are there already."""
+
+    path: Path | None
+    is_begun: bool  # by an earlier call, which was interrupted
+    is_complete: bool
+
+
+def _results_of(sweep: Sweep, folder: Path | None, choices: Choices) -> _Results:
+    path = folder
+    if folder and folder.suffix != ".csv":
+        options = {name: text for name, text in sweep.options.items() if name != "budget"}
+        home = sweep.kernels or Path()
+        key = cache_file("", options, home.name).name[:8]  # other sources are another file
+        path = folder / f"{sweep.op}-{key}.csv"
+    resumed = path if choices.resume else None
+    is_begun = bool(resumed and resumed.with_name(f"{resumed.name}.partial").is_file())
+    return _Results(path, is_begun, bool(resumed and resumed.is_file() and not is_begun))
+
+
+def _judged(sweep: Sweep, results: _Results, choices: Choices) -> tuple[Problem, bool]:
     """Measure a problem, or read what was measured, and judge its solutions."""
     home = sweep.kernels or Path()
     record = read_record(home / sweep.op)
     names = [name for name, each in of_op(sweep.op, home).items() if not is_ours(each)]
     names = [name for name in names if name != REFERENCE]
-    path = folder
-    if folder and folder.suffix != ".csv":
-        options = {name: text for name, text in sweep.options.items() if name != "budget"}
-        key = cache_file("", options, home.name).name[:8]  # other sources are another file
-        path = folder / f"{sweep.op}-{key}.csv"
-    sweep = replace(sweep, output=path, variants=(*names, REFERENCE))
-    is_interrupted = False
-    is_begun = bool(choices.resume and path and path.with_name(f"{path.name}.partial").is_file())
-    if choices.resume and path and path.is_file() and not is_begun:
-        rows, kept = read(path), path
+    sweep = replace(sweep, output=results.path, variants=(*names, REFERENCE))
+    is_interrupted, kept = False, results.path or Path()
+    if results.is_complete:
+        rows = read(kept)
     else:
         process.begin(record.statement.path)
-        outcome = measured(sweep, {REFERENCE}, force=choices.force, resume=is_begun)
+        outcome = measured(sweep, {REFERENCE}, force=choices.force, resume=results.is_begun)
         rows, is_interrupted, kept = outcome.rows, outcome.interrupted, outcome.path or Path()
     baselines = dict.fromkeys(names, (REFERENCE,))
     judged = judge_rows(rows, baselines, claim=choices.claim, threshold=choices.same)

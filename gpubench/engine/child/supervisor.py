@@ -3,7 +3,7 @@
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import repeat
 from pathlib import Path
 from time import perf_counter
@@ -33,6 +33,10 @@ waits for them (docs/decisions/0019)."""
 
 QUIET = {"KINETO_LOG_LEVEL": "6"}
 """torch's profiler prints no line when it starts and stops."""
+
+CHILDREN_AHEAD = 6
+"""Number of children that `start_ahead` starts for a folder: for three rounds of two functions. A
+child that waits takes 0.2 GB of memory."""
 
 START_LIMIT_S = 120.0
 """Time limit for a child to open its device, which includes all imports from a slow disk."""
@@ -67,7 +71,7 @@ class Supervisor:
     """
 
     def __init__(self, device: str, timer: Timer, kernels: Path | None = None) -> None:
-        self.device_name, self._timer = device, timer
+        self.device_name, self.timer = device, timer
         self.child: Child | None = None  # after it has opened the device
         self._waiting: list[Child] = []
         self._has_opened = False
@@ -103,7 +107,7 @@ class Supervisor:
             self._waiting.pop(0).kill()
         self.child = self._waiting.pop(0) if self._waiting else self._start()
         try:
-            opened = self.request(START_LIMIT_S, Server.open, self.device_name, self._timer)
+            opened = self.request(START_LIMIT_S, Server.open, self.device_name, self.timer)
         except DeviceUnavailableError:
             if self._folder is None or self._has_opened:
                 raise
@@ -260,6 +264,32 @@ class Supervisor:
         self.end()
         while self._waiting:
             self._waiting.pop().kill()
+
+
+_ahead: dict[Path | None, Supervisor] = {}  # by the folder of the kernels
+
+
+def supervisor_of(device: str, timer: Timer, kernels: Path | None) -> Supervisor:
+    """Return what controls the children of a folder of kernels. Some may wait already."""
+    if kernels not in _ahead:
+        return Supervisor(device, timer, kernels)
+    supervisor = _ahead.pop(kernels)
+    supervisor.device_name, supervisor.timer = device, timer
+    return supervisor
+
+
+def start_ahead(folders: Sequence[Path], backend: str) -> None:
+    """Start children for several folders of torch functions, which import torch at once."""
+    with ExitStack() as starting:
+        for kernels in folders:
+            supervisor = _ahead[kernels] = Supervisor("auto", Timer.EVENTS, kernels)
+            starting.enter_context(supervisor.starting_ahead(backend, CHILDREN_AHEAD, torch=True))
+
+
+def end_ahead() -> None:
+    """End the children that `start_ahead` started and nobody uses."""
+    while _ahead:
+        _ahead.popitem()[1].end_all()
 
 
 def scheduling(pid: int) -> tuple[str, str]:

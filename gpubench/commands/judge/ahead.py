@@ -1,0 +1,56 @@
+"""Prepares the problems of a folder before their turn, several at once."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from gpubench.backends import find_devices
+from gpubench.engine.child.supervisor import end_ahead, start_ahead
+from gpubench.foreign import process
+from gpubench.foreign.sweep import Compilations, at_once, prepare_ahead
+
+
+class Ahead:
+    """Runs references, compiles solutions, and starts the children that measure.
+
+    Groups of problems are prepared at once, where nothing is timed, as each process imports torch
+    for seconds. Solutions that compile for a minute do so beside the measurements.
+    """
+
+    def __init__(
+        self, problems: Sequence[tuple[Path, Sequence[Path]]], options: Mapping[str, Any]
+    ) -> None:
+        self._problems, self._options = problems, options
+        self._size = min(len(problems), at_once())
+        self._compilations = Compilations(problems if self._size > 1 else (), options)
+        self._folders = dict[Path, Path]()  # of kernels, whose children are not started yet
+        self.prepared = 0  # number of problems
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._compilations.end()
+        self._end_group()
+
+    def prepare(self, number: int) -> None:
+        """Prepare the problem of this number, and others with it. Raises UsageError."""
+        path, _ = self._problems[number]
+        if self._size < 2:  # noqa: PLR2004 # a problem alone is prepared in its turn
+            self.prepared = number + 1
+        elif number >= self.prepared:
+            self._end_group()
+            self.prepared = min(number + self._size, len(self._problems))
+            self._folders = prepare_ahead(self._problems[number : self.prepared], self._options)
+        self._compilations.wait_for(path)
+
+    def start_children(self) -> None:
+        """Start the children of the problems that are prepared, before the first is measured."""
+        if self._folders:
+            device = find_devices(self._options.get("device") or "auto")[0][0]
+            start_ahead([*self._folders.values()], device.backend)
+            self._folders.clear()
+
+    def _end_group(self) -> None:
+        process.end()
+        end_ahead()
