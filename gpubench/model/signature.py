@@ -22,7 +22,7 @@ FORMATS = {
     **dict.fromkeys(("unsigned long", "unsigned long long", "size_t", "uint64_t"), "Q"),
     **dict.fromkeys(("float",), "f"),
     **dict.fromkeys(("double",), "d"),
-    **dict.fromkeys(("half", "__half"), "e"),
+    **dict.fromkeys(("half", "__half", "cute::half_t", "cutlass::half_t"), "e"),
     **dict.fromkeys(("nv_bfloat16", "__nv_bfloat16"), "bfloat16"),
 }
 """The types of numbers that a kernel may take by value, as `struct` names them (Linux, 64 bits)."""

@@ -50,6 +50,8 @@ ALIASES = {
 }
 """Types of elements under another name, and vectors of elements."""
 
+SCALAR = re.compile(r"\bScalar\b")
+_OWN_HALF = re.compile(r"\b(?:cute|cutlass)::half_t\b")
 _LIBRARIES = {"cublas": re.compile(r"\bcublas\w+\("), "cuda": re.compile(r"\bcu[A-Z]\w+\(")}
 _NO_PRODUCT = re.compile(r"\b(__)?(exp2?|rsqrt|tanh)f?\s*\(|/\s*\w*(?:sum|norm)\w*\b")
 _HALF_ACCUMULATOR = re.compile(
@@ -79,6 +81,7 @@ class _Read:
     others: list[str]  # names of the other functions that could be described
     arguments: list[Parameter]
     column_major: tuple[str, ...]
+    element: str  # its type of elements that `{scalar}` does not name, as CUTLASS's half_t
     reads_output: bool
     launch: Dimensions
     macros: Mapping[str, str]  # numbers that a compile option sets
@@ -117,11 +120,16 @@ def describe_file(
         f"VARIANT = {kind}(",
         f'    idea="what {name} teaches, in a line",',
         f"    file={file},",
-        f'    {field}="{_instance(function, tile)}",',
+        f'    {field}="{_instance(function, tile, read.element)}",',
     ]
     if read.others:
         lines.append(f"    # --kernel selects another: {', '.join(map(_whole, read.others))}.")
-    lines += [*_advice(asked), "    signature=(", *_signature(read.arguments), "    ),"]
+    lines += [
+        *_advice(asked),
+        "    signature=(",
+        *_signature(read.arguments, read.element),
+        "    ),",
+    ]
     dtypes, is_guess = _dtypes(function, read.arguments, op, read.text, body)
     lines.append(dtypes)
     if read.reads_output:
@@ -159,7 +167,10 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
     text, included, _ = expanded(source, folders, macros)
     try:
         defined = list(functions(text))
-        everything = sorted((*functions(included), *defined), key=lambda each: not each.is_kernel)
+        everything = sorted(
+            (*functions(included), *defined),
+            key=lambda each: (not each.is_kernel, -len(each.template)),
+        )  # of two templates, C++ calls the one with the more special parameters
         by_name = {last(each.name): each for each in everything}
         chosen_name = entry or (name if name in by_name else "")
         function = _chosen(defined, by_name, chosen_name, source)
@@ -188,8 +199,10 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
         arguments = [_as_called(each, at, function, written) for at, each in enumerate(arguments)]
         options += [os.path.relpath(path, home) for path in linked]
         options += [f"-l{each}" for each, call in _LIBRARIES.items() if call.search(body)]
+    own = _OWN_HALF.search(read_source(source)) if function.types else None
     return _Read(
         function=function, others=others, arguments=arguments, column_major=column_major,
+        element=own[0] if own else "",
         reads_output=reads_output(function, kernels, op), launch=launch, macros=macros,
         options=options, text=included + text + read_source(source), body=body,
     )  # fmt: skip
@@ -327,13 +340,13 @@ def _numbers(texts: Sequence[str]) -> str:
     return f"({', '.join(shown_texts)})" if len(texts) > 1 else shown_texts[0]
 
 
-def _instance(kernel: Function, tile: Config) -> str:
+def _instance(kernel: Function, tile: Config, element: str) -> str:
     """Return the function's name with its template arguments: `sgemm<{BM}, {BN}>`."""
     arguments = []
     for each in kernel.template:
         name = "scalar" if each.name in kernel.types else _axis_name(each.name)
         if name in {"scalar", *tile}:
-            arguments.append(f"{{{name}}}")
+            arguments.append(element if element and name == "scalar" else f"{{{name}}}")
         elif each.type_name == "bool":
             arguments.append(each.value if each.value != each.name else "false")
         else:
@@ -357,10 +370,10 @@ def _number(name: str, value: str) -> int:
     return int(value) if is_number else GUESSES.get(_axis_name(name), EDGE)
 
 
-def _signature(arguments: list[Parameter]) -> Iterator[str]:
+def _signature(arguments: list[Parameter], element: str) -> Iterator[str]:
     """Yield lines of text with four parameters each."""
     texts = [
-        f"{parameter.cpp} {parameter.name}"
+        f"{SCALAR.sub(element or 'Scalar', parameter.cpp)} {parameter.name}"
         + (f"={parameter.value}" if parameter.value != parameter.name else "")
         for parameter in arguments
     ]

@@ -435,6 +435,8 @@ void tensors(TA const* A, TA const* B, TC* C, int m, int n, int k, int stride) {
   auto dB = make_stride(k, Int<1>{});
   tiled<<<1, 1>>>(A, dA, B, dB, C, stride);
 }
+template <class TA, class TB, class TC>
+void tensors(TA const* A, TB const* B, TC* C, int m, int n, int k, int stride) {}
 #define RUN tensors<half_t, half_t>(a, b, c, M, N, K, 48);
 using TA = cute::half_t;
 void blas(half* A, half* B, half* C, int M, int N, int K) {
@@ -483,6 +485,9 @@ def test_calls_of_libraries_tell_layouts_and_launches_of_one_size_tell_no_grid(
 
     tensors, half = described("tensors"), described("blas")
     assert (tensors.column_major, tensors.dtypes) == (("A", "B"), ("float16_sum16",))
+    assert "cute::half_t const* A" in tensors.signature
+    assert isinstance(tensors, HostVariant)
+    assert tensors.entry == "tensors<cute::half_t, cute::half_t>"
     assert "int stride=48" in tensors.signature
     assert (half.column_major, half.dtypes) == (("B",), ("float16_sum16",))
     assert described("blas_t").column_major == ("A", "C")
