@@ -141,13 +141,12 @@ class Trial:
         """The source with its own headers and with macros expanded, and the system's headers."""
         options = self.variant.options(self.tile, self.variant.dtypes[0])
         folders = include_folders(options)
-        macros = [option[2:].partition("=")[0] for option in options if option.startswith("-D")]
         linked = [option for option in options if option.endswith((".cu", ".cpp", ".cc"))]
         source = self.folder / "joined.cu" if linked else self.variant.source
         if linked:
             paths = map(Path.resolve, (self.variant.source, *map(Path, linked)))
             source.write_text("".join(f'#include "{path}"\n' for path in paths), encoding="utf-8")
-        *_, text = expanded(source, folders, macros)
+        *_, text = expanded(source, folders)
         text = _ON_TENSORS.sub("", text)
         files = whole_source(source, folders)
         near = {file.name for file in files}

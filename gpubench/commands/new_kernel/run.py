@@ -135,11 +135,10 @@ def _proved(
     """
     if description.asked:
         return f"First say in its signature what these are: {', '.join(description.asked)}."
-    hint = f" It may be no product: {description.hint}." if description.hint else ""
     try:
         proof = prove(of_op(op, folder, [name])[name], folder)
     except UsageError as error:  # the description as written is refused
-        return f"Not proved: {error}.{hint}"
+        return f"Not proved: {error}."
     if proof.column_major is not None or proof.squares_only:
         description = redescribe(column_major=proof.column_major, squares_only=proof.squares_only)
         path = folder / op / f"{name}.py"
@@ -148,7 +147,7 @@ def _proved(
     if proof.sizes and not proof.reason:
         return f"The description is complete: its results at {proof.sizes} are right on the CPU."
     look = f" Check the guesses: {', '.join(description.guesses)}." if description.guesses else ""
-    return f"Not proved: {proof.reason}.{look}{hint}"
+    return f"Not proved: {proof.reason}.{look}"
 
 
 def _checked(name: str, op: str | None, folder: Path) -> str:

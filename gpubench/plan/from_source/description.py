@@ -53,14 +53,12 @@ ALIASES = {
 SCALAR = re.compile(r"\bScalar\b")
 _OWN_HALF = re.compile(r"\b(?:cute|cutlass)::half_t\b")
 _LIBRARIES = {"cublas": re.compile(r"\bcublas\w+\("), "cuda": re.compile(r"\bcu[A-Z]\w+\(")}
-_NO_PRODUCT = re.compile(r"\b(__)?(exp2?|rsqrt|tanh)f?\s*\(|/\s*\w*(?:sum|norm)\w*\b")
 _HALF_ACCUMULATOR = re.compile(
     r"\bmma_in_float16\b|F16F16F16|UniversalFMA<T|accumulator\s*,[^<>;]*\b(?:(?:__)?half|T)\s*>"
 )
 _WAITS = re.compile(
     r"\bcuda(DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|Malloc|Free)\b"
 )
-_MACRO = re.compile(r"#\s*ifndef\s+(\w+)\s*#\s*define\s+\1\s+(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +68,6 @@ class Description:
     text: str
     asked: list[str]  # parameters whose meaning is not known
     guesses: list[str]  # fields of the description that are guesses
-    hint: str = ""  # why the function may be no product
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +81,6 @@ class _Read:
     element: str  # its type of elements that `{scalar}` does not name, as CUTLASS's half_t
     reads_output: bool
     launch: Dimensions
-    macros: Mapping[str, str]  # numbers that a compile option sets
     options: list[str]  # include folders, and files and libraries to link
     text: str
     body: str  # of the function and of all that it calls
@@ -110,7 +106,6 @@ def describe_file(
     read = _read(source, name, op, entry, home)
     function, body = read.function, read.body
     values = {axis: _value_of(function, each) for each, axis in _axes(function).items()}
-    values |= {_axis_name(macro): number for macro, number in read.macros.items()}
     tile, space = _space(values)
     asked = [each for each in read.arguments if each.value == UNKNOWN]
     kind, field = ("CudaVariant", "kernel") if function.is_kernel else ("HostVariant", "entry")
@@ -149,22 +144,18 @@ def describe_file(
         guesses.append("tiles")
     if is_guess:
         guesses.append("dtypes")
-    no_product = _NO_PRODUCT.search(body) if OPERATIONS[op].is_product else None
     return Description(
         text="\n".join([*lines, *space, *launch, ")\n"]),
         asked=[each.name for each in asked],
         guesses=guesses,
-        hint=f"it has {' '.join(no_product[0].split())}: a softmax or a norm?"
-        if no_product
-        else "",
     )
 
 
 def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
     """Read a source. Raises UsageError as `describe_file` does."""
-    text, (folders, linked, standard) = source_text(source), needed(source)
-    macros = _numeric_macros(text)
-    text, included, _ = expanded(source, folders, macros)
+    source_text(source)  # or why it cannot be read
+    folders, linked, standard = needed(source)
+    text, included, _ = expanded(source, folders)
     try:
         defined = list(functions(text))
         everything = sorted(
@@ -184,7 +175,6 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
     body = "\n".join(each.body for each in reachable(last(function.name), by_name))
     others = [each.name for each in _candidates(defined) if each.name != function.name]
     if function.is_kernel:
-        options[:0] = [f"-D{macro}={{{_axis_name(macro)}}}" for macro in macros]
         callers = [*everything, *_in_neighbours(function, source)]
         launch = read_launch(function, callers, arguments, _axes(function), included + text)
         arguments = [_as_passed(each, launch) for each in arguments]
@@ -194,7 +184,6 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
         ]
         function = replace(function, template=tuple(template))
     else:
-        macros = {}
         written = read_source(source).replace("\\\n", "")  # with its macros
         arguments = [_as_called(each, at, function, written) for at, each in enumerate(arguments)]
         options += [os.path.relpath(path, home) for path in linked]
@@ -203,7 +192,7 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
     return _Read(
         function=function, others=others, arguments=arguments, column_major=column_major,
         element=own[0] if own else "",
-        reads_output=reads_output(function, kernels, op), launch=launch, macros=macros,
+        reads_output=reads_output(function, kernels, op), launch=launch,
         options=options, text=included + text + read_source(source), body=body,
     )  # fmt: skip
 
@@ -256,7 +245,7 @@ def _in_neighbours(kernel: Function, source: Path) -> Iterator[Function]:
             text = read_source(path)
             if "<<<" in text and re.search(call, text) and not re.search(own, text):
                 with suppress(ValueError):  # a kernel that cannot be read
-                    yield from functions(expanded(path, needed(path)[0], ())[0])
+                    yield from functions(expanded(path, needed(path)[0])[0])
 
 
 def _as_passed(parameter: Parameter, launch: Dimensions) -> Parameter:
@@ -274,16 +263,6 @@ def _as_called(parameter: Parameter, at: int, function: Function, text: str) -> 
     call = re.compile(rf"\b{last(function.name)}\s*(?:<[^;{{}}]*?>\s*)?(?=\()")
     passed = (given[at] for given in calls(call, text) if at < len(given))
     return replace(parameter, value=next(filter(str.isdecimal, passed), UNKNOWN))
-
-
-def _numeric_macros(text: str) -> dict[str, str]:
-    """Return the macros that a compile option may set to another number than the source does."""
-    plain = code(text)
-    return {
-        macro: number
-        for macro, number in _MACRO.findall(plain)
-        if number != "0" and not re.search(rf"#\s*(if|elif)\b[^\n]*\b{macro}\b", plain)
-    }
 
 
 def _axes(function: Function) -> dict[str, str]:

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -75,10 +75,10 @@ def _of_library(file: Path) -> str:
     )
 
 
-def expanded(source: Path, folders: Sequence[Path], macros: Iterable[str]) -> tuple[str, str, str]:
+def expanded(source: Path, folders: Sequence[Path]) -> tuple[str, str, str]:
     """Return a source's text, the text that it includes, and both in order, with macros expanded.
 
-    `macros` are the macros that keep their names. g++ expands the other macros, if it can.
+    g++ expands the macros, if it can.
     """
     files = whole_source(source, folders)
     if sum(file.stat().st_size for file in files) > MAX_INCLUDED_BYTES:
@@ -87,15 +87,16 @@ def expanded(source: Path, folders: Sequence[Path], macros: Iterable[str]) -> tu
     compiler = shutil.which("g++")
     if compiler:
         with tempfile.TemporaryDirectory(prefix=".gpubench-") as empty:  # no neighbour of a source
-            for name in {name for text in texts for name in included_names(text)}:
+            names = {name for text in texts for name in included_names(text)}
+            for name in sorted(names, key=len, reverse=True):  # thread/thread.cuh before thread
                 path = Path(empty, name)
-                if not Path(name).is_absolute() and ".." not in path.parts:
+                if not Path(name).is_absolute() and ".." not in path.parts and not path.exists():
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.touch()
             done = run_program(
                 [compiler, "-E", "-w", "-x", "c++", "-std=c++17", "-nostdinc", "-D__CUDACC__",
-                 "-D__CUDA_ARCH__=900", *(f"-D{macro}={macro}" for macro in macros),
-                 *(f"-I{folder}" for folder in (*folders, empty)), str(files[0])],
+                 "-D__CUDA_ARCH__=900", *(f"-I{folder}" for folder in (*folders, empty)),
+                 str(files[0])],
             )  # fmt: skip
         if not done.returncode:
             return _by_file(done.stdout.decode(errors="surrogateescape"), str(files[0]))

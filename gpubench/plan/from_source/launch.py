@@ -21,11 +21,11 @@ ROUNDS = 8  # maximum depth of constants that are defined by constants
 MAX_NODES = 200  # maximum size of an expression in which the names have been replaced
 ITEM_BYTES = {"float": 4, "int": 4, "double": 8, "half": 2, "__half": 2, "__nv_bfloat16": 2}
 
-_VALUE = r"[^;=(){}<>]{0,120}?\b(\w+)\s*(?:=\s*([^;,{}]{1,120})[;,]|\{([^{};]{1,120})\})"
-_CONSTANT = re.compile(rf"\bconst(?:expr)?\b{_VALUE}")
-_VARIABLE = re.compile(rf"\b(?:auto|int|unsigned|size_t|u?int\d\d_t)\b{_VALUE}")
+_VALUE = re.compile(
+    r"\b(?:const(?:expr)?|auto|int|unsigned|size_t|u?int\d\d_t)\b[^;=(){}<>]{0,120}?\b(\w+)\s*"
+    r"(?:=\s*([^;,{}]{1,120})[;,]|\{([^{};]{1,120})\})"
+)
 _ASSIGNED = re.compile(r"\b(\w+)\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)")
-_DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([^\n]{1,120})$", re.MULTILINE)
 _CAST = re.compile(
     r"static_cast\s*<[^<>]*>"
     r"|\(\s*(?:unsigned|unsigned int|int|float|double|size_t|uint|long|u?int(?:32|64)_t)\s*\)"
@@ -63,7 +63,7 @@ def read_launch(
     template's parameters in a tile. `text` is the source.
     """
     name = kernel.name.rpartition("::")[2]
-    constants = dict(_DEFINED.findall(plain := code(text))) | _constants(plain)
+    constants = _values(code(text))
     dimensions = [
         _read(caller, launch, kernel, arguments, axes, constants)
         for caller in callers
@@ -85,7 +85,7 @@ def _read(
     """Return the parts of a launch."""
     names = dict(constants)
     names |= {each.name: each.value for each in caller.template if each.value != each.name}
-    names |= _constants(launch.before) | _variables(launch.before)
+    names |= _values(launch.before)
     scope = Scope(names=names, types=dict.fromkeys(caller.types, "float"))
     template: dict[str, str] = {}
     symbols = {axis: axis for axis in axes.values()}
@@ -133,21 +133,21 @@ def edge_of_block(kernel: Function, axis: str, text: str) -> int | None:
     """
     index = rf"blockIdx\s*\.\s*{axis}\b"
     factors = re.findall(rf"{index}\s*\*\s*\(?\s*(\w+)|\b(\w+)\s*\)?\s*\*\s*{index}", kernel.body)
-    scope = Scope(names=_constants(code(text)) | _constants(kernel.body))
+    scope = Scope(names=_values(code(text)) | _values(kernel.body))
     numbers = {scope.number(name) for pair in factors for name in pair if name}
     return numbers.pop() if len(numbers) == 1 else None
 
 
-def _constants(text: str) -> dict[str, str]:
-    """Return the constants that a text defines, with their values as texts."""
-    return {name: value or braced for name, value, braced in _CONSTANT.findall(text)}
-
-
-def _variables(text: str) -> dict[str, str]:
-    """Return the whole numbers that a text defines and assigns once."""
-    counts = Counter(_ASSIGNED.findall(text))
-    values = {name: value for name, value, _ in _VARIABLE.findall(text)}
-    return {name: value for name, value in values.items() if value and counts[name] == 1}
+def _values(text: str) -> dict[str, str]:
+    """Return the numbers that a text defines, always alike, and assigns nowhere else."""
+    pairs = [(name, value or braced) for name, value, braced in _VALUE.findall(text)]
+    definitions, assigned = Counter(name for name, _ in pairs), Counter(_ASSIGNED.findall(text))
+    values = Counter(name for name, _ in {*pairs})
+    return {
+        name: value
+        for name, value in pairs
+        if values[name] == 1 and assigned[name] <= definitions[name]
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,9 +197,8 @@ class Scope:
 
     def with_missing_extent(self, texts: Sequence[str]) -> Scope:
         """Return the scope in which the only unknown name is the extent that the kernel lacks."""
-        words = _words(texts)
-        defined = {*self.names, *self.symbols, *self.block}
-        unknown = [word for word in words if word not in defined and not _ROUNDS_UP.fullmatch(word)]
+        words = _words(texts) - {*self.names, *self.symbols, *self.block}
+        unknown = [word for word in words if not _ROUNDS_UP.fullmatch(word)]
         extents = {"M", "N", "K"} - {*self.symbols.values()}
         if len(unknown) == len(extents) == 1:
             return replace(self, symbols={**self.symbols, unknown[0]: extents.pop()})

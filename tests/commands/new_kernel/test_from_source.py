@@ -20,15 +20,12 @@ PROBLEM = Problem(op="gemm", m=100, n=70, k=30, dtype="float32")
 
 BLOCKS = """
 #include <cublas_v2.h>
-#ifndef STAGES
-#define STAGES 3
-#endif
 // __global__ void commented(int M);
 __global__ void helper(float* scratch) {}
 template <typename T, const int BM, const int BN, const int BK, const int WM, int TM, int TN>
 __global__ void __launch_bounds__((BM * BN) / (TM * TN), 1)
     blocks(int M, int N, int K, T alpha, const T *A, const T *__restrict__ in, size_t pitch,
-           float beta, T *C) { static_assert(STAGES == 3); }
+           float beta, T *C) {}
 extern "C" __global__ void plain(const float* A, const float* B, double* C, int n) {}
 """
 
@@ -83,8 +80,7 @@ def test_what_names_do_not_tell_is_asked_and_then_it_runs(
     path.write_text(path.read_text().replace("pitch=?", "pitch=ldb"))
     mine = loaded(tmp_path / "own", "blocks")
     assert mine.dtypes == ("float32", "float64", "int32")
-    assert str(mine.tiles.defaults[0]) == "64x64x8/8x8/s3/wm=32"
-    assert mine.options(mine.tiles.defaults[0], "float32") == ("-DSTAGES=3",)
+    assert str(mine.tiles.defaults[0]) == "64x64x8/8x8/wm=32"
     launch = mine.launch(mine.tiles.defaults[0], PROBLEM)
     assert (launch.grid, launch.block) == ((2, 2), (64,))
     compiles(mine)
@@ -257,14 +253,6 @@ def test_a_kernels_launch_is_read_with_its_constants(
 FORMS = """
 #define INT int
 #define START(kernel) kernel<<<dim3((N + 31) / 32, (M + 7) / 8), dim3(32, 8), K * sizeof(float)>>>
-#ifndef CPU_DEBUG
-#define CPU_DEBUG 0
-#endif
-#ifndef LIMIT
-#define LIMIT 1
-#endif
-#if LIMIT
-#endif
 using Element = int8_t;
 template <int PAD = 0, int STEP = 4>
 __global__ void part(const Element* a, const Element* b, int32_t* c, INT M, INT N, INT K,
@@ -426,6 +414,13 @@ def test_forms_of_coursework_are_read(tmp_path: Path, capsys: pytest.CaptureFixt
     written(tmp_path / "own", "no_launch", source)
     launch = loaded(tmp_path / "own", "no_launch").launch(Config(), PROBLEM)
     assert (launch.grid, launch.block) == ((9, 7), (8, 16))
+
+
+def test_a_header_may_have_the_name_of_a_folder(tmp_path: Path) -> None:
+    names = ("thread/warp.cuh", "thread", "thread/block.cuh", "block/a", "block")
+    text = "".join(f"#include <{name}>\n" for name in names)
+    _, description = from_text(tmp_path, "edge", text + COURSEWORK)
+    assert "Read from the launch in main" in description
 
 
 LIBRARIES = """
