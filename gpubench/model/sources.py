@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
@@ -35,6 +36,16 @@ def _includes(text: str) -> list[tuple[str, str]]:
     return _INCLUDE.findall("\n".join(lines))
 
 
+def includes_of(file: Path) -> list[tuple[str, str]]:
+    """Return the opening mark and the name of each file that a file includes."""
+    return _includes_at(file, file.stat().st_mtime_ns)
+
+
+@lru_cache(4096)
+def _includes_at(file: Path, _changed_ns: int) -> list[tuple[str, str]]:
+    return _includes(read_source(file))
+
+
 def flattened(path: Path, folders: Sequence[Path] = (), inserted: set[Path] | None = None) -> str:
     """Return the file's text, with each included file inserted once in place of its directive."""
     inserted = {_real(path)} if inserted is None else inserted
@@ -63,7 +74,7 @@ def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
         file = waiting.pop(0)
         if file not in files and file.is_file():
             files[file] = None
-            for quote, name in _includes(read_source(file)):
+            for quote, name in includes_of(file):
                 waiting += _candidates(file, quote, name, folders)
     return tuple(files)
 

@@ -190,7 +190,8 @@ def gxx(*arguments: str, text: str = "") -> str:
         raise UsageError(
             "g++ is missing, which compiles kernels for the CPU; Debian: apt install g++"
         )
-    done = run_with_folder([compiler, "-std=c++20", *arguments], encoded_source(text))
+    command = [compiler, "-std=c++20", "-fmax-errors=1", *arguments]
+    done = run_with_folder(command, encoded_source(text))
     if done.returncode:
         said = done.stderr.decode(errors="replace")  # it quotes the source, in any encoding
         errors = re.findall(r"^.*(?:rror:|undefined reference|cannot find).*$", said, re.MULTILINE)

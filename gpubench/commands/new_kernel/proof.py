@@ -43,6 +43,7 @@ are for functions that take only squares. Most tiles divide these sizes."""
 SMALL = ((32, 32, 32), (13, 7, 5))
 """M, N and K at which a Python function is called, which may be a plain loop."""
 
+_CUTLASS = re.compile(r"\b(?:cute|cutlass)(?:::|\s*;)")
 ONLY_NVCC = {
     r"\b(?:wgmma|mma\.sync|ldmatrix)": "it uses tensor cores by inline PTX",
     r"\basm\b": "it has inline PTX",
@@ -159,8 +160,10 @@ class Trial:
     def reasons(self, problems: Sequence[Problem]) -> tuple[list[str], float]:
         """Return for each problem why its results are wrong, or an empty text.
 
-        Also return the share of wrong results.
+        Also return the share of wrong results. Raises CompileError.
         """
+        if _CUTLASS.search(self.text):
+            raise CompileError("g++ would take seconds to refuse its headers")
         cases = [
             Case(variant=self.variant, tile=self.tile, problem=problem) for problem in problems
         ]

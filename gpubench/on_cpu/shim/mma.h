@@ -80,15 +80,12 @@ void mma_sync(fragment<accumulator, M, N, K, TD>& d, const fragment<matrix_a, M,
               const fragment<matrix_b, M, N, K, TB, LB>& b,
               const fragment<accumulator, M, N, K, TC>& c) {
   using Sum = std::conditional_t<std::is_integral_v<TC> || std::is_same_v<TC, double>, TC, float>;
-  Sum left[M * K], right[K * N];
-  for (int i = 0; i < M * K; ++i) left[i] = static_cast<Sum>(a.x[i]);
-  for (int i = 0; i < K * N; ++i) right[i] = static_cast<Sum>(b.x[i]);
-  for (int row = 0; row < M; ++row) {
-    for (int column = 0; column < N; ++column) {
-      Sum sum = static_cast<Sum>(c.x[row * N + column]);
-      for (int k = 0; k < K; ++k) sum += left[row * K + k] * right[k * N + column];
-      d.x[row * N + column] = static_cast<TD>(sum);
-    }
+  for (int i = 0; i < M * N; ++i) d.x[i] = static_cast<TD>(c.x[i]);
+  for (int i = static_cast<int>(on_cpu::lane()); i < M * N; i += warpSize) {  // what it stores
+    const auto *row = a.x + i / N * K, *column = b.x + i % N;
+    Sum sum = static_cast<Sum>(c.x[i]);
+    for (int k = 0; k < K; ++k) sum += static_cast<Sum>(row[k]) * static_cast<Sum>(column[k * N]);
+    d.x[i] = static_cast<TD>(sum);
   }
 }
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from gpubench.errors import UsageError, first_line
-from gpubench.model.sources import included_names, read_source, whole_source
+from gpubench.model.sources import included_names, includes_of, read_source, whole_source
 from gpubench.process.child import run_program
 from gpubench.text import shown
 
@@ -24,11 +24,11 @@ _OF_CUDA = re.compile(r"(cu|nv|mma|cooperative_|device_|driver_|math_|sm_|vector
 """Headers of the toolkit. A library such as CUTLASS has an `mma.h` of its own."""
 
 _OPTIONS = {
-    "-std=c++20": re.compile(r"\bconcept\s+\w+\s*="),
-    "--expt-relaxed-constexpr": re.compile(r"\bstd::bit_cast\b"),
-    "--extended-lambda": re.compile(r"[=(,]\s*\[[&=\w, ]*\]\s*(?:__host__\s*)?__device__"),
+    "-std=c++20": re.compile(r"concept\s+\w+\s*="),
+    "--expt-relaxed-constexpr": re.compile(r"std::bit_cast\b"),
+    "--extended-lambda": re.compile(r"\](?<!\]\])\s*(?:__host__\s*)?__device__\b"),
 }
-"""Options of nvcc by the code that needs them."""
+"""Options of nvcc by the code that needs them. Each pattern begins with text, which is fast."""
 
 _LINE_MARKER = re.compile(r'^# \d+ "(.*?)"[^\n]*\n?', re.MULTILINE)
 
@@ -129,7 +129,7 @@ def needed(source: Path) -> tuple[list[Path], list[Path], list[str]]:
         files = whole_source(source, tuple(folders))
         before = len(folders)
         homes = {file.parent for file in files}
-        for name in sorted({name for file in files for name in included_names(read_source(file))}):
+        for name in sorted({name for file in files for _, name in includes_of(file)}):
             if not any((home / name).is_file() for home in (*homes, *folders)):
                 candidates = [each for each in near if (each / name).is_file()]
                 folders |= dict.fromkeys((candidates or _homes_in_repository(source, name))[:1])

@@ -54,6 +54,8 @@ _CUTLASS_GEMM = re.compile(
     r"\bdevice::Gemm\w*\s*" + r"[<,]\s*[\w:]+\s*,\s*[\w:]*?(Row|Column)Major\s*" * 3
 )
 
+_FRAGMENT = re.compile(r"\bmatrix_([ab])\b[^;{}]*?\b(row|col)_major\b")
+
 ROWS_AND_COLUMNS = {"A": "MK", "B": "KN", "C": "MN"}
 """The rows and the columns of each matrix of a product of two matrices."""
 
@@ -77,7 +79,10 @@ def meanings(
             values[each.name] = UNKNOWN
     column_major: tuple[str, ...] = ()
     if OPERATIONS[op].has_layouts and function.is_kernel:
-        column_major = _by_use(function, declared, values)
+        in_place = "__shared__" not in function.body  # no copy of a tile in another order
+        orders = dict(_FRAGMENT.findall(function.body) if in_place else ())
+        by_fragments = tuple(each.upper() for each in "ab" if orders.get(each) == "col")
+        column_major = _by_use(function, declared, values) or by_fragments
     elif OPERATIONS[op].is_product and function.is_kernel:
         _exchange_vector(function, declared, values, op)
     others = {name: each for name, each in kernels.items() if each is not function}

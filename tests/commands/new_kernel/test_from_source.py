@@ -455,6 +455,10 @@ __global__ void rest(float* A, float* B, float* C, int M, int N, int K) {}
 __global__ void rounded(float* A, float* B, float* C, int M, int N, int K) {
   auto k = precision::tf32();
 }
+__global__ void fragments(half* A, half* B, float* C, int M, int N, int K) {
+  wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+  wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major> b;
+}
 __global__ void paired(half* A, half* B, half* C, int M, int N, int K) {
   reinterpret_cast<float2 *>(A)[0] = reinterpret_cast<float2 *>(B)[0];
 }
@@ -490,6 +494,7 @@ def test_calls_of_libraries_tell_layouts_and_launches_of_one_size_tell_no_grid(
     assert [each.value for each in parameters(described("vector", "gemv").signature)] == [
         *("x", "A", "y", "M", "N")
     ]
+    assert described("fragments").column_major == ("B",)
     assert described("rounded").dtypes == ("tf32",)
     assert described("paired").dtypes == ("float16_sum16",)
     part, rest = described("part"), described("rest")
