@@ -1,8 +1,10 @@
 """Compares the results of a launch with the right ones: by the stated tolerance, and beside it."""
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +14,7 @@ from gpubench.foreign.statement import Facts, Part, Tolerance
 from gpubench.model import Compared
 
 Values = NDArray[np.float64]
+T = TypeVar("T")
 
 OUTSIDE = 10.0
 """Largest error of an element outside the share that must be right, as a multiple of the tolerance,
@@ -19,9 +22,11 @@ and of the largest error of the reference in its own types."""
 
 CHUNK = 256  # number of elements whose error is compared with how their right values vary
 
-BLOCK = (
-    2**16
-)  # number of elements that are compared at once, so that what is computed stays in caches
+BLOCK = 2**16
+"""Number of elements that are compared at once, so that what is computed stays in caches."""
+
+MAX_THREADS = 8
+MIN_BLOCKS = 8  # number of blocks that are worth several threads
 
 VARIES = 0.5
 """Largest error of a chunk, relative to how its right values vary between launches."""
@@ -198,11 +203,12 @@ def _why_not_computed(off: Values, right: _Right, spread: Values, part: Part) ->
     In a chunk it is the mean error that counts. An error of a single element counts if it is also
     as large as half of the element.
     """
-    span: list[int] = []
-    for block in _blocks(off.size):
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def missed_in(block: slice) -> list[int]:
         errors = off[block]
         if not errors.any():
-            continue
+            return []
         size = np.abs(right.values[block])
         own = np.abs(right.own[block] - right.values[block])
         usual = np.maximum(OWN_ERRORS * own, 4 * _roundoff(part.dtype) * size)
@@ -212,7 +218,9 @@ def _why_not_computed(off: Values, right: _Right, spread: Values, part: Part) ->
         root = np.repeat(np.sqrt(varies), CHUNK)[: errors.size]
         alone = errors > np.maximum(VARIES * np.maximum(root, size), usual)
         missed = np.flatnonzero((in_chunk | alone) & (root > 0))
-        span += [block.start + int(at) for at in (*missed[:1], *missed[-1:])]
+        return [block.start + int(at) for at in (*missed[:1], *missed[-1:])]
+
+    span = [at for missed in _of_blocks(off.size, missed_in) for at in missed]
     if not span:
         return ""
     return (
@@ -221,12 +229,18 @@ def _why_not_computed(off: Values, right: _Right, spread: Values, part: Part) ->
     )
 
 
-def _blocks(count: int) -> Iterator[slice]:
-    """Yield the blocks of a number of elements, each of whole chunks."""
-    return (slice(at, min(at + BLOCK, count)) for at in range(0, count, BLOCK))
+def _of_blocks(count: int, function: Callable[[slice], T]) -> list[T]:
+    """Return what a function returns for each block of a number of elements, in several threads.
+
+    Blocks consist of whole chunks.
+    """
+    blocks = [slice(at, min(at + BLOCK, count)) for at in range(0, count, BLOCK)]
+    if len(blocks) < MIN_BLOCKS:
+        return [*map(function, blocks)]
+    with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:  # NumPy computes without Python's lock
+        return [*pool.map(function, blocks)]
 
 
-@np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def _errors(
     result: NDArray[Any], right: Values, tolerance: Tolerance, part: Part
 ) -> tuple[Values, Values]:
@@ -238,7 +252,9 @@ def _errors(
     ratios, off = np.empty(result.size), np.empty(result.size)
     relative = tolerance.relative + ROUNDED_ONCE * _roundoff(part.dtype)
     absolute = tolerance.absolute + _smallest(part.dtype)
-    for block in _blocks(result.size):
+
+    @np.errstate(invalid="ignore", over="ignore", divide="ignore")
+    def compare(block: slice) -> None:
         values, expected = result[block].astype(np.float64), right[block]
         error = np.subtract(values, expected, out=off[block])
         np.abs(error, out=error)
@@ -251,6 +267,8 @@ def _errors(
             ratio[same] = 0.0
             ratio[~np.isfinite(ratio)] = np.inf
             error[same | np.isnan(error)] = 0.0
+
+    _of_blocks(result.size, compare)
     return ratios, off
 
 
@@ -293,10 +311,14 @@ def _chunk_means(squares: Values) -> Values:
     return means
 
 
-@np.errstate(invalid="ignore", over="ignore")
 def _squares_of_differences(right: Values, last: Values) -> Values:
     """Return for each chunk half of the mean square of how values differ between two launches."""
-    blocks = [_chunk_means((right[x] - last[x]) ** 2 / 2) for x in _blocks(right.size)]
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def squares(block: slice) -> Values:
+        return _chunk_means((right[block] - last[block]) ** 2 / 2)
+
+    blocks = _of_blocks(right.size, squares)
     return np.concatenate(blocks) if blocks else np.zeros(1)
 
 

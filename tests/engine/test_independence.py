@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from fakes import product
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
 from gpubench.engine.judge.independence import copies_of_first_set, require_independent
 from gpubench.engine.judge.verdict import WrongError
-from gpubench.model import Problem
+from gpubench.model import OPERATIONS, Problem
 
 Call = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 """Computes, and returns the time that it claims in microseconds."""
@@ -30,16 +31,23 @@ def operands(op: str = "gemm") -> OperandSets:
     )
 
 
-def check(call: Call, op: str = "gemm", **facts: bool) -> None:
-    arrays = copies_of_first_set(operands(op))
+def check(call: Call, op: str = "gemm", **facts: bool) -> int:
+    """Require that a kernel is independent, and return the number of times operands were made."""
+    arrays, made = copies_of_first_set(operands(op)), itertools.count()
     rng = np.random.default_rng(5)
+
+    def new_inputs() -> tuple[np.ndarray, ...]:
+        next(made)
+        return (rng.random(arrays.sets[0][0].shape, np.float32),)
+
     require_independent(
         arrays,
         lambda: call(*arrays.sets[0]),
         np,
-        new_inputs=lambda: (rng.random(arrays.sets[0][0].shape, np.float32),),
+        new_inputs=new_inputs,
         **{"is_long": False, "by_events": False, "reads_output": False} | facts,
     )
+    return next(made)
 
 
 def kernel(
@@ -129,6 +137,18 @@ def test_a_kernel_that_gains_where_the_output_is_filled_is_wrong_if_the_clock_sh
 
 
 def test_a_result_kept_by_the_operands_values_is_wrong() -> None:
+    with pytest.raises(WrongError, match=DEPENDS_ON_USED):
+        check(kernel(us=1.0, new=10.0))
+
+
+def test_operands_that_may_take_long_to_make_are_made_for_launches_with_new_ones_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    launches = 1 + 6 * 3
+    assert check(kernel()) == launches
+    slow = replace(OPERATIONS["gemm"], make=lambda *_: ())
+    monkeypatch.setattr(Problem, "operation", slow)
+    assert check(kernel()) in {6, 7}
     with pytest.raises(WrongError, match=DEPENDS_ON_USED):
         check(kernel(us=1.0, new=10.0))
 

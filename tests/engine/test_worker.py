@@ -332,3 +332,27 @@ def test_a_full_disk_is_no_reason_not_to_lock(monkeypatch: pytest.MonkeyPatch) -
         assert lock_device(GPU, held) == ""
         with pytest.raises(DeviceBusyError, match="by another gpubench"):
             lock_device(GPU, held)
+
+
+def test_children_that_were_started_ahead_for_a_folder_serve_its_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries, started = backends(), list[Child]()
+
+    def recorded(*words: str, **options: Any) -> Child:
+        started.append(start(*words, **options))
+        return started[-1]
+
+    entries["cpu"] = replace(entries["cpu"], load=lambda: None)
+    monkeypatch.setattr(supervisor, "backends", lambda: entries)
+    monkeypatch.setattr(supervisor, "CHILDREN_AHEAD", 1)
+    monkeypatch.setattr(supervisor, "start", recorded)
+    supervisor.start_ahead([tmp_path / "used", tmp_path / "unused"], "cpu")
+    serving = supervisor.supervisor_of("cpu", Timer.EVENTS, tmp_path / "used")
+    try:
+        assert serving.open().device.backend == "cpu"
+        assert serving.child is started[0]
+    finally:
+        serving.end_all()
+        supervisor.end_ahead()
+    assert [each.has_ended for each in started] == [True, True]
