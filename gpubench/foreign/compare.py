@@ -1,7 +1,6 @@
 """Compares the results of a launch with the right ones: by the stated tolerance, and beside it."""
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpubench.foreign.statement import Facts, Part, Tolerance
+from gpubench.hardware.host import cpu_threads
 from gpubench.model import Compared
 
 Values = NDArray[np.float64]
@@ -230,14 +230,14 @@ def _why_not_computed(off: Values, right: _Right, spread: Values, part: Part) ->
 
 
 def _of_blocks(count: int, function: Callable[[slice], T]) -> list[T]:
-    """Return what a function returns for each block of a number of elements, in several threads.
+    """Return what a function returns for each block of a number of elements.
 
-    Blocks consist of whole chunks.
+    Blocks consist of whole chunks. Threads are of use, as NumPy computes without Python's lock.
     """
     blocks = [slice(at, min(at + BLOCK, count)) for at in range(0, count, BLOCK)]
     if len(blocks) < MIN_BLOCKS:
         return [*map(function, blocks)]
-    with ThreadPoolExecutor(min(MAX_THREADS, os.cpu_count() or 1)) as pool:  # NumPy computes without Python's lock
+    with ThreadPoolExecutor(min(MAX_THREADS, cpu_threads())) as pool:
         return [*pool.map(function, blocks)]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpubench.backends import find_devices
 from gpubench.errors import UsageError
+from gpubench.hardware.host import cpu_threads
 from gpubench.model import OPERATIONS, Launches, Size
 from gpubench.plan.problems import ListedProblem
 from gpubench.plan.ranges import parse_sizes
@@ -24,7 +25,7 @@ def is_problem(text: str) -> bool:
 
 def at_once() -> int:
     """Return the number of references that run at once. Each has its process, and its threads."""
-    return max(1, min(MAX_AT_ONCE, (os.cpu_count() or 1) // 2))
+    return max(1, min(MAX_AT_ONCE, cpu_threads() // 2))
 
 
 def prepare_ahead(
