@@ -18,6 +18,7 @@ overlap. Its time must disagree. Exits with 1 if another time disagrees too.
 
 import csv
 import math
+import os
 import shutil
 import statistics
 import subprocess
@@ -124,7 +125,8 @@ def launched(cases: Sequence[Line]) -> Iterator[Line]:
         try:
             ((m, n, k),) = parse_sizes(case.n)
             problem = Problem(op="gemm", m=m, n=n, k=k, dtype=case.dtype)
-            what = point(case.variant, case.tile, problem)
+            own = Path(os.environ["KERNELS"]) if "KERNELS" in os.environ else None
+            what = point(case.variant, case.tile, problem, own)
             problem = replace(problem, column_major=what.variant.own_layout(case.dtype))
             if problem not in shared:
                 inputs = make_inputs(problem, SEED)

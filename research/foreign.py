@@ -44,12 +44,14 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def described(row: dict[str, str], checkouts: Path, own: Path) -> dict[str, object]:
+def described(
+    row: dict[str, str], checkouts: Path, own: Path, name: str = "mine"
+) -> dict[str, object]:
     """Describe one kernel. Return what the command said in a line, and its seconds."""
     source = checkouts / row["repository"].partition("/")[2] / row["file"]
     if not source.is_file():
         sys.exit(f"foreign.py: {source} is missing: clone {row['repository']} into {checkouts}")
-    command = [*GPUBENCH, "new-kernel", "mine", "--from", str(source), "--op", row["operation"]]
+    command = [*GPUBENCH, "new-kernel", name, "--from", str(source), "--op", row["operation"]]
     chosen = ["--kernel", row["function"]] if row["function"] else []
     started, before = perf_counter(), cpu_seconds()
     done = run([*command, *chosen, "--dir", str(own)], capture_output=True, text=True, check=False)

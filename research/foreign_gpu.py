@@ -1,0 +1,101 @@
+"""Time kernels of other repositories beside cuBLAS, and some by Nsight Compute. Needs a GPU.
+
+    python research/foreign_gpu.py CHECKOUTS --own DIR -o results/h200/foreign.csv
+
+`new-kernel --from` describes each kernel of `foreign_kernels.csv` whose source is in CHECKOUTS, in
+DIR. No description is edited. Each is swept at SIZES in its first dtype, beside cuBLAS in that
+dtype. Nsight Compute profiles PROFILED kernels that are one launch, in the process that times them
+(`compare_with_profiler.py`).
+"""
+
+import csv
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from subprocess import run
+
+from common import GPUBENCH, parser
+from compare_with_profiler import Line, profiled
+from foreign import TABLE, described
+
+from gpubench.grouping import grouped
+
+SIZES = {"gemm": "1000,2048,4096", "gemv": "1000,2048,4096"}
+PROFILED, PROFILED_SIZE = 8, "2048"
+COLUMNS = (
+    "repository", "file", "function", "kernel", "op", "n", "dtype", "compute_mode", "status",
+    "gpubench_us", "percent_of_cublas", "host_us", "ncu_us", "ratio", "reason_or_note",
+)  # fmt: skip
+
+
+def swept(op: str, dtype: str, names: Sequence[str], own: Path) -> list[dict[str, str]]:
+    """Return the rows of a sweep of described kernels beside cuBLAS."""
+    output = own / f"{op}_{dtype}.csv"
+    command = [*GPUBENCH, "sweep", "--device", "cuda", "--op", op, "--kernels", str(own)]
+    command += ["--variants", ",".join((*names, "cublas")), "--sizes", SIZES[op]]
+    command += ["--dtypes", dtype, "--rounds", "3", "--force", "-o", str(output)]
+    if run(command, check=False).returncode and not output.exists():
+        return []  # cuBLAS has no product in this dtype
+    with output.open(newline="", encoding="utf-8") as lines:
+        return [*csv.DictReader(lines)]
+
+
+def main() -> int:
+    options = parser(__doc__, "foreign.csv")
+    options.add_argument("checkouts", type=Path)
+    options.add_argument("--own", type=Path, default=Path("own"))
+    options.add_argument("--processes", type=int, default=8)
+    chosen = options.parse_args()
+    with TABLE.open(newline="", encoding="utf-8") as lines:
+        table = [*csv.DictReader(lines)]
+    by_name = {
+        f"f{number:03d}": row
+        for number, row in enumerate(table, 1)
+        if (chosen.checkouts / row["repository"].partition("/")[2] / row["file"]).is_file()
+        and row["dtypes"]
+    }
+    with ThreadPoolExecutor(chosen.processes) as pool:
+        said = pool.map(
+            lambda name: described(by_name[name], chosen.checkouts, chosen.own, name), by_name
+        )
+        for name, answer in zip(by_name, said, strict=True):
+            print(name, by_name[name]["file"], answer["says"], sep=" | ", flush=True)
+    rows: list[dict[str, str]] = []
+    kinds = grouped(by_name, lambda x: (by_name[x]["operation"], by_name[x]["dtypes"].split()[0]))
+    for (op, dtype), names in kinds.items():
+        written = [name for name in names if (chosen.own / op / f"{name}.py").exists()]
+        rows += swept(op, dtype, written, chosen.own)
+    os.environ["KERNELS"] = str(chosen.own)
+    right = [
+        Line(row["dtype"], row["variant"], row["tile"], row["m"])
+        for row in rows
+        if row["variant"] in by_name and row["op"] == "gemm" and row["status"] == "ok"
+        and row["m"] == PROFILED_SIZE and "launches waited" not in row["notes"]
+        and row["launches"] == "alone"
+    ]  # fmt: skip
+    step = max(1, len(right) // PROFILED)
+    profiles = profiled(right[::step]).values() if right else ()
+    by_case = {(each.variant, each.n): each for each in profiles if each.ncu_us}
+    with chosen.output.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator=os.linesep)
+        writer.writeheader()
+        for row in rows:
+            source = by_name.get(row["variant"], {})
+            profile = by_case.get((row["variant"], row["m"]))
+            both = (profile.gpubench_us, profile.ncu_us) if profile else (None, None)
+            writer.writerow(
+                {name: source.get(name, "") for name in COLUMNS[:3]}
+                | {name: row[name] for name in ("op", "dtype", "compute_mode", "status", "host_us")}
+                | {"kernel": row["variant"], "n": row["m"], "gpubench_us": row["median_us"]}
+                | {"percent_of_cublas": row["percent_of_blas"]}
+                | {"ncu_us": f"{both[1]:.2f}" if both[1] else ""}
+                | {"ratio": f"{both[0] / both[1]:.4f}" if both[0] and both[1] else ""}
+                | {"reason_or_note": row["reason"] or row["notes"]}
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
