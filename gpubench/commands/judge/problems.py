@@ -20,6 +20,7 @@ from gpubench.commands.judge.measured import measured, read_judged
 from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
 from gpubench.errors import INTERRUPTED, UsageError
 from gpubench.foreign import forms, process
+from gpubench.foreign.folder import is_compiled
 from gpubench.foreign.operation import REFERENCE, Record, read_record
 from gpubench.plan.registry import is_ours, of_op
 from gpubench.plan.sweep import Sweep
@@ -104,6 +105,7 @@ def _judge_all(
 ) -> tuple[list[Problem], int]:
     """Judge problems until the budget is used up. Return them, and the exit code of the others."""
     done, code, budget = list[Problem](), 0, Budget(len(problems))
+    problems = sorted(problems, key=lambda each: is_compiled(each[1]))  # which takes a minute
     with Ahead(problems, options) as ahead:
         for number, (path, beside) in enumerate(problems):
             if not budget.begin():
