@@ -16,10 +16,12 @@
 // is free after its last product, and the smallest parts come and go first.
 //
 // Why sums leave the tensor core: its sums cut off what is below their last bit. So they are always
-// too small, and the error grows with K, where roundings up and down would cancel. After each step
-// of 64 values of k the sums are therefore added to sums in other registers, with rounding. What
-// these additions round off starts the sums of the next step (Kahan's sum), so the result is as
-// exact for K = 65536 as for 64. Two parts have fewer bits, and do without this.
+// too small, and the error grows with K, where roundings up and down would cancel. A step of 64
+// values of k therefore has two sums there: of a0·b0, of whose bits little is cut off, and of the
+// smaller products, which are 256 times as small. After the step, both are added to sums in other
+// registers, with rounding. What these additions round off starts the smaller sums of the next step
+// (Kahan's sum), so the result is as exact for K = 65536 as for 64. Two parts have fewer bits: all
+// their products have one sum, and do without this.
 //
 // Who multiplies when: two warpgroups have 64 columns of a tile each, and take turns. One multiplies
 // a step while the other adds its last sums. `#` multiplies, and `+` adds:
@@ -85,18 +87,28 @@ multiply_parts(float (&sum)[BM / 2], unsigned a, unsigned b, bool add = true) {
   }
 }
 
-// Adds what the tensor core has added up. COMPENSATED: the parts keep what the addition rounds off.
-// `nothing` is −0, which the compiler does not know. If `before` were a copy, it would compute many
-// sums before it needs their copies, and large tiles lack registers for that.
-template <bool COMPENSATED, int SUMS>
-__device__ __forceinline__ void
-add_parts(float (&sum)[SUMS], float (&part)[SUMS], float nothing) {
+// Adds what the tensor core has added up.
+template <int SUMS>
+__device__ __forceinline__ void add_parts(float (&sum)[SUMS], float (&part)[SUMS]) {
   fence_sums(part);
+#pragma unroll
+  for (int i = 0; i < SUMS; ++i) sum[i] += part[i];
+}
+
+// The same for products of large parts, and of small parts. `small` keeps what the last addition
+// rounds off. `nothing` is −0, which the compiler does not know. If `before` were a copy, it would
+// compute many sums before it needs their copies, and large tiles lack registers for that.
+template <int SUMS>
+__device__ __forceinline__ void
+add_parts(float (&sum)[SUMS], float (&large)[SUMS], float (&small)[SUMS], float nothing) {
+  fence_sums(large);
+  fence_sums(small);
 #pragma unroll
   for (int i = 0; i < SUMS; ++i) {
     const float before = sum[i] + nothing;
-    sum[i] += part[i];
-    if constexpr (COMPENSATED) part[i] -= sum[i] - before;
+    large[i] += small[i];
+    sum[i] += large[i];
+    small[i] = large[i] - (sum[i] - before);
   }
 }
 
@@ -140,7 +152,7 @@ wgmma_parts(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
             const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map) {
   using T = PartsTile<BM, BN>;
   constexpr int BLOCKS = CM * CN;
-  constexpr bool IN_TURNS = T::CONSUMERS > 1, COMPENSATED = PARTS > 2;
+  constexpr bool IN_TURNS = T::CONSUMERS > 1;
   extern __shared__ __align__(1024) unsigned char stages[];
   __shared__ Ring<STAGES> ring;
 
@@ -164,7 +176,7 @@ wgmma_parts(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
       return stage;
     };
     for (int index = blockIdx.x / BLOCKS; index < tiles.count(); index += clusters) {
-      float sum[T::SUMS], part[T::SUMS];
+      float sum[T::SUMS], large[T::SUMS], small[PARTS == 3 ? T::SUMS : 1];
 #pragma unroll
       for (int i = 0; i < T::SUMS; ++i) sum[i] = 0;
 #pragma unroll 1
@@ -175,19 +187,22 @@ wgmma_parts(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
         if (IN_TURNS && !my_turn) await_turn(warpgroup);
         my_turn = false;
         wgmma_fence();
-        multiply_parts<BM>(part, of_largest, of_smallest + to_columns, COMPENSATED && step > 0);
-        multiply_parts<BM>(part, of_smallest, of_largest + to_columns);
-        commit_multiplications();
         int middle = smallest;
         if constexpr (PARTS == 3) {
+          multiply_parts<BM>(small, of_largest, of_smallest + to_columns, step > 0);
+          multiply_parts<BM>(small, of_smallest, of_largest + to_columns);
+          commit_multiplications();
           middle = next_stage();
           const unsigned of_middle = base + middle * (BM + BN) * ROW_BYTES;
-          multiply_parts<BM>(part, of_middle, of_middle + to_columns);
-          multiply_parts<BM>(part, of_middle, of_largest + to_columns);
-          multiply_parts<BM>(part, of_largest, of_middle + to_columns);
-          commit_multiplications();
+          multiply_parts<BM>(small, of_middle, of_middle + to_columns);
+          multiply_parts<BM>(small, of_middle, of_largest + to_columns);
+          multiply_parts<BM>(small, of_largest, of_middle + to_columns);
+        } else {
+          multiply_parts<BM>(large, of_largest, of_smallest + to_columns, false);
+          multiply_parts<BM>(large, of_smallest, of_largest + to_columns);
         }
-        multiply_parts<BM>(part, of_largest, of_largest + to_columns);
+        commit_multiplications();
+        multiply_parts<BM>(large, of_largest, of_largest + to_columns, PARTS == 2);
         commit_multiplications();
         const bool is_last = step == steps - 1 && index + clusters >= tiles.count();
         if (IN_TURNS && !(is_last && warpgroup == 1)) pass_turn(warpgroup);
@@ -199,7 +214,11 @@ wgmma_parts(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
         free_stage<BLOCKS>(ring.freed[middle]);
         await_multiplications<0>();
         free_stage<BLOCKS>(ring.freed[largest]);
-        add_parts<COMPENSATED>(sum, part, nothing);
+        if constexpr (PARTS == 3) {
+          add_parts(sum, large, small, nothing);
+        } else {
+          add_parts(sum, large);
+        }
       }
       const BlockTile tile = tiles[index];
       store_or_repair(sum, A, B, C, M, N, K, tile.row, tile.col + warpgroup * 64);

@@ -26,10 +26,11 @@ PARTS = {"bf16x6": 3, "bf16x3": 2}
 
 TILE_ARGUMENTS = "{BM}, {BN}, {BK}, {stages}, {cluster}, {group}"
 
-MAX_ROWS = 208
-"""Maximum number of rows of a tile. A thread has half the number of sums, twice."""
+MAX_ROWS = {"bf16x6": 144, "bf16x3": 208}
+"""Maximum number of rows of a tile, by precision. A thread has half the number of sums, three times
+or twice."""
 
-ROWS, COLUMNS = range(8, MAX_ROWS + 1, 8), (64, 128)
+ROWS, COLUMNS = range(8, max(MAX_ROWS.values()) + 1, 8), (64, 128)
 
 PICKS = 4  # number of tiles that are picked for a problem
 
@@ -99,7 +100,7 @@ def picks(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
     smallest = {  # of the tiles of which equally many cover C
         (-(-problem.m // rows), columns): (rows, columns)
         for rows in reversed(ROWS)
-        if rows >= min(PIECE_ROWS, problem.m)
+        if min(PIECE_ROWS, problem.m) <= rows <= MAX_ROWS[problem.dtype]
         for columns in COLUMNS
     }
     sizes = sorted(
@@ -112,6 +113,13 @@ def picks(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
         f"/cluster={pair}/group=8"
         for bm, bn, pair in chosen
     )
+
+
+def refuse(tile: Config, problem: Problem) -> str | None:
+    """Also refuse more sums than a thread has registers for."""
+    if tile["BM"] > (max_rows := MAX_ROWS[problem.dtype]):
+        return f"{tile}: {problem.dtype} has sums for at most {max_rows} rows"
+    return takes_any_rows(tile, problem)
 
 
 VARIANT = variant(
@@ -127,12 +135,12 @@ VARIANT = variant(
         default=(
             "128x128x64/s6/cluster=1x1/group=8",
             "64x128x64/s8/cluster=1x1/group=8",
-            "192x128x64/s5/cluster=1x2/group=8",
+            "144x128x64/s5/cluster=1x2/group=8",
         ),
         shared_bytes=stages_bytes,
         constraint=why_not_shared,
     ),
     launches=launches,
-    refuse=takes_any_rows,
+    refuse=refuse,
     auto_tiles=picks,
 )
