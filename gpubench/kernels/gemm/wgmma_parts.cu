@@ -20,8 +20,9 @@
 // values of k therefore has two sums there: of a0·b0, of whose bits little is cut off, and of the
 // smaller products, which are 256 times as small. After the step, both are added to sums in other
 // registers, with rounding. What these additions round off starts the smaller sums of the next step
-// (Kahan's sum), so the result is as exact for K = 65536 as for 64. Two parts have fewer bits: all
-// their products have one sum, and do without this.
+// (Kahan's sum), so the result is as exact for K = 65536 as for 64. For a short K, where float32 has
+// few roundings, the sum of a0·b0 leaves after each instruction. Two parts have fewer bits: all their
+// products have one sum, and do without this.
 //
 // Who multiplies when: two warpgroups have 64 columns of a tile each, and take turns. One multiplies
 // a step while the other adds its last sums. `#` multiplies, and `+` adds:
@@ -76,15 +77,22 @@ __device__ __forceinline__ void pass_turn(int warpgroup) {
   PTX("bar.arrive %0, 256;", "r"(TURN + (warpgroup ^ 1)));
 }
 
-// Starts to multiply a part of A's rows by a part of 64 columns of B, one step, transposed.
+constexpr int PIECES = ROW_BYTES / 32;  // instructions for a product of a step, 16 values of k each
+
+// Starts to multiply a part of A's rows by a part of 64 columns of B, one piece, transposed.
+template <int BM>
+__device__ __forceinline__ void
+multiply_piece(float (&sum)[BM / 2], unsigned a, unsigned b, int k, bool add) {
+  multiply_async<__nv_bfloat16, BM, true>(sum, part_of_b<__nv_bfloat16>(b, k), part_of_a(a, k),
+                                          add);
+}
+
+// The same for all pieces of a step.
 template <int BM>
 __device__ __forceinline__ void
 multiply_parts(float (&sum)[BM / 2], unsigned a, unsigned b, bool add = true) {
 #pragma unroll
-  for (int k = 0; k < ROW_BYTES / 32; ++k) {
-    multiply_async<__nv_bfloat16, BM, true>(sum, part_of_b<__nv_bfloat16>(b, k), part_of_a(a, k),
-                                            add || k > 0);
-  }
+  for (int k = 0; k < PIECES; ++k) multiply_piece<BM>(sum, a, b, k, add || k > 0);
 }
 
 // Adds what the tensor core has added up.
@@ -146,7 +154,9 @@ __device__ __forceinline__ void store_or_repair(const float (&sum)[SUMS], const 
   __syncwarp();
 }
 
-template <typename Scalar, int PARTS, int BM, int BN, int BK, int STAGES, int CM, int CN, int GROUP>
+// OFTEN: the sum of a0·b0 leaves after each instruction, not after each step.
+template <typename Scalar, int PARTS, bool OFTEN, int BM, int BN, int BK, int STAGES, int CM, int CN,
+          int GROUP>
 __global__ void __launch_bounds__((PartsTile<BM, BN>::THREADS), 1)
 wgmma_parts(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
             const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map) {
@@ -202,7 +212,19 @@ wgmma_parts(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
           multiply_parts<BM>(large, of_smallest, of_largest + to_columns);
         }
         commit_multiplications();
-        multiply_parts<BM>(large, of_largest, of_largest + to_columns, PARTS == 2);
+        if constexpr (OFTEN) {
+#pragma unroll
+          for (int k = 0; k < PIECES - 1; ++k) {
+            multiply_piece<BM>(large, of_largest, of_largest + to_columns, k, false);
+            commit_multiplications();
+            await_multiplications<0>();
+            add_parts(sum, large, small, nothing);
+            wgmma_fence();
+          }
+          multiply_piece<BM>(large, of_largest, of_largest + to_columns, PIECES - 1, false);
+        } else {
+          multiply_parts<BM>(large, of_largest, of_largest + to_columns, PARTS == 2);
+        }
         commit_multiplications();
         const bool is_last = step == steps - 1 && index + clusters >= tiles.count();
         if (IN_TURNS && !(is_last && warpgroup == 1)) pass_turn(warpgroup);
