@@ -44,7 +44,8 @@ _OPENING, _CLOSING = re.compile(r"<<\s*<"), re.compile(r">>\s*>")
 _STATIC = re.compile(r"\bstatic\b(?!\s+constexpr)")
 """Begins a variable of a host function. Without `thread_local` it would be a shared array."""
 
-_DECLARATION = re.compile(r"(?<=[;{}])\s*(?!\s*template)[^;{}()=]+\([^;{}]*\)\s*;")
+_STATEMENT = re.compile(r"[^;{}]*+[;{}]|[^;{}]++")
+_DECLARATION = re.compile(r"(?!\s*template)[^;{}()=]+\([^;{}]*\)\s*;")
 """A function that is declared, but not defined or instantiated."""
 
 _LAUNCHED = re.compile(r"[A-Za-z_][\w:]*\s*\Z")
@@ -212,7 +213,7 @@ def _needed(
     """Return `of_device`, the wanted functions, and all that these or other code name."""
     outside = _replaced(plain, [(each.start, each.end, ";") for each in functions])
     waiting = [
-        _DECLARATION.sub("", outside),
+        "".join(x for x in _STATEMENT.findall(outside) if not _DECLARATION.fullmatch(x)),
         wanted,
         *(plain[each.start : each.end] for each in of_device),
     ]

@@ -105,7 +105,8 @@ def describe_file(
     """
     read = _read(source, name, op, entry, home)
     function, body = read.function, read.body
-    values = {axis: _value_of(function, each) for each, axis in _axes(function).items()}
+    axes = _axes(function)
+    values = {axes[each.name]: each.value for each in function.template if each.name in axes}
     tile, space = _space(values)
     asked = [each for each in read.arguments if each.value == UNKNOWN]
     kind, field = ("CudaVariant", "kernel") if function.is_kernel else ("HostVariant", "entry")
@@ -282,22 +283,12 @@ def _whole(name: str) -> str:
     return name if re.fullmatch(r"[\w:]+", name, re.ASCII) else shown(name)
 
 
-def _value_of(function: Function, name: str) -> str:
-    """Return the value that the source gives a template's parameter."""
-    return next(each.value for each in function.template if each.name == name)
-
-
 def _advice(asked: Sequence[Parameter]) -> Iterator[str]:
     """Yield comments about the parameters that are not known."""
-    pointers = [each.name for each in asked if each.is_pointer]
-    numbers = [each.name for each in asked if not each.is_pointer]
-    if pointers:
-        yield f"    # Not known: {', '.join(pointers)}. Write =A or which array it is, or =null."
-    if numbers:
-        yield (
-            f"    # Not known: {', '.join(numbers)}. Write =1 for a constant, or =M, =lda, =M*N "
-            "for what it is."
-        )
+    number = "Write =1 for a constant, or =M, =lda, =M*N for what it is."
+    for is_pointer, advice in ((True, "Write =A or which array it is, or =null."), (False, number)):
+        if names := [each.name for each in asked if each.is_pointer == is_pointer]:
+            yield f"    # Not known: {', '.join(names)}. {advice}"
 
 
 def _has_one_extent(arguments: Sequence[Parameter]) -> bool:
@@ -503,7 +494,10 @@ def _guessed(kernel: Function, tile: Config, op: str, text: str) -> tuple[list[s
     rows, columns = ("BM", "BN") if {"BM", "BN"} <= tile.keys() else (first or EDGE,) * 2
     has_y = kernel.uses("threadIdx.y")
     axes = {each: axis for each, axis in _axes(kernel).items() if axis in tile}
-    threads = Scope(symbols=axes).expression(kernel.threads) or ""
+    threads = (
+        Scope(symbols=axes).expression(kernel.threads)
+        or ""
+    )
     if kernel.uses("blockIdx.y") or "BM" in tile:
         grid = [f"N/{columns}", f"M/{rows}"]
     else:

@@ -72,11 +72,6 @@ def meanings(
     scalar = re.compile(rf"\b(?:{'|'.join(function.types) or '(?!)'})\b")
     declared = [replace(each, cpp=scalar.sub("Scalar", each.cpp)) for each in function.parameters]
     values = {each.name: _by_name(each, op, on_host=on_host) for each in declared}
-    for each in declared:  # a name that is exact has precedence: in beside A is another array
-        beside = [values[other.name] for other in declared if other.name != each.name]
-        is_guess = values[each.name] != each.value and values[each.name] in OPERATIONS[op].arrays
-        if each.is_pointer and is_guess and values[each.name] in beside:
-            values[each.name] = UNKNOWN
     column_major: tuple[str, ...] = ()
     if OPERATIONS[op].has_layouts and function.is_kernel:
         in_place = "__shared__" not in function.body  # no copy of a tile in another order
