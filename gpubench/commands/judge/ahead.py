@@ -44,11 +44,11 @@ class Ahead:
             self._folders = prepare_ahead(self._problems[number : self.prepared], self._options)
         self._compilations.wait_for(path)
 
-    def start_children(self) -> None:
-        """Start the children of the problems that are prepared, before the first is measured."""
+    def start_children(self, count: int) -> None:
+        """Start a number of children of each prepared problem, before the first is measured."""
         if self._folders:
             device = find_devices(self._options.get("device") or "auto")[0][0]
-            start_ahead([*self._folders.values()], device.backend)
+            start_ahead([*self._folders.values()], device.backend, count)
             self._folders.clear()
 
     def _end_group(self) -> None:

@@ -5,7 +5,7 @@ from time import perf_counter
 
 from gpubench.plan.sweep import Sweep
 
-VISIT_S = 5.0
+VISIT_S = 3.0
 """Time that a function takes in a round, in which its process imports torch, until it is known."""
 
 MIN_SHARE_S = 1.0
@@ -27,13 +27,15 @@ class Budget:
     def _left_s(self) -> float:
         return (self.budget_s or 0.0) - (perf_counter() - self._started_s)
 
-    def begin(self) -> bool:
-        """Begin a problem. Return whether there is time for it."""
+    @property
+    def has_time(self) -> bool:
+        """Whether a problem may begin."""
+        return self.budget_s is None or self._left_s > 0
+
+    def begin(self) -> None:
+        """Begin a problem, which is prepared first."""
         self._began_s = perf_counter()
-        has_time = self.budget_s is None or self._left_s > 0
-        if has_time:
-            self.problems_left -= 1
-        return has_time
+        self.problems_left -= 1
 
     def share(self, sweep: Sweep, functions: int, prepared: int) -> Sweep:
         """Return the sweep of the problem with its share of the time, and the rounds that fit.

@@ -108,16 +108,20 @@ def _judge_all(
     problems = sorted(problems, key=lambda each: is_compiled(each[1]))  # which takes a minute
     with Ahead(problems, options) as ahead:
         for number, (path, beside) in enumerate(problems):
-            if not budget.begin():
-                say(_beyond(budget, folder), "yellow", err=True)
-                return done, NOT_JUDGED
+            budget.begin()
             own = {**options, "op": str(path), "output": None}
+            functions = len(beside) + 1
             try:
-                ahead.prepare(number)
-                sweep = read_judged(own, defaults, beside)
-                results = _results_of(sweep, folder, choices)
-                if not results.is_complete:
-                    ahead.start_children()
+                if budget.has_time:
+                    ahead.prepare(number)
+                    sweep = read_judged(own, defaults, beside)
+                    results = _results_of(sweep, folder, choices)
+                    rounds = budget.share(sweep, functions, ahead.prepared).timing.rounds
+                    if not results.is_complete:
+                        ahead.start_children(functions * rounds)
+                if not budget.has_time:
+                    say(_beyond(budget, len(problems) - number, folder), "yellow", err=True)
+                    return done, NOT_JUDGED
             except UsageError as error:
                 if len(problems) == 1:
                     raise
@@ -128,7 +132,7 @@ def _judge_all(
                 if not done:
                     raise
                 return done, INTERRUPTED
-            sweep = budget.share(sweep, len(beside) + 1, ahead.prepared)
+            sweep = budget.share(sweep, functions, ahead.prepared)
             problem, is_interrupted = _judged(sweep, results, choices)
             done.append(problem)
             budget.judged(sum(row.rounds or 1 for row in problem.rows))
@@ -137,9 +141,9 @@ def _judge_all(
     return done, code
 
 
-def _beyond(budget: Budget, folder: Path | None) -> str:
+def _beyond(budget: Budget, problems: int, folder: Path | None) -> str:
     """Return that problems were not judged because the budget is used up, and what to do."""
-    rest = counted(budget.problems_left, "problem")
+    rest = counted(problems, "problem")
     how = f"--resume {shown(str(folder))} judges the rest" if folder else "name a folder as -o"
     return f"--budget {budget.budget_s:g} is used up before {rest}; {how}"
 

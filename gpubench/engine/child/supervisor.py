@@ -34,9 +34,9 @@ waits for them (docs/decisions/0019)."""
 QUIET = {"KINETO_LOG_LEVEL": "6"}
 """torch's profiler prints no line when it starts and stops."""
 
-CHILDREN_AHEAD = 6
-"""Number of children that `start_ahead` starts for a folder: for three rounds of two functions. A
-child that waits takes 0.2 GB of memory."""
+MAX_CHILDREN_AHEAD = 6
+"""Maximum number of children that `start_ahead` starts for a folder: for three rounds of two
+functions. A child that waits takes 0.2 GB of memory."""
 
 START_LIMIT_S = 120.0
 """Time limit for a child to open its device, which includes all imports from a slow disk."""
@@ -278,12 +278,13 @@ def supervisor_of(device: str, timer: Timer, kernels: Path | None) -> Supervisor
     return supervisor
 
 
-def start_ahead(folders: Sequence[Path], backend: str) -> None:
-    """Start children for several folders of torch functions, which import torch at once."""
+def start_ahead(folders: Sequence[Path], backend: str, count: int) -> None:
+    """Start a number of children for each folder of torch functions. They import torch at once."""
+    count = min(count, MAX_CHILDREN_AHEAD)
     with ExitStack() as starting:
         for kernels in folders:
             supervisor = _ahead[kernels] = Supervisor("auto", Timer.EVENTS, kernels)
-            starting.enter_context(supervisor.starting_ahead(backend, CHILDREN_AHEAD, torch=True))
+            starting.enter_context(supervisor.starting_ahead(backend, count, torch=True))
 
 
 def end_ahead() -> None:
