@@ -107,6 +107,7 @@ CASES = {
         ("16x64x64/s5/cluster=1x2/group=8", "13x139x530"),
         ("64x64x64/s4/cluster=1x1/group=8", "1x1x1"),
         ("24x128x64/s4/cluster=1x1/group=8", "50x261x129"),
+        ("8x64x64/s4/cluster=1x1/group=8", "3x20x2080"),
     ),
     "wgmma_parts/bf16x3": (
         ("80x128x64/s3/cluster=1x2/group=8", "150x140x200"),

@@ -16,13 +16,15 @@
 // is free after its last product, and the smallest parts come and go first.
 //
 // Why sums leave the tensor core: its sums cut off what is below their last bit. So they are always
-// too small, and the error grows with K, where roundings up and down would cancel. A step of 64
-// values of k therefore has two sums there: of a0·b0, of whose bits little is cut off, and of the
-// smaller products, which are 256 times as small. After the step, both are added to sums in other
-// registers, with rounding. What these additions round off starts the smaller sums of the next step
-// (Kahan's sum), so the result is as exact for K = 65536 as for 64. For a short K, where float32 has
-// few roundings, the sum of a0·b0 leaves after each instruction. Two parts have fewer bits: all their
-// products have one sum, and do without this.
+// too small, and the error grows with K, where roundings up and down would cancel. After each step
+// of 64 values of k the sums are therefore added to sums in other registers, with rounding. What
+// these additions round off starts the sums of the next step (Kahan's sum), so the result is as
+// exact for K = 65536 as for 64. Two parts have fewer bits, and do without this.
+//
+// Why small K has more sums: float32 then has few roundings, and is hard to match. The sum of a0·b0
+// has few bits that are cut off, as long as the five products that are 256 times as small have a sum
+// of their own. Up to K = 384, it also leaves after each instruction. That takes registers, so tiles
+// are smaller, and 6 to 30 % more time.
 //
 // Who multiplies when: two warpgroups have 64 columns of a tile each, and take turns. One multiplies
 // a step while the other adds its last sums. `#` multiplies, and `+` adds:
@@ -79,6 +81,16 @@ __device__ __forceinline__ void pass_turn(int warpgroup) {
 
 constexpr int PIECES = ROW_BYTES / 32;  // instructions for a product of a step, 16 values of k each
 
+// The first array, or the second one.
+template <bool FIRST, typename First, typename Second>
+__device__ __forceinline__ auto& either(First& first, Second& second) {
+  if constexpr (FIRST) {
+    return first;
+  } else {
+    return second;
+  }
+}
+
 // Starts to multiply a part of A's rows by a part of 64 columns of B, one piece, transposed.
 template <int BM>
 __device__ __forceinline__ void
@@ -95,20 +107,25 @@ multiply_parts(float (&sum)[BM / 2], unsigned a, unsigned b, bool add = true) {
   for (int k = 0; k < PIECES; ++k) multiply_piece<BM>(sum, a, b, k, add || k > 0);
 }
 
-// Adds what the tensor core has added up.
-template <int SUMS>
-__device__ __forceinline__ void add_parts(float (&sum)[SUMS], float (&part)[SUMS]) {
+// Adds what the tensor core has added up. COMPENSATED: the parts keep what the addition rounds off.
+// `nothing` is −0, which the compiler does not know. If `before` were a copy, it would compute many
+// sums before it needs their copies, and large tiles lack registers for that.
+template <bool COMPENSATED, int SUMS>
+__device__ __forceinline__ void
+add_parts(float (&sum)[SUMS], float (&part)[SUMS], float nothing) {
   fence_sums(part);
 #pragma unroll
-  for (int i = 0; i < SUMS; ++i) sum[i] += part[i];
+  for (int i = 0; i < SUMS; ++i) {
+    const float before = sum[i] + nothing;
+    sum[i] += part[i];
+    if constexpr (COMPENSATED) part[i] -= sum[i] - before;
+  }
 }
 
-// The same for products of large parts, and of small parts. `small` keeps what the last addition
-// rounds off. `nothing` is −0, which the compiler does not know. If `before` were a copy, it would
-// compute many sums before it needs their copies, and large tiles lack registers for that.
+// The same where the products of small parts have a sum apart, which keeps what is rounded off.
 template <int SUMS>
 __device__ __forceinline__ void
-add_parts(float (&sum)[SUMS], float (&large)[SUMS], float (&small)[SUMS], float nothing) {
+add_both(float (&sum)[SUMS], float (&large)[SUMS], float (&small)[SUMS], float nothing) {
   fence_sums(large);
   fence_sums(small);
 #pragma unroll
@@ -154,15 +171,18 @@ __device__ __forceinline__ void store_or_repair(const float (&sum)[SUMS], const 
   __syncwarp();
 }
 
-// OFTEN: the sum of a0·b0 leaves after each instruction, not after each step.
-template <typename Scalar, int PARTS, bool OFTEN, int BM, int BN, int BK, int STAGES, int CM, int CN,
+// Sums in the tensor core: one for all products; one for a0·b0 and one for the others; or so, and
+// the sum of a0·b0 leaves after each instruction, not after each step.
+enum { TOGETHER, APART, APART_AND_OFTEN };
+
+template <typename Scalar, int PARTS, int SUMS, int BM, int BN, int BK, int STAGES, int CM, int CN,
           int GROUP>
 __global__ void __launch_bounds__((PartsTile<BM, BN>::THREADS), 1)
 wgmma_parts(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
             const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map) {
   using T = PartsTile<BM, BN>;
   constexpr int BLOCKS = CM * CN;
-  constexpr bool IN_TURNS = T::CONSUMERS > 1;
+  constexpr bool IN_TURNS = T::CONSUMERS > 1, COMPENSATED = PARTS > 2;
   extern __shared__ __align__(1024) unsigned char stages[];
   __shared__ Ring<STAGES> ring;
 
@@ -186,7 +206,8 @@ wgmma_parts(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
       return stage;
     };
     for (int index = blockIdx.x / BLOCKS; index < tiles.count(); index += clusters) {
-      float sum[T::SUMS], large[T::SUMS], small[PARTS == 3 ? T::SUMS : 1];
+      float sum[T::SUMS], large[T::SUMS], apart[SUMS == TOGETHER ? 1 : T::SUMS];
+      auto& small = either<SUMS == TOGETHER>(large, apart);
 #pragma unroll
       for (int i = 0; i < T::SUMS; ++i) sum[i] = 0;
 #pragma unroll 1
@@ -197,33 +218,30 @@ wgmma_parts(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
         if (IN_TURNS && !my_turn) await_turn(warpgroup);
         my_turn = false;
         wgmma_fence();
+        multiply_parts<BM>(small, of_largest, of_smallest + to_columns, COMPENSATED && step > 0);
+        multiply_parts<BM>(small, of_smallest, of_largest + to_columns);
+        commit_multiplications();
         int middle = smallest;
         if constexpr (PARTS == 3) {
-          multiply_parts<BM>(small, of_largest, of_smallest + to_columns, step > 0);
-          multiply_parts<BM>(small, of_smallest, of_largest + to_columns);
-          commit_multiplications();
           middle = next_stage();
           const unsigned of_middle = base + middle * (BM + BN) * ROW_BYTES;
           multiply_parts<BM>(small, of_middle, of_middle + to_columns);
           multiply_parts<BM>(small, of_middle, of_largest + to_columns);
           multiply_parts<BM>(small, of_largest, of_middle + to_columns);
-        } else {
-          multiply_parts<BM>(large, of_largest, of_smallest + to_columns, false);
-          multiply_parts<BM>(large, of_smallest, of_largest + to_columns);
+          commit_multiplications();
         }
-        commit_multiplications();
-        if constexpr (OFTEN) {
+        if constexpr (SUMS == APART_AND_OFTEN) {
 #pragma unroll
           for (int k = 0; k < PIECES - 1; ++k) {
             multiply_piece<BM>(large, of_largest, of_largest + to_columns, k, false);
             commit_multiplications();
             await_multiplications<0>();
-            add_parts(sum, large, small, nothing);
+            add_both(sum, large, small, nothing);
             wgmma_fence();
           }
           multiply_piece<BM>(large, of_largest, of_largest + to_columns, PIECES - 1, false);
         } else {
-          multiply_parts<BM>(large, of_largest, of_largest + to_columns, PARTS == 2);
+          multiply_parts<BM>(large, of_largest, of_largest + to_columns, SUMS == TOGETHER);
         }
         commit_multiplications();
         const bool is_last = step == steps - 1 && index + clusters >= tiles.count();
@@ -236,10 +254,10 @@ wgmma_parts(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
         free_stage<BLOCKS>(ring.freed[middle]);
         await_multiplications<0>();
         free_stage<BLOCKS>(ring.freed[largest]);
-        if constexpr (PARTS == 3) {
-          add_parts(sum, large, small, nothing);
+        if constexpr (SUMS == TOGETHER) {
+          add_parts<COMPENSATED>(sum, large, nothing);
         } else {
-          add_parts(sum, large);
+          add_both(sum, large, small, nothing);
         }
       }
       const BlockTile tile = tiles[index];

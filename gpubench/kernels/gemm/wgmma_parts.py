@@ -24,15 +24,16 @@ CHUNK, SPLITTING_THREADS = 8, 256
 PARTS = {"bf16x6": 3, "bf16x3": 2}
 """Parts of an operand, by precision."""
 
-SHORT_K, ROWS_OF_SHORT_K = 512, 112
-"""Maximum K for which sums of `bf16x6` leave the tensor core after each instruction, and maximum
-number of rows of a tile for that, without spilled registers."""
-
 TILE_ARGUMENTS = "{BM}, {BN}, {BK}, {stages}, {cluster}, {group}"
 
-MAX_ROWS = {"bf16x6": 144, "bf16x3": 208}
-"""Maximum number of rows of a tile, by precision. A thread has half the number of sums, three times
-or twice."""
+TOGETHER, APART, APART_AND_OFTEN = range(3)
+"""What sums a tile has in the tensor core, as in `wgmma_parts.cu`."""
+
+MAX_K = {APART_AND_OFTEN: 384, APART: 2048}
+"""Maximum K of `bf16x6` for which it has these sums."""
+
+MAX_ROWS = {TOGETHER: 208, APART: 144, APART_AND_OFTEN: 104}
+"""Maximum number of rows of a tile for which no registers spill."""
 
 ROWS, COLUMNS = range(8, max(MAX_ROWS.values()) + 1, 8), (64, 128)
 
@@ -50,21 +51,17 @@ STEP_CLOCKS = {"bf16x3": 356, "bf16x6": 174}
 to 8192 on an H200, with 15 tiles each. The best of two picks takes 0.4 % longer than the best."""
 
 
-def leaves_often(problem: Problem) -> bool:
-    """Return whether sums leave the tensor core after each instruction, not after each step."""
-    return problem.dtype == "bf16x6" and problem.k <= SHORT_K
-
-
-def max_rows(problem: Problem) -> int:
-    """Return the maximum number of rows of a tile."""
-    return ROWS_OF_SHORT_K if leaves_often(problem) else MAX_ROWS[problem.dtype]
+def sums_of(problem: Problem) -> int:
+    """Return what sums a tile has in the tensor core."""
+    if problem.dtype == "bf16x3":
+        return TOGETHER
+    return next((sums for sums, most in MAX_K.items() if problem.k <= most), TOGETHER)
 
 
 def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     """Launch the splitting, then a product by the number of blocks that are resident at once."""
     m, n, k = problem.m, problem.n, problem.k
     parts = PARTS[problem.dtype]
-    is_often = int(leaves_often(problem))
     padded_k, padded_n = -(-k // STEP) * STEP, -(-n // CHUNK) * CHUNK
     bytes_of_a, bytes_of_b = (2 * parts * padded_k * extent for extent in (m, padded_n))
     blocks_of_a, blocks_of_b = (
@@ -76,7 +73,7 @@ def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
     a = row_major_map(WORKSPACE, (m, parts * padded_k), (tile["BM"] // across, STEP))
     b = row_major_map(WORKSPACE, (parts * padded_k, n), (box_of_b(tile["BN"], down), STEP))
     multiplying = Launch(
-        kernel=f"wgmma_parts<{{scalar}}, {parts}, {is_often}, {TILE_ARGUMENTS}>",
+        kernel=f"wgmma_parts<{{scalar}}, {parts}, {sums_of(problem)}, {TILE_ARGUMENTS}>",
         grid=(blocks * even_grid(clusters(tile, problem), at_most),),
         block=(128 * (tile["BN"] // PIECE_ROWS + 1),),
         shared_bytes=stages_bytes(tile),
@@ -115,7 +112,7 @@ def picks(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
     smallest = {  # of the tiles of which equally many cover C
         (-(-problem.m // rows), columns): (rows, columns)
         for rows in reversed(ROWS)
-        if min(PIECE_ROWS, problem.m) <= rows <= max_rows(problem)
+        if min(PIECE_ROWS, problem.m) <= rows <= MAX_ROWS[sums_of(problem)]
         for columns in COLUMNS
     }
     sizes = sorted(
@@ -132,7 +129,7 @@ def picks(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
 
 def refuse(tile: Config, problem: Problem) -> str | None:
     """Refuse more sums than a thread has registers for. Rows have any length."""
-    if tile["BM"] <= (most := max_rows(problem)):
+    if tile["BM"] <= (most := MAX_ROWS[sums_of(problem)]):
         return None
     return f"{tile}: {problem.dtype} at K = {problem.k} has sums for at most {most} rows"
 
@@ -150,7 +147,7 @@ VARIANT = variant(
         default=(
             "64x128x64/s8/cluster=1x1/group=8",
             "128x128x64/s6/cluster=1x1/group=8",
-            "144x128x64/s5/cluster=1x2/group=8",
+            "192x128x64/s5/cluster=1x2/group=8",
         ),
         shared_bytes=stages_bytes,
         constraint=why_not_shared,
