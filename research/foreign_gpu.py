@@ -4,14 +4,14 @@
 
 `new-kernel --from` describes each kernel of `foreign_kernels.csv` whose source is in CHECKOUTS, in
 DIR. No description is edited. Each is swept at SIZES in its first dtype, beside cuBLAS in that
-dtype. Nsight Compute profiles PROFILED kernels that are one launch, in the process that times them
-(`compare_with_profiler.py`).
+dtype, in one round. Nsight Compute profiles PROFILED kernels that are one launch, in the process
+that times them with hot operands (`compare_with_profiler.py`): `ratio` is that time over its own.
 """
 
 import csv
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import run
@@ -35,7 +35,7 @@ def swept(op: str, dtype: str, names: Sequence[str], own: Path) -> list[dict[str
     output = own / f"{op}_{dtype}.csv"
     command = [*GPUBENCH, "sweep", "--device", "cuda", "--op", op, "--kernels", str(own)]
     command += ["--variants", ",".join((*names, "cublas")), "--sizes", SIZES[op]]
-    command += ["--dtypes", dtype, "--rounds", "3", "--force", "-o", str(output)]
+    command += ["--dtypes", dtype, "--rounds", "1", "--force", "-o", str(output)]
     if run(command, check=False).returncode and not output.exists():
         return []  # cuBLAS has no product in this dtype
     with output.open(newline="", encoding="utf-8") as lines:
@@ -67,34 +67,45 @@ def main() -> int:
     for (op, dtype), names in kinds.items():
         written = [name for name in names if (chosen.own / op / f"{name}.py").exists()]
         rows += swept(op, dtype, written, chosen.own)
+    write(rows, by_name, {}, chosen.output)
     os.environ["KERNELS"] = str(chosen.own)
     right = [
-        Line(row["dtype"], row["variant"], row["tile"], row["m"])
+        Line(by_name[row["variant"]]["dtypes"].split()[0], row["variant"], row["tile"], row["m"])
         for row in rows
         if row["variant"] in by_name and row["op"] == "gemm" and row["status"] == "ok"
-        and row["m"] == PROFILED_SIZE and "launches waited" not in row["notes"]
-        and row["launches"] == "alone"
+        and row["m"] == PROFILED_SIZE and row["launches"] == "alone"
     ]  # fmt: skip
-    step = max(1, len(right) // PROFILED)
-    profiles = profiled(right[::step]).values() if right else ()
+    profiles = profiled(right[:PROFILED]).values() if right else ()
     by_case = {(each.variant, each.n): each for each in profiles if each.ncu_us}
-    with chosen.output.open("w", newline="", encoding="utf-8") as file:
+    write(rows, by_name, by_case, chosen.output)
+    return 0
+
+
+def write(
+    rows: Sequence[Mapping[str, str]],
+    by_name: Mapping[str, Mapping[str, str]],
+    profiles: Mapping[tuple[str, str], Line],
+    output: Path,
+) -> None:
+    """Write the rows of sweeps, with the profiler's durations."""
+    with output.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator=os.linesep)
         writer.writeheader()
         for row in rows:
             source = by_name.get(row["variant"], {})
-            profile = by_case.get((row["variant"], row["m"]))
-            both = (profile.gpubench_us, profile.ncu_us) if profile else (None, None)
+            times: dict[str, str] = {}
+            profile = profiles.get((row["variant"], row["m"]))
+            if profile and profile.gpubench_us and profile.ncu_us:
+                times["ncu_us"] = f"{profile.ncu_us:.2f}"
+                times["ratio"] = f"{profile.gpubench_us / profile.ncu_us:.4f}"
             writer.writerow(
                 {name: source.get(name, "") for name in COLUMNS[:3]}
                 | {name: row[name] for name in ("op", "dtype", "compute_mode", "status", "host_us")}
                 | {"kernel": row["variant"], "n": row["m"], "gpubench_us": row["median_us"]}
                 | {"percent_of_cublas": row["percent_of_blas"]}
-                | {"ncu_us": f"{both[1]:.2f}" if both[1] else ""}
-                | {"ratio": f"{both[0] / both[1]:.4f}" if both[0] and both[1] else ""}
+                | times
                 | {"reason_or_note": row["reason"] or row["notes"]}
             )
-    return 0
 
 
 if __name__ == "__main__":
