@@ -179,6 +179,9 @@ def test_the_examples_of_frameworks_for_a_gpu_are_short_descriptions(
     stand_in = SimpleNamespace(jit=lambda function: function, language=language)
     monkeypatch.setitem(sys.modules, "triton", stand_in)
     monkeypatch.setitem(sys.modules, "triton.language", language)
+    gluon = SimpleNamespace(jit=stand_in.jit, language=language)
+    monkeypatch.setitem(sys.modules, "triton.experimental", SimpleNamespace(gluon=gluon))
+    monkeypatch.setitem(sys.modules, "triton.experimental.gluon", gluon)
     folder = Path(__file__).parents[2] / "examples" / "functions"
     tensors = {}
     for path in folder.glob("*.py"):
@@ -190,6 +193,7 @@ def test_the_examples_of_frameworks_for_a_gpu_are_short_descriptions(
         "torch_cpu": "torch",
         "torch_gpu": "torch",
         "triton_product": "torch",
+        "gluon_product": "torch",
         "numba_cuda": "",
         "jax_matmul": "jax.numpy",
         "pallas_product": "jax.numpy",
