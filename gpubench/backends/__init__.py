@@ -122,9 +122,7 @@ class Ipc(Protocol):
 class Gauge(Protocol):
     """What a device can do and the state it is in, apart from any kernel."""
 
-    def ceilings(
-        self, dtypes: Sequence[str] = CORE_DTYPES, *, kept: bool = False
-    ) -> dict[str, float]:
+    def ceilings(self, dtypes: Sequence[str] = CORE_DTYPES) -> dict[str, float]:
         """Measure the device's highest rates, by name with unit.
 
         - `measured_copy_gbytes_per_s`: a copy in the device's memory, bytes read plus bytes
@@ -133,8 +131,6 @@ class Gauge(Protocol):
         - `measured_<dtype>_fma_gflops`: multiply-adds in registers, for the `dtypes` that the
           backend can measure.
         - `measured_<dtype>_tensor_gflops`: products on tensor cores.
-
-        With `kept`, a rate that was measured less than a day ago on such a device is enough.
         """
 
     def parts(self) -> dict[str, float]:

@@ -165,10 +165,10 @@ class Worker:
         if self._child.child:
             self._child.request(START_LIMIT_S, Runner.warm_up)
 
-    def ceilings(self, dtypes: Sequence[str], kept: bool = False) -> dict[str, float]:
+    def ceilings(self, dtypes: Sequence[str]) -> dict[str, float]:
         """Measure the device's highest rates in the child."""
         self._make_ready()
-        return self._child.request(START_LIMIT_S, Runner.ceilings, tuple(dtypes), kept)
+        return self._child.request(START_LIMIT_S, Runner.ceilings, tuple(dtypes))
 
     def parts(self) -> Parts:
         """Measure fixed work on each part of the device, in the child."""

@@ -18,7 +18,7 @@ from fakes import why_wrong
 from gpubench.backends.cpu import backend as module
 from gpubench.backends.cpu import gauge as cpu_gauge
 from gpubench.backends.cpu.backend import ALIGNMENT, CpuBackend
-from gpubench.backends.cpu.gauge import CpuGauge, describe_cpu
+from gpubench.backends.cpu.gauge import CpuGauge, describe_cpu, highest_rates
 from gpubench.backends.cpu.multiply_add import CHAINS, lanes, multiply_adds, operations
 from gpubench.backends.rotation import result_factor
 from gpubench.cache import keep_value
@@ -300,7 +300,7 @@ def test_the_highest_rate_of_a_day_is_kept(tmp_path: Path, monkeypatch: pytest.M
     gauge = CpuGauge(describe_cpu())
 
     def rates(*, kept: bool) -> list[float]:
-        return list(gauge.ceilings(["float32"], kept=kept).values())
+        return list(highest_rates(fakes.CPU, ["float32"], gauge.ceilings, kept=kept).values())
 
     assert rates(kept=True) == rates(kept=True) == [5, 50]
     assert rates(kept=False) == [7, 70]
@@ -317,14 +317,14 @@ def test_a_rate_of_invalid_time_is_renewed(tmp_path: Path, monkeypatch: pytest.M
     copies = iter((5.0, 7.0, 6.0))
     monkeypatch.setattr(CpuGauge, "copy_gbytes_per_s", lambda *_: next(copies))
     gauge = CpuGauge(describe_cpu())
-    assert list(gauge.ceilings([], kept=True).values()) == [5]
+    assert list(highest_rates(fakes.CPU, [], gauge.ceilings).values()) == [5]
     (file,) = tmp_path.rglob("rates/*")
     for measured, rate in (("2020-01-01T00:00:00", 7), ("2999-01-01T00:00:00Z", 6)):
         name = "measured_copy_gbytes_per_s"
         keep_value(file, {name: {"rate": 1.0, "measured": measured}})
-        assert list(gauge.ceilings([], kept=True).values()) == [rate]
+        assert list(highest_rates(fakes.CPU, [], gauge.ceilings).values()) == [rate]
     written_ns = file.stat().st_mtime_ns
-    assert list(gauge.ceilings([], kept=True).values()) == [6]
+    assert list(highest_rates(fakes.CPU, [], gauge.ceilings).values()) == [6]
     assert file.stat().st_mtime_ns == written_ns  # a sweep that measures no rate writes none
 
 

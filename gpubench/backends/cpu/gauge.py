@@ -4,10 +4,9 @@ import os
 import platform
 import re
 import timeit
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from time import thread_time
 from typing import Annotated, Any
@@ -86,33 +85,10 @@ class CpuGauge:
         """Return no readings: operating systems report a CPU's clock in different ways."""
         return Health()
 
-    def ceilings(
-        self, dtypes: Sequence[str] = CORE_DTYPES, *, kept: bool = False
-    ) -> dict[str, float]:
-        """Measure a copy in main memory, and multiply-adds in vector registers.
-
-        Rates are kept in the user's cache. For multiply-adds, the highest rate of this kind of CPU
-        counts, because other load can only lower a rate.
-        """
-        path = cache_file("rates", self._device.name, cpu_threads(), self._copy_bytes)
-        now = datetime.now(UTC)
-        rates = kept_values(path, dict[str, KeptRate]) or {}
-        before = dict(rates)
-        measures: dict[str, Callable[[], float]] = {COPY: self.copy_gbytes_per_s}
-        measures |= {
-            f"measured_{dtype}_fma_gflops": partial(self._fma_gflops, dtype) for dtype in dtypes
-        }
-        for name, measure in measures.items():
-            earlier = rates.get(name)
-            if kept and earlier and abs(now - earlier.measured) < KEPT_FOR:
-                continue
-            rate = measure()
-            if earlier and name != COPY:
-                rate = max(rate, earlier.rate)
-            rates[name] = KeptRate(rate=rate, measured=now)
-        if rates != before:
-            keep_value(path, rates)
-        return {name: rates[name].rate for name in measures}
+    def ceilings(self, dtypes: Sequence[str] = CORE_DTYPES) -> dict[str, float]:
+        """Measure a copy in main memory, and multiply-adds in vector registers."""
+        rates = {COPY: self.copy_gbytes_per_s()}
+        return rates | {fma_rate(dtype): self._fma_gflops(dtype) for dtype in dtypes}
 
     def _fma_gflops(self, dtype: str) -> float:
         """Return the highest of several rates, each the sum of the threads' own rates.
@@ -140,6 +116,40 @@ class KeptRate(msgspec.Struct):
 
     rate: float
     measured: Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+def fma_rate(dtype: str) -> str:
+    """Name the rate of multiply-adds of a precision."""
+    return f"measured_{dtype}_fma_gflops"
+
+
+def highest_rates(
+    device: Device,
+    dtypes: Sequence[str],
+    measure: Callable[[Sequence[str]], Mapping[str, float]],
+    *,
+    kept: bool = True,
+) -> dict[str, float]:
+    """Return the highest rates of a CPU, which `measure` measures (`CpuGauge.ceilings`).
+
+    They are kept in the user's cache. With `kept`, a rate that was measured less than a day ago on
+    such a CPU is enough. For multiply-adds, the highest rate of this kind of CPU counts, because
+    other load can only lower a rate.
+    """
+    path, now = cache_file("rates", device.name, cpu_threads()), datetime.now(UTC)
+    rates = kept_values(path, dict[str, KeptRate]) or {}
+
+    def is_missing(name: str) -> bool:
+        return not (kept and name in rates and abs(now - rates[name].measured) < KEPT_FOR)
+
+    missing = [dtype for dtype in dtypes if is_missing(fma_rate(dtype))]
+    if missing or is_missing(COPY):
+        for name, rate in measure(missing).items():
+            before = rates[name].rate if name in rates and name != COPY else 0.0
+            rates[name] = KeptRate(rate=max(rate, before), measured=now)
+        keep_value(path, rates)
+    asked = (COPY, *map(fma_rate, dtypes))
+    return {name: rates[name].rate for name in asked if name in rates}
 
 
 def describe_cpu() -> Device:

@@ -53,12 +53,7 @@ class CudaGauge:
         self._timers = timers
         self._nvml = nvml
 
-    def ceilings(
-        self,
-        dtypes: Sequence[str] = CORE_DTYPES,
-        *,
-        kept: bool = False,  # noqa: ARG002 # measuring takes no time here
-    ) -> dict[str, float]:
+    def ceilings(self, dtypes: Sequence[str] = CORE_DTYPES) -> dict[str, float]:
         """Measure the rates of memory, and the rates of all arithmetic unless `dtypes` is empty."""
         with faults():
             self.warm_up()

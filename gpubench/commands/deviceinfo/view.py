@@ -9,8 +9,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from gpubench.backends import backends, device_label, find_devices
+from gpubench.backends.cpu.gauge import highest_rates
 from gpubench.hardware.peaks import peaks, ridge_flop_per_byte
-from gpubench.model import DTYPES, Device
+from gpubench.model import CORE_DTYPES, DTYPES, Device
 from gpubench.options import read_sweep
 from gpubench.view.numbers import number, with_unit
 from gpubench.view.tables import Table, console, table
@@ -33,8 +34,11 @@ def print_deviceinfo(device: str, *, measure: bool, as_json: bool) -> None:
 def with_ceilings(device: Device) -> Device:
     """The device with its measured ceilings among its facts."""
     entry = backends()[device.backend]
-    backend = entry.open(device.index, entry.timers[0])
-    return replace(device, facts=device.facts | backend.gauge.ceilings())
+    gauge = entry.open(device.index, entry.timers[0]).gauge
+    if device.backend != "cpu":
+        return replace(device, facts=device.facts | gauge.ceilings())
+    rates = highest_rates(device, CORE_DTYPES, gauge.ceilings, kept=False)
+    return replace(device, facts=device.facts | rates)
 
 
 def device_json(devices: list[Device], missing: Mapping[str, Exception]) -> dict[str, Any]:

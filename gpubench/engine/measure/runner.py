@@ -73,10 +73,10 @@ class Runner:
         with self._phase("warming up"):
             self._backend.warm_up()
 
-    def ceilings(self, dtypes: Sequence[str], kept: bool = False) -> dict[str, float]:
+    def ceilings(self, dtypes: Sequence[str]) -> dict[str, float]:
         """Measure the device's highest rates."""
         with self._phase("warming up"):
-            return self._backend.gauge.ceilings(dtypes, kept=kept)
+            return self._backend.gauge.ceilings(dtypes)
 
     def parts(self) -> Parts:
         """Measure fixed work on each part of the device."""

@@ -494,10 +494,7 @@ def _guessed(kernel: Function, tile: Config, op: str, text: str) -> tuple[list[s
     rows, columns = ("BM", "BN") if {"BM", "BN"} <= tile.keys() else (first or EDGE,) * 2
     has_y = kernel.uses("threadIdx.y")
     axes = {each: axis for each, axis in _axes(kernel).items() if axis in tile}
-    threads = (
-        Scope(symbols=axes).expression(kernel.threads)
-        or ""
-    )
+    threads = Scope(symbols=axes).expression(kernel.threads) or ""
     if kernel.uses("blockIdx.y") or "BM" in tile:
         grid = [f"N/{columns}", f"M/{rows}"]
     else:
