@@ -3,6 +3,7 @@
 import sys
 import threading
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,7 +62,7 @@ def bind(made: tuple[Leaves, Any], facts: Facts, inputs: Any, outputs: Any) -> B
     return Bound(leaves, form, results, updated)
 
 
-def fill(program: Program, facts: Facts, number: int, seed: int) -> bytes:
+def fill(program: Program, facts: Facts, number: int, seed: int) -> memoryview:
     """Return the bytes of a workload's inputs, whose random values a seed determines."""
     import torch
 
@@ -75,10 +76,18 @@ def fill(program: Program, facts: Facts, number: int, seed: int) -> bytes:
         write(tensor, target)
         if part.is_arranged:
             arrange(target, generator, torch)
-    return bytes(memory.cpu().numpy().tobytes())
+    return _content(memory)
 
 
-def refer(program: Program, facts: Facts, number: int, inputs: bytes) -> tuple[bytes, list[bytes]]:
+def _content(tensor: Any) -> memoryview:
+    """Return the bytes of a tensor, without a copy of those that a CPU has."""
+    content: memoryview = tensor.cpu().contiguous().numpy().reshape(-1).view(np.uint8).data
+    return content
+
+
+def refer(
+    program: Program, facts: Facts, number: int, inputs: memoryview
+) -> tuple[memoryview, list[memoryview]]:
     """Return the right results in their own types, and all of them in float64.
 
     The second list is empty if the reference does not run in float64.
@@ -86,6 +95,7 @@ def refer(program: Program, facts: Facts, number: int, inputs: bytes) -> tuple[b
     bound, native = _on_device(program, facts, number, inputs)
     for source, target in bound.updated:
         write(source, target)
+    in_float64 = list[memoryview]()
     wide = bound._replace(leaves=[_widened(leaf) for leaf in bound.leaves])
     for result, target in zip(_results(program, bound, facts), bound.results, strict=True):
         if result.data_ptr() != target.data_ptr():
@@ -93,13 +103,13 @@ def refer(program: Program, facts: Facts, number: int, inputs: bytes) -> tuple[b
     try:
         with values.modes()[1]:
             results = _results(program, wide, facts)
-        in_float64 = [x.double().cpu().contiguous().numpy().tobytes() for x in results]
+        in_float64 += [_content(x.double()) for x in results]
     except Exception:  # a type that has no float64, or a kernel of another library
-        in_float64 = []
-    return native.cpu().numpy().tobytes(), in_float64
+        in_float64.clear()
+    return _content(native), in_float64
 
 
-def waits(program: Program, facts: Facts, number: int, inputs: bytes) -> bool:
+def waits(program: Program, facts: Facts, number: int, inputs: memoryview) -> bool:
     """Return whether the reference waits for the GPU, which is kept busy when it is called."""
     import torch
 
@@ -112,13 +122,23 @@ def waits(program: Program, facts: Facts, number: int, inputs: bytes) -> bool:
     return has_ended
 
 
-def _on_device(program: Program, facts: Facts, number: int, inputs: bytes) -> tuple[Bound, Any]:
+def _on_device(
+    program: Program, facts: Facts, number: int, inputs: memoryview
+) -> tuple[Bound, Any]:
     """Return a workload on its device, and the memory of its results."""
     import torch
 
     memory = torch.frombuffer(bytearray(inputs), dtype=torch.uint8).to(values.device())
     native = torch.zeros(facts.output_bytes, dtype=torch.uint8, device=memory.device)
-    return bind(inputs_of(program, number, seed=0), facts, memory, native), native
+    values.seed(0)  # the reference may draw numbers, too
+    return bind(_form(program, number), facts, memory, native), native  # type: ignore[arg-type] # each is a class
+
+
+@cache
+def _form(program: Any, number: int) -> tuple[Leaves, Any]:
+    """Return a workload's inputs without its tensors, and their form."""
+    leaves, form = inputs_of(program, number, seed=0)
+    return [None if is_tensor(leaf) else leaf for leaf in leaves], form
 
 
 def _widened(leaf: Any) -> Any:

@@ -14,6 +14,7 @@ from gpubench.hardware.host import cpu_threads
 from gpubench.model import Compared
 
 Values = NDArray[np.float64]
+Content = bytes | memoryview
 T = TypeVar("T")
 
 OUTSIDE = 10.0
@@ -71,7 +72,7 @@ class Comparison:
         self._squares = [np.zeros(1) for _ in facts.outputs]
         self._pairs = 0
 
-    def with_reference(self, native: bytes, wide: Sequence[bytes]) -> "WithReference":
+    def with_reference(self, native: Content, wide: Sequence[Content]) -> "WithReference":
         """Return the comparison with the right results of a launch.
 
         They are those in float64, if the reference in its own types is within the tolerance of
@@ -134,7 +135,7 @@ class WithReference:
         )
 
 
-def _right(own: NDArray[Any], wide: bytes, tolerance: Tolerance, part: Part) -> _Right:
+def _right(own: NDArray[Any], wide: Content, tolerance: Tolerance, part: Part) -> _Right:
     """Return the right values: those in float64, if the reference's own are right beside them."""
     if wide:
         values = np.frombuffer(wide, np.float64)

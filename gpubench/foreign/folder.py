@@ -117,7 +117,7 @@ def compile_ahead(
         for path in filter(_has_binding, solutions):
             with suppress(UsageError):
                 request = Request("load", form, str(file), device, 1, solution=str(path.absolute()))
-                process.ask_for(request, bytes, own, home.path)
+                process.ask_for(request, memoryview, own, home.path)
 
 
 def _facts(statement: Statement, number: int, device: str, own: ForeignProcess | None) -> Facts:

@@ -73,12 +73,12 @@ def operation_in(file: str) -> Operation:
     def make(generator: np.random.Generator, shapes: Sequence[Any]) -> tuple[Bytes, ...]:
         seed = int(generator.integers(2**31))
         size = shapes[0][0]
-        content = asked("inputs", numbers[size], bytes, seed=seed)
-        return (np.frombuffer(content.ljust(size, b"\0"), np.uint8),)
+        content = np.frombuffer(asked("inputs", numbers[size], memoryview, seed=seed), np.uint8)
+        return (np.pad(content, (0, size - content.size)) if content.size < size else content,)
 
     def comparison(inputs: Bytes) -> tuple[Bytes, Callable[[Bytes], Compared]]:
         number = numbers[inputs.size]
-        native, wide = asked("results", number, Results, content=inputs.tobytes())
+        native, wide = asked("results", number, Results, content=np.ascontiguousarray(inputs).data)
         return np.frombuffer(native, np.uint8), comparisons[number].with_reference(native, wide)
 
     return Operation(

@@ -22,7 +22,7 @@ ANSWER_S = 600.0
 
 MAX_REASON = 500
 
-Results = tuple[bytes, list[bytes]]
+Results = tuple[memoryview, list[memoryview]]
 Answer = TypeVar("Answer")
 
 
@@ -36,7 +36,7 @@ class Request(msgspec.Struct, frozen=True):
     number: int
     facts: Facts | None = None
     seed: int = 0
-    content: bytes = b""  # of the inputs
+    content: memoryview = memoryview(b"")  # of the inputs
     solution: str = ""  # the file to load, which compiles it
 
 
@@ -121,7 +121,7 @@ def program_of(form: str, path: str, device: str) -> Program:
     return _programs[key]
 
 
-def _answer(request: Request) -> Facts | bytes | Results:
+def _answer(request: Request) -> Facts | memoryview | Results:
     """Return the answer to a request. Raises UsageError with the file and what is wrong."""
     try:
         return _answered(request)
@@ -133,13 +133,13 @@ def _answer(request: Request) -> Facts | bytes | Results:
         raise UsageError(f"{request.path}: {with_place(error)}"[:MAX_REASON]) from error
 
 
-def _answered(request: Request) -> Facts | bytes | Results:
+def _answered(request: Request) -> Facts | memoryview | Results:
     program = program_of(request.form, request.path, request.device)
     if request.what == "load":
         from gpubench.foreign import solutions  # which finds compilers
 
         solutions.load(program, Path(request.solution), "")
-        return b""
+        return memoryview(b"")
     if request.facts is None:
         workload = forms.read(request.form, Path(request.path)).workloads[request.number - 1]
         facts = tensors.examine(program, request.number, workload.tolerance)

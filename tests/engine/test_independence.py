@@ -152,6 +152,16 @@ def test_operands_that_may_take_long_to_make_are_made_for_launches_with_new_ones
     with pytest.raises(WrongError, match=DEPENDS_ON_USED):
         check(kernel(us=1.0, new=10.0))
 
+    held: list[np.ndarray] = []
+
+    def kept(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+        held.append(product("gemm", a, b))
+        c[...] = held[0]
+        return 1.0
+
+    with pytest.raises(WrongError, match="the result of earlier operands"):
+        check(kept)
+
 
 @pytest.mark.parametrize(("longer", "is_wrong"), [(1.17, False), (1.4, True)])
 def test_operands_just_written_may_make_a_launch_longer(longer: float, is_wrong: bool) -> None:

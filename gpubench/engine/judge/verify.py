@@ -14,7 +14,13 @@ from gpubench.backends.rotation import OperandSets, content_of
 from gpubench.engine.judge.rounding import can_show_rounding, choose_lines, find_rounding
 from gpubench.engine.judge.verdict import WrongError, missing, require, why_inaccurate, why_rounded
 from gpubench.engine.operands.cache import OperandCache
-from gpubench.engine.operands.make import Errors, Reference, make_reference, on_host, widened
+from gpubench.engine.operands.make import (
+    Errors,
+    Reference,
+    make_reference,
+    on_host,
+    reference_of_host,
+)
 from gpubench.errors import LaunchError
 from gpubench.model import (
     Cache,
@@ -188,7 +194,7 @@ def right_on(xp: Any, problem: Problem, inputs: Sequence[Any]) -> Callable[[Any]
 
     @cache
     def reference() -> Reference:
-        return make_reference(xp, problem.op, *(xp.asarray(widened(array)) for array in inputs))
+        return reference_of_host(xp, problem.op, inputs)
 
     def require_right(output: Any) -> None:
         if compare := reference().compare:

@@ -7,13 +7,7 @@ import numpy as np
 
 from gpubench.backends import Backend
 from gpubench.backends.rotation import FACTORS, OperandSets, operand_factors
-from gpubench.engine.operands.make import (
-    Reference,
-    make_inputs,
-    make_reference,
-    verifying_bytes,
-    widened,
-)
+from gpubench.engine.operands.make import Reference, make_inputs, reference_of_host, verifying_bytes
 from gpubench.errors import DoesNotFitError
 from gpubench.model import Cache, Fill, Point, Problem, Timer
 
@@ -87,8 +81,7 @@ class OperandCache:
         if key not in self._references:
             xp, operands = self._backend.xp, self.operands(point)
             host = operands.contents[content] if operands.contents else operands.host_inputs
-            inputs = (xp.asarray(widened(array)) for array in host)
-            self._references[key] = make_reference(xp, point.problem.op, *inputs)
+            self._references[key] = reference_of_host(xp, point.problem.op, host)
         return self._references[key]
 
     def spoiled(self, point: Point) -> bool:

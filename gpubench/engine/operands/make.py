@@ -1,7 +1,7 @@
 """Makes operands from a seed, and references: their results in higher precision."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -249,6 +249,13 @@ def make_reference(xp: Any, op: str, *inputs: Any) -> Reference:
     matrices = (x if x.ndim > 1 else x[:, None] for x in inputs)
     reference: Reference = operation.reference(xp, *(_Factor(xp, x) for x in matrices))
     return _of_vector(reference) if len(operation.output.dimensions) == 1 else reference
+
+
+def reference_of_host(xp: Any, op: str, inputs: Iterable[Any]) -> Reference:
+    """Compute the result of operands in host memory. An operation that compares gets them there."""
+    if OPERATIONS[op].comparison:
+        return make_reference(np, op, *inputs)
+    return make_reference(xp, op, *(xp.asarray(widened(array)) for array in inputs))
 
 
 def _plain_reference(xp: Any, operation: Operation, inputs: Sequence[Any]) -> Reference:
