@@ -13,16 +13,19 @@ from functools import partial
 from gpubench.model import LAYOUTS, CallVariant, Config, edges
 
 VECTOR = 8
-"""Rows of scratch are padded to whole vectors: float32 lanes of AVX."""
+"""Number of float32 elements in a vector of AVX. Rows of scratch are padded to whole vectors."""
 
-PAD_FROM, PAD_TO = 4, 16
-"""From this edge, rows have at least this many elements: below 16 LLVM unrolls both inner loops
-and then vectorises neither (0.46 s instead of 0.18 s at 1024 with an edge of 8). Below 4 the wasted
-products cost more than that."""
+MIN_WIDTH = 16
+"""Minimum number of elements in a padded row. With shorter rows, LLVM unrolls both inner loops and
+vectorises neither (0.46 s instead of 0.18 s at 1024 with an edge of 8)."""
 
-UNROLL_UP_TO = 48
-"""Up to this edge the sum over k is innermost and unrolled; above, LLVM gives that up (0.1 s at 48,
-0.8 s at 64) and a row of C is updated for each k instead."""
+MIN_PADDED_EDGE = 4
+"""Smallest edge whose rows are padded. With smaller edges, the products of the padding cost more
+than the padding saves."""
+
+MAX_UNROLLED_EDGE = 48
+"""Largest edge whose sum over k is the innermost loop, which LLVM unrolls. At larger edges LLVM
+does not unroll it (0.1 s at 48, 0.8 s at 64), so the kernel updates a row of C for each k."""
 
 
 def build(
@@ -35,21 +38,22 @@ def build(
     import numba
     import numpy as np
 
-    # Unsigned indices spare the test for negative ones; in Numba they must not meet signed ones.
+    # Unsigned indices need no test for negative indices. Numba turns their sum with a signed index
+    # into a float.
     unsigned = np.uintp
     edge = tile["edge"] if tile else 1
-    padded = max(PAD_TO, -(-edge // VECTOR) * VECTOR) if edge >= PAD_FROM else edge
-    one, t, width = unsigned(1), unsigned(edge), unsigned(padded)
-    unrolled = edge <= UNROLL_UP_TO
+    padded = max(MIN_WIDTH, -(-edge // VECTOR) * VECTOR) if edge >= MIN_PADDED_EDGE else edge
+    unit, t, width = unsigned(1), unsigned(edge), unsigned(padded)
+    is_unrolled = edge <= MAX_UNROLLED_EDGE
 
     def tiled(a, b, c):  # type: ignore[no-untyped-def] # Numba infers the types
-        # Numba's cache tells instances apart by the constants they use, not by `parallel=`.
+        # Numba's cache distinguishes instances by the constants that they use, not by `parallel=`.
         _ = parallel
         m, n, k_end = unsigned(a.shape[0]), unsigned(b.shape[1]), unsigned(a.shape[1])
-        for block in numba.prange((n + t - one) // t):
+        for block in numba.prange((n + t - unit) // t):
             j0 = unsigned(block) * t
             columns = min(t, n - j0)
-            panel = np.zeros(((k_end + t - one) // t * t, width), b.dtype)
+            panel = np.zeros(((k_end + t - unit) // t * t, width), b.dtype)
             a_tile = np.zeros((t, t), a.dtype)
             c_tile = np.zeros((t, width), c.dtype)
             for k in range(k_end):
@@ -70,7 +74,7 @@ def build(
                                 inside = i < rows and k < depth
                                 a_tile[i, k] = a[i0 + i, k0 + k] if inside else 0
                     b_tile = panel[k0 : k0 + t]
-                    if unrolled:
+                    if is_unrolled:
                         for i in range(t):
                             for j in range(width):
                                 total = c_tile[i, j]
@@ -101,7 +105,8 @@ def build(
 VARIANT = CallVariant(
     idea="tiles of A and B copied into scratch, one thread: shared_tile on a CPU",
     tiles=edges(
-        *(1, 256),
+        1,
+        256,
         because="larger scratch tiles outgrow the L2 cache",
         default=(4, 8, 16, 32),  # 1 and 2 take longest, and reuse little
     ),

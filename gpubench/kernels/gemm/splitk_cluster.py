@@ -16,36 +16,46 @@ from gpubench.kernels.layouts import unaligned
 from gpubench.kernels.tile_costs import DifferentPicks, SmallTile
 from gpubench.model import Config, Launch, Problem
 
-BYTES = 4
-"""Bytes of an element: float32 and int32."""
+ITEM_BYTES = 4
+"""Number of bytes of an element, which is a float32 or an int32."""
 
 REGISTERS = 65_536
-"""Registers of a multiprocessor."""
+"""Number of registers of a multiprocessor."""
 
 RESERVED_BYTES = 1024
-"""Shared memory that each block takes besides its own (CUDA C++ Programming Guide)."""
+"""Number of bytes of shared memory that the GPU reserves for each block (CUDA C++ Programming
+Guide)."""
 
 LOAD_CLOCKS = 2
-"""Clocks of a warp's load of 16 bytes a thread, of which 4 or 8 are different: an assumption."""
+"""Number of clocks that a warp's load takes (an assumption). A thread loads 16 bytes, and a warp
+has 4 or 8 different addresses."""
 
 COPY_CLOCKS = 2
-"""Clocks that a warp's copy of single elements of B adds. At 18 odd shapes on an H200, the better
-of two picks takes 4 % longer than the fastest configuration with this term, and 5 % without it."""
+"""Number of clocks that a warp's copy of single elements of B adds. At 18 odd shapes on an H200,
+the better of two picks takes 4 % longer than the fastest configuration with this term, and 5 %
+without this term."""
 
 CHUNK = 8
-"""Values of k between two requests for copies, as in `interleaved_product.cuh`."""
+"""Number of values of k between two requests for copies, as in `interleaved_product.cuh`."""
 
 
 def shared_bytes(tile: Config) -> int:
-    """Return the shared memory of the stages, and later of sums, or of scratch for results."""
+    """Return the number of bytes of shared memory that a block needs.
+
+    The stages use the memory first. Later the sums of all parts of K or the results use it.
+    """
     bm, bn, tn = tile.numbers("BM", "BN", "TN")
     scratch = threads_of(tile) // 32 * (16 * 8 * tn + 4)
-    after = bm * bn if tile["splits"] > 1 else scratch
-    return max(padded_stages_bytes(tile), BYTES * after)
+    elements_after = bm * bn if tile["splits"] > 1 else scratch
+    return max(padded_stages_bytes(tile), ITEM_BYTES * elements_after)
 
 
-def together(tile: Config) -> str | None:
-    """Require whole warps, room for the stages, and the same copies for each thread and chunk."""
+def why_not_together(tile: Config) -> str | None:
+    """Return why the tile is illegal, or None.
+
+    A tile needs whole warps, enough shared memory for the stages, and the same number of copies for
+    each thread and chunk.
+    """
     if reason := warps_that_fit(shared_bytes)(tile):
         return reason
     bm, bn, bk = tile.numbers("BM", "BN", "BK")
@@ -56,7 +66,7 @@ def together(tile: Config) -> str | None:
 
 
 def launch(tile: Config, problem: Problem) -> Launch:
-    """Launch SPLITS blocks per tile of C, a cluster of them."""
+    """Return the launch of a cluster of SPLITS blocks for each tile of C."""
     splits = tile["splits"]
     return Launch(
         kernel=unaligned("splitk_cluster", tile, problem),
@@ -81,14 +91,15 @@ TILES = blocks(
         "96x128x16/12x8/s4/k2",
         "128x64x32/8x8/s3/k1",
     ),
-    together=together,
+    together=why_not_together,
 )
 
 
-def resident(tile: Config) -> int:
-    """Return the number of blocks of a multiprocessor, with registers as counted in machine code.
+def resident_blocks(tile: Config) -> int:
+    """Return the number of blocks that run on a multiprocessor at once.
 
-    A thread has its sums, two sets of operands, and about 35 other registers.
+    A thread has registers for its sums and for two sets of operands, and about 35 other registers,
+    as counted in machine code.
     """
     tm, tn = tile.numbers("TM", "TN")
     registers = tm * tn + 2 * (tm + tn) + 35
@@ -96,58 +107,66 @@ def resident(tile: Config) -> int:
     return int(min(by_registers, MAX_SHARED_BYTES // (shared_bytes(tile) + RESERVED_BYTES)))
 
 
-COMPARED = (
-    *("32x64x16/8x4/s4", "32x128x16/8x4/s4", "64x64x16/8x8/s4", "64x64x32/8x4/s3"),
-    *("64x128x16/8x8/s4", "64x128x32/8x8/s3", "128x64x16/8x8/s4", "128x64x32/8x8/s3"),
-    *("96x128x16/12x8/s4", "128x128x16/8x8/s4", "128x128x32/16x8/s3"),
-)
-"""Tiles that the model compares: each was among the three fastest at two of 30 random shapes, or
-nearly (seed 11 of `benchmarks/shapes.py`). Each is compared with up to eight parts of K, and for at
-most `FEW_ROWS` with 12 and 16."""
+COMPARED_TILES = (
+    "32x64x16/8x4/s4", "32x128x16/8x4/s4", "64x64x16/8x8/s4", "64x64x32/8x4/s3",
+    "64x128x16/8x8/s4", "64x128x32/8x8/s3", "128x64x16/8x8/s4", "128x64x32/8x8/s3",
+    "96x128x16/12x8/s4", "128x128x16/8x8/s4", "128x128x32/16x8/s3",
+)  # fmt: skip
+"""Tiles that the model compares. Each was among the three fastest, or nearly, at two of 30 random
+shapes (seed 11 of `research/shapes.py`). The model divides K into up to eight parts, and into 12
+and 16 parts if M is at most `FEW_ROWS`."""
 
 FEW_ROWS = 64
-"""Up to this M, twice as many configurations are picked: at 31 products on an H200, the better of
-two takes 8 % longer than the fastest of 25 to 40 configurations, and the best of four 4 %."""
+"""Largest M for which four configurations are picked instead of two. At 31 such products on an
+H200, the better of two takes 8 % longer than the fastest of 25 to 40 configurations, and the best
+of four takes 4 % longer."""
 
-SMALL_TILE, SMALL = "32x32x16/4x4/s4", 384
-"""Tile for extents of at most `SMALL`, where the time is that of few steps, one after the other. A
-part of K may be one step."""
+SMALL_TILE = "32x32x16/4x4/s4"
+"""Tile for small products, whose time is that of a few steps, one after the other. A part of K may
+be a single step."""
+
+MAX_SMALL_EXTENT = 384
+"""Largest M, N and K of a small product."""
 
 
 @cache
 def configurations(*, aligned: bool) -> tuple[SmallTile, ...]:
-    """Return the configurations that the model compares. A copy takes 4 elements of B, or 1."""
-    every = []
+    """Return the configurations that the model compares.
+
+    A copy takes four elements of B if its rows are `aligned`, and one element otherwise.
+    """
+    compared = []
     for text, splits in product(
-        (*COMPARED, SMALL_TILE), (*range(1, MAX_CLUSTER + 1), 12, MAX_LARGE_CLUSTER)
+        (*COMPARED_TILES, SMALL_TILE), (*range(1, MAX_CLUSTER + 1), 12, MAX_LARGE_CLUSTER)
     ):
         tile = TILES.read(f"{text}/k{splits}")
         bm, bn, bk, tm, tn = tile.numbers("BM", "BN", "BK", "TM", "TN")
-        # Of a thread for each k: loads of 16 bytes, copies with their addresses, and the loop.
+        # For each k, a thread has loads of 16 bytes, copies with their addresses, and the loop.
         loads = (tm + tn) / 4
-        other = loads + 2 * (bm + bn / (4 if aligned else 1)) / threads_of(tile) + 1
-        copied = 0 if aligned else bn * COPY_CLOCKS
-        every.append(
+        other_instructions = loads + 2 * (bm + bn / (4 if aligned else 1)) / threads_of(tile) + 1
+        copy_clocks = 0 if aligned else bn * COPY_CLOCKS
+        compared.append(
             SmallTile.of(
                 tile,
                 warps=threads_of(tile) // 32,
-                resident=resident(tile),
-                issued=1 + other / (tm * tn),
-                shared_clocks=bk * (threads_of(tile) * loads * LOAD_CLOCKS + copied) / 32,
+                resident=resident_blocks(tile),
+                issued=1 + other_instructions / (tm * tn),
+                shared_clocks=bk * (threads_of(tile) * loads * LOAD_CLOCKS + copy_clocks) / 32,
             )
         )
-    return tuple(every)
+    return tuple(compared)
 
 
 def choices(problem: Problem) -> Iterator[SmallTile]:
-    """Yield configurations whose parts of K have two steps or more, or one in `SMALL_TILE`."""
-    is_small = max(problem.m, problem.n, problem.k) <= SMALL
+    """Yield configurations whose parts of K have at least two steps (`SMALL_TILE`: one step)."""
+    is_small = max(problem.m, problem.n, problem.k) <= MAX_SMALL_EXTENT
     for choice in configurations(aligned=problem.n % 4 == 0):
         depth, splits = choice.tile.numbers("BK", "splits")
-        most = max(problem.k // (2 * depth), 1)
+        max_splits = max(problem.k // (2 * depth), 1)
         if str(choice).startswith(SMALL_TILE):
-            most = is_small and (-(-problem.k // depth) if problem.k > 2 * depth else 1)
-        if splits <= most and (splits <= MAX_CLUSTER or problem.m <= FEW_ROWS):
+            small_splits = -(-problem.k // depth) if problem.k > 2 * depth else 1
+            max_splits = small_splits if is_small else 0
+        if splits <= max_splits and (splits <= MAX_CLUSTER or problem.m <= FEW_ROWS):
             yield choice
 
 

@@ -2,15 +2,16 @@ from gpubench.kernels.vectors import THREADS, tile_grid, variant
 from gpubench.model import Config
 
 MAX_IN_FLIGHT = 16
-"""Maximum loads of 16 bytes per thread, rows × unroll. Each takes four registers."""
+"""Maximum number of loads of 16 bytes in flight per thread (rows × unroll). Each load takes four
+registers."""
 
 
 def refuse(tile: Config) -> str | None:
-    """Refuse too many loads in flight, which would spill."""
+    """Refuse a tile whose loads in flight would spill registers."""
     threads, rows, unroll = tile.numbers("threads", "rows_per_warp", "unroll")
-    most = min(MAX_IN_FLIGHT, 8192 // threads)
-    if rows * unroll > most:
-        return f"takes up to {most} loads in flight with {threads} threads: more would spill"
+    max_loads = min(MAX_IN_FLIGHT, 8192 // threads)
+    if rows * unroll > max_loads:
+        return f"takes up to {max_loads} loads in flight with {threads} threads: more would spill"
     return None
 
 
