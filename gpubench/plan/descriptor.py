@@ -158,7 +158,12 @@ def _write_out(variant: CudaVariant | HostVariant, problem: Problem) -> None:
 
 def plain_fields(of_class: type[Variant]) -> dict[str, Any]:
     """Return the types of a description's plain fields by name."""
-    return {name: kind for name, kind in get_type_hints(of_class).items() if kind in PLAIN}
+    hints = _type_hints(of_class)  # type: ignore[arg-type] # classes are hashable
+    return {name: kind for name, kind in hints.items() if kind in PLAIN}
+
+
+_type_hints = cache(get_type_hints)
+"""It parses the hints of a class in a millisecond, and hundreds of descriptions share a class."""
 
 
 def _checked(described: object, path: Path) -> Variant:
