@@ -4,7 +4,7 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import numba
@@ -95,10 +95,27 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let the processes of pytest-xdist collect directories in different orders.
+
+    The first process that imports a module rewrites its assertions and compiles it, for all others.
+    """
+    report = yield
+    if isinstance(collector, pytest.Dir) and report.result:
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        start = len(report.result) * (worker // 2) // 2
+        turned = [*report.result[start:], *report.result[:start]]
+        report.result = turned[::-1] if worker % 2 else turned
+    return report
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the longest files first, so that they do not run alone at the end."""
     place = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
+    items.sort(key=lambda item: (place.get(item.path.name, len(LONGEST)), item.path))
 
 
 def pytest_collection_finish() -> None:
