@@ -76,13 +76,20 @@ def race_cases_of_one_tile(variant: CudaVariant) -> list[Case]:
     """Return cases of the smallest tile whose blocks have more than one warp.
 
     ThreadSanitizer takes milliseconds for each thread, and all tiles use barriers and shared arrays
-    alike. The cases have several blocks, and loops that take several steps.
+    alike. The cases have several blocks, and loops that take several steps. A kernel of a
+    vector has a case with long rows, and the smaller of two cases with some rows and columns.
     """
     tile = min(
         variant.tiles, key=lambda tile: (threads(variant, tile) <= WARP, threads(variant, tile))
     )
     of_tile = race_cases(variant, [tile])
-    return of_tile[-2:-1] if of_tile[0].problem.operation.has_k else [of_tile[1], of_tile[-2]]
+    if of_tile[0].problem.operation.has_k:
+        return of_tile[-2:-1]
+    return [of_tile[1], min(of_tile[-2:], key=all_threads)]
+
+
+def all_threads(case: Case) -> int:
+    return sum(launch.blocks * launch.threads_per_block for launch in case.launch.sequence)
 
 
 MAX_THREADS = 512
@@ -134,10 +141,14 @@ def work(
 
 
 def watched(variant: CudaVariant, sanitizer: Sanitizer) -> bool:
-    """Whether a kernel can have what this sanitizer looks for, and no later kernel has its code."""
+    """Whether a kernel can have what this sanitizer looks for, and no later kernel has its code.
+
+    Operations that share a source have the same barriers.
+    """
     text = without_comments(flattened(variant.source, set()))
+    is_first = variant.op == OPERATIONS.named_by(variant.path.parent.name)[0]
     return sanitizer == Sanitizer.ADDRESS or (
-        variant.name not in STEPS and bool(SHARES.search(text))
+        variant.name not in STEPS and is_first and bool(SHARES.search(text))
     )
 
 

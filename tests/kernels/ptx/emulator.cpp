@@ -153,6 +153,23 @@ Item element(const unsigned char* shared, uint64_t descriptor, bool along_k, int
   return std::bit_cast<Item>(bytes);
 }
 
+// Reads 32 bytes of k of a row of A or a column of B. The swizzle keeps 16 bytes together.
+template <typename Item, typename Number>
+void read_along_k(const unsigned char* shared, uint64_t descriptor, bool along_k, int index,
+                  Number* to) {
+  constexpr int DEPTH = 32 / sizeof(Item);
+  if (!along_k) {
+    for (int k = 0; k < DEPTH; ++k) to[k] = element<Item>(shared, descriptor, false, index, k);
+    return;
+  }
+  std::array<std::array<unsigned char, sizeof(Item)>, DEPTH> items;  // nothing is constructed
+  for (unsigned half = 0; half < 2; ++half) {
+    const unsigned plain = (descriptor & 0x3FFF) * 16 + index * 128 + half * 16;
+    std::memcpy(&items[half * DEPTH / 2], shared + (plain ^ (plain >> 7 & 7) << 4), 16);
+  }
+  for (int k = 0; k < DEPTH; ++k) to[k] = std::bit_cast<Item>(items[k]);
+}
+
 // Starts to multiply 64 rows by `columns` columns, 32 bytes of k. The last two flags of 16 bits say
 // whether the operands do not lie along k.
 template <typename Item, typename Number>
@@ -172,15 +189,11 @@ void start_product(std::string_view text, const Operand* o) {
     const unsigned char* const shared = self->block->shared;
     Number of_rows[2][DEPTH], of_column[DEPTH];  // of rows g and g + 8 of the warp's
     for (int half = 0; half < 2; ++half) {
-      for (int k = 0; k < DEPTH; ++k) {
-        of_rows[half][k] = element<Item>(shared, a, a_along_k, row + half * 8, k);
-      }
+      read_along_k<Item>(shared, a, a_along_k, row + half * 8, of_rows[half]);
     }
     for (size_t pair = 0; pair < sums.size() / 2; ++pair) {
       const int column = pair / 2 * 8 + t % 4 * 2 + pair % 2;
-      for (int k = 0; k < DEPTH; ++k) {
-        of_column[k] = element<Item>(shared, b, b_along_k, column, k);
-      }
+      read_along_k<Item>(shared, b, b_along_k, column, of_column);
       for (int half = 0; half < 2; ++half) {
         const Operand& to = sums[pair / 2 * 4 + half * 2 + pair % 2];
         Number sum = add ? to.as<Number>() : 0;
