@@ -346,9 +346,11 @@ def test_children_that_were_started_ahead_for_a_folder_serve_its_kernels(
     entries["cpu"] = replace(entries["cpu"], load=lambda: None)
     monkeypatch.setattr(supervisor, "backends", lambda: entries)
     monkeypatch.setattr(supervisor, "start", recorded)
-    supervisor.start_ahead([tmp_path / "used", tmp_path / "unused"], "cpu", 1)
+    folders = [tmp_path / "used", tmp_path / "unused"]
+    supervisor.start_ahead("cpu", Timer.EVENTS, folders, "cpu", 1)
     serving = supervisor.supervisor_of("cpu", Timer.EVENTS, tmp_path / "used")
     try:
+        assert serving.child is started[0]  # it has opened its device
         assert serving.open().device.backend == "cpu"
         assert serving.child is started[0]
     finally:

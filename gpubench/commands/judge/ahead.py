@@ -8,6 +8,7 @@ from gpubench.backends import find_devices
 from gpubench.engine.child.supervisor import end_ahead, start_ahead
 from gpubench.foreign import process
 from gpubench.foreign.sweep import Compilations, at_once, prepare_ahead
+from gpubench.plan.sweep import Sweep
 
 
 class Ahead:
@@ -44,11 +45,12 @@ class Ahead:
             self._folders = prepare_ahead(self._problems[number : self.prepared], self._options)
         self._compilations.wait_for(path)
 
-    def start_children(self, count: int) -> None:
+    def start_children(self, sweep: Sweep, count: int) -> None:
         """Start a number of children of each prepared problem, before the first is measured."""
         if self._folders:
-            device = find_devices(self._options.get("device") or "auto")[0][0]
-            start_ahead([*self._folders.values()], device.backend, count)
+            name, timer = sweep.device, sweep.timer
+            backend = find_devices(name)[0][0].backend
+            start_ahead(name, timer, [*self._folders.values()], backend, count)
             self._folders.clear()
 
     def _end_group(self) -> None:

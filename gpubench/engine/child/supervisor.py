@@ -3,6 +3,7 @@
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import repeat
 from pathlib import Path
@@ -15,7 +16,12 @@ from gpubench.backends import backends
 from gpubench.cache import environment_of_foreign, environment_with_caches
 from gpubench.engine.child.calls import Done, Opened, bound, decode_result, encode_call
 from gpubench.engine.child.serve import Server
-from gpubench.errors import ChildLostError, DeviceUnavailableError, HostChangedError
+from gpubench.errors import (
+    ChildLostError,
+    DeviceUnavailableError,
+    GpubenchError,
+    HostChangedError,
+)
 from gpubench.hardware.host import CACHE_VARIABLE
 from gpubench.model import Point, Timer
 from gpubench.process.channel import Channel
@@ -71,9 +77,10 @@ class Supervisor:
     """
 
     def __init__(self, device: str, timer: Timer, kernels: Path | None = None) -> None:
-        self.device_name, self.timer = device, timer
+        self.device_name, self._timer = device, timer
         self.child: Child | None = None  # after it has opened the device
         self._waiting: list[Child] = []
+        self._opened: Opened | None = None  # what a child that was opened ahead answered
         self._has_opened = False
         self.usable = True  # whether the device still worked after the last request
         self._spent_s: defaultdict[str, float] = defaultdict(float)
@@ -102,12 +109,15 @@ class Supervisor:
 
         Raises what the child raised, ChildLostError, and HostChangedError.
         """
+        opened, self._opened = self._opened, None
+        if opened and self.child and not self.child.has_ended:
+            return opened
         started = perf_counter()
         while self._waiting and self._waiting[0].has_ended:  # killed while it waited
             self._waiting.pop(0).kill()
         self.child = self._waiting.pop(0) if self._waiting else self._start()
         try:
-            opened = self.request(START_LIMIT_S, Server.open, self.device_name, self.timer)
+            opened = self.request(START_LIMIT_S, Server.open, self.device_name, self._timer)
         except DeviceUnavailableError:
             if self._folder is None or self._has_opened:
                 raise
@@ -120,6 +130,13 @@ class Supervisor:
         self._spent_s["starting"] += perf_counter() - started
         self._require_scheduling(self.child.pid)  # it waited while kernels ran
         return opened
+
+    def open_ahead(self) -> None:
+        """Open the device in a child that the next call of `open` uses. A fault is found there."""
+        try:
+            self._opened = self.open()
+        except GpubenchError:
+            self.end()
 
     @contextmanager
     def starting_ahead(self, backend: str, count: int, *, torch: bool = False) -> Iterator[None]:
@@ -266,25 +283,29 @@ class Supervisor:
             self._waiting.pop().kill()
 
 
-_ahead: dict[Path | None, Supervisor] = {}  # by the folder of the kernels
+_ahead: dict[tuple[str, Timer, Path | None], Supervisor] = {}
 
 
 def supervisor_of(device: str, timer: Timer, kernels: Path | None) -> Supervisor:
     """Return what controls the children of a folder of kernels. Some may wait already."""
-    if kernels not in _ahead:
-        return Supervisor(device, timer, kernels)
-    supervisor = _ahead.pop(kernels)
-    supervisor.device_name, supervisor.timer = device, timer
-    return supervisor
+    return _ahead.pop((device, timer, kernels), None) or Supervisor(device, timer, kernels)
 
 
-def start_ahead(folders: Sequence[Path], backend: str, count: int) -> None:
-    """Start a number of children for each folder of torch functions. They import torch at once."""
-    count = min(count, MAX_CHILDREN_AHEAD)
+def start_ahead(
+    device: str, timer: Timer, folders: Sequence[Path], backend: str, count: int
+) -> None:
+    """Start a number of children for each folder of torch functions, and open a device in each.
+
+    They import torch at once, and the first child of each folder compiles what it needs at once.
+    """
+    count, made = min(count, MAX_CHILDREN_AHEAD), list[Supervisor]()
     with ExitStack() as starting:
         for kernels in folders:
-            supervisor = _ahead[kernels] = Supervisor("auto", Timer.EVENTS, kernels)
+            supervisor = _ahead[device, timer, kernels] = Supervisor(device, timer, kernels)
+            made.append(supervisor)
             starting.enter_context(supervisor.starting_ahead(backend, count, torch=True))
+    with ThreadPoolExecutor(max(1, len(made))) as pool:
+        list(pool.map(Supervisor.open_ahead, made if backends()[backend].load else ()))
 
 
 def end_ahead() -> None:

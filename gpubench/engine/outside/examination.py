@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from secrets import randbelow, randbits
@@ -184,12 +185,15 @@ def _joined(*notes: str) -> str:
 def _require_result(request: Callable[..., Any], point: Point) -> None:
     """Raise WrongError unless the result is right on operands of a seed that is drawn here."""
     problem, seed = point.problem, randbits(SEED_BITS)
-    content = request(Examiner.result_on, point, seed)
+    with ThreadPoolExecutor(1) as beside:  # the operands may take long to make, here and there
+        made = beside.submit(make_inputs, problem, seed, point.operands)
+        content = request(Examiner.result_on, point, seed)
+        inputs = made.result()
     kind = np.dtype(problem.types[-1])
     if len(content) != kind.itemsize * math.prod(problem.output_shape):
         raise missing(f"{len(content)} bytes at {problem.size}")
     output = np.frombuffer(content, kind).reshape(problem.output_shape)
-    require_right_on(np, problem, make_inputs(problem, seed, point.operands), output)
+    require_right_on(np, problem, inputs, output)
 
 
 def library_note(result: Measurement) -> str:
