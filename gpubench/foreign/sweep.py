@@ -23,9 +23,13 @@ def is_problem(text: str) -> bool:
     return bool(text) and text not in OPERATIONS and ("/" in text or os.path.exists(text))  # noqa: PTH110 # Path.exists raises for a long name
 
 
-def at_once() -> int:
-    """Return the number of references that run at once. Each has its process, and its threads."""
-    return max(1, min(MAX_AT_ONCE, cpu_threads() // 2))
+def at_once(options: Mapping[str, Any]) -> int:
+    """Return the number of references that run at once. Each has its process, and its threads.
+
+    With a GPU, it imports torch for most of the time, in a single thread.
+    """
+    threads = 2 if _device(options) == "cpu" else 1
+    return max(1, min(MAX_AT_ONCE, cpu_threads() // threads))
 
 
 def prepare_ahead(

@@ -22,7 +22,7 @@ class Ahead:
         self, problems: Sequence[tuple[Path, Sequence[Path]]], options: Mapping[str, Any]
     ) -> None:
         self._problems, self._options = problems, options
-        self._size = min(len(problems), at_once())
+        self._size = min(len(problems), at_once(options))
         self._compilations = Compilations(problems if self._size > 1 else (), options)
         self._folders = dict[Path, Path]()  # of kernels, whose children are not started yet
         self.prepared = 0  # number of problems
