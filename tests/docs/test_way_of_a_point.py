@@ -72,7 +72,7 @@ def traced(run: Callable[[], object]) -> list[tuple[str, str]]:
 def test_a_traced_point_takes_the_steps_of_the_page_and_enters_no_other_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "Supervisor", InThisProcess)
+    monkeypatch.setattr(worker, "supervisor_of", InThisProcess)
     flags = {"device": "cpu", "variants": "cpu_naive", "sizes": "16", "rounds": "1"}
     flags["output"] = str(tmp_path / "a.csv")
     calls = traced(lambda: measure(read_sweep(flags), Watcher()))
