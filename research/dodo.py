@@ -267,6 +267,9 @@ SCALED = {
 }
 """Products with scales at shapes of models: rounds, kernels, tiles and sizes."""
 
+CHECKED_OUT = " ".join(f"checkouts/{name}" for name in ("SOL-ExecBench", "flashinfer-bench", "reference-kernels", "KernelBench"))
+"""Folders of the projects whose problems are judged."""
+
 ROUNDS = tuple(f"CARD/diff_rounds/0{seed}.csv.gz" for seed in (1, 2, 3, 4))
 
 
@@ -322,6 +325,8 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     for name, folder in CLAIMS.items():
         path = f"CARD/claims/{name}"
         yield step(f"gpu:claim_{name}", f"gpubench reproduce {name} --checkout ${{CHECKOUTS:?a folder of checkouts}}/{folder} --force --dir {path}", *(f"{path}/{file}" for file in (f"{name}.csv", "reproduce.csv", "reproduce.md")))
+    judged = "for run in first second; do gpubench judge problems --sizes 1 --budget 530 --json | tee $run.json; done"
+    yield step("gpu:field_folder", f"python SCRIPTS/field_folder.py make problems {CHECKED_OUT.replace('checkouts/flashinfer-bench ', '')}; {judged}; python SCRIPTS/field_folder.py table CARD/field_folder.csv first.json second.json", "CARD/field_folder.csv")
     yield step("gpu:cheats", "python SCRIPTS/cheats.py > CARD/cheats.txt")
     yield step("gpu:verify_cost", "python SCRIPTS/verify_cost.py > CARD/verify_cost.txt")
 
@@ -348,8 +353,7 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     yield step("cpu:hostile", "python SCRIPTS/hostile.py -o cpu/hostile.json")
     yield step("cpu:surroundings", "python SCRIPTS/surroundings.py -o cpu/surroundings.json")
     yield step("cpu:foreign", "python SCRIPTS/foreign.py checkouts --compile -o cpu/foreign.csv")
-    checkouts = " ".join(f"checkouts/{name}" for name in ("SOL-ExecBench", "flashinfer-bench", "reference-kernels", "KernelBench"))
-    yield step("cpu:field_problems", f"python SCRIPTS/field_problems.py cpu/field_problems.csv {checkouts}", "cpu/field_problems.csv")
+    yield step("cpu:field_problems", f"python SCRIPTS/field_problems.py cpu/field_problems.csv {CHECKED_OUT}", "cpu/field_problems.csv")
     yield step("cpu:field_cheats", "python SCRIPTS/field_cheats.py > cpu/field_cheats.json")
     yield step("cpu:ab", "python SCRIPTS/ab_runs.py -o cpu/ab.json")
     yield step("cpu:operating", "python SCRIPTS/operating.py --directory operating", *(f"operating/{name}.md" for name in ("diff", "blind", "tune", "fleet")))
