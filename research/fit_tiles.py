@@ -61,7 +61,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "norm": (1.5, 12.0),
     "uneven": (0.0, 1.0),
 }
-"""Of constants; others lie between 0 and 6."""
+"""Limits of some constants. All other constants lie between 0 and 6."""
 
 CLOSE = 0.03
 """A pick should not take longer than the fastest configuration by more than this."""
@@ -78,12 +78,12 @@ class Timed:
     problem: Problem
     median_us: float
     best_us: float
-    """Of all that were measured at the shape, whatever the kernel."""
+    """Time of the fastest configuration of any kernel at the shape."""
 
     library_us: float
 
     default_us: float
-    """Of the fastest other kernel, with a default tile."""
+    """Time of the fastest other kernel, with a default tile."""
 
 
 def timed(path: Path) -> Iterator[Timed]:

@@ -163,7 +163,7 @@ def alone_mean(dtype: str) -> Ratio:
 def first_pick(dtype: str) -> float:
     """Return the ratio to the library of the configuration that the model of today ranks first.
 
-    Of the configurations that were measured with launches alone; by the draw, as `drawn_mean`.
+    It takes configurations that were measured with launches alone, and weights as `drawn_mean`.
     """
     ratios = []
     for problem, of_shape in groupby(fit_tiles.timed(path_alone(dtype)), lambda row: row.problem):

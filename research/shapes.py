@@ -111,10 +111,10 @@ SLOW = 1.6
 """A candidate that takes this many times the library's time is left out after its first sample."""
 
 CANDIDATES = 18
-"""Of each kernel, with `--every`: those that the model ranks first."""
+"""Number of configurations of each kernel that `--every` takes, as the model ranks them."""
 
 ALIKE = 2
-"""Of candidates with small tiles of one size and number of parts."""
+"""Maximum number of candidates that have the same small tile and the same number of parts."""
 
 
 def log_uniform(draw: random.Random, smallest: int, largest: int) -> float:
@@ -228,7 +228,7 @@ class Result:
     cache: str = "hot"
 
     source_hash: str = ""
-    """Of the kernel's files, as in results of gpubench."""
+    """Hash of the kernel's files, as in results of gpubench."""
 
     op: str = DEFAULT_OP
     extents: str = ""  # beyond M, N and K, as `batch=8`

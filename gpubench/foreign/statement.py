@@ -60,10 +60,10 @@ class Part(msgspec.Struct, frozen=True):
     """Its position among the inputs, or among what the reference returns; -1 for neither."""
 
     output: int = -1
-    """Of an input: the output that takes its place in memory; -1 for none."""
+    """Position of the output that takes the place of this input in memory; -1 if there is none."""
 
-    is_read: bool = True  # of such an input: whether the reference reads what it holds
-    is_arranged: bool = False  # of an input: whether its values may be moved (`arrange.py`)
+    is_read: bool = True  # whether the reference reads this input, if an output takes its place
+    is_arranged: bool = False  # whether the values of this input may be moved (`arrange.py`)
 
 
 class Facts(msgspec.Struct, frozen=True):

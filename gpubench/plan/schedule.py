@@ -310,7 +310,7 @@ def estimate(points: Collection[Point], device: Device, timing: Timing) -> Estim
 
 
 def sampling_s(timing: Timing, state: State, launch_s: float) -> float:
-    """Return the seconds of a point's samples by the policy, for launches of a given time."""
+    """Return how many seconds the samples of a point take, if a launch takes `launch_s`."""
     if state == State.SUSTAINED:
         return timing.rounds * (timing.heat_s + timing.sustained_s)
     if launch_s > timing.slow_launch_s:

@@ -15,8 +15,8 @@ class Scrutiny:
     sources."""
 
     probes_own_sizes: bool = False
-    """Whether its probes keep what its result may depend on: the number of products in a sum, and
-    the remainder of each extent modulo the tile's extent."""
+    """Whether a probe has as many products in a sum as the measured problem, and the same remainder
+    of each extent modulo the tile's extent. The result of a kernel may depend on both."""
 
     is_compared_later: bool = False
     """Whether its reference is made, and its outputs are compared, after the timed launches. The

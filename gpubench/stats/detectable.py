@@ -21,8 +21,8 @@ POWER = 0.9  # part of the cases in which a slow-down is to be found
 
 SIDES = (*range(3, 20), *range(20, 50, 2), *range(50, 201, 10))
 SWEEPS = (7, 10, 14, 20, 28, 40, 56, 72, 100, 140, 200)
-"""Numbers of rounds a side that are considered, and of sweeps on a CPU. With two rounds, a variance
-is hardly known."""
+"""Numbers of sweeps on a CPU that are considered for a side, as `SIDES` has numbers of rounds. With
+two rounds, a variance is hardly known."""
 
 DRAWS = 40  # simulated comparisons of each point and number of sweeps
 DRAW_SEED = 83
@@ -103,7 +103,7 @@ def _covering(lines: Floats) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Needed:
-    """Numbers of rounds a side that find a slow-down in nine of ten cases; None: too many."""
+    """Numbers of rounds per side that find a slow-down in nine of ten cases; None: too many."""
 
     kernel: int | None
     """A slow-down of all points of one kernel, in nine of ten kernels."""
@@ -115,7 +115,9 @@ class Needed:
 def rounds_to_find(
     size: float, kernels: Sequence[str | None], logs: Floats, threshold: float, q: float
 ) -> Needed:
-    """Return how many rounds a side show a slow-down, if rounds scatter like the recorded rounds.
+    """Return how many rounds each side needs to show a slow-down that is as large as `size`.
+
+    Rounds are assumed to scatter like the recorded rounds.
 
     `logs` has the logarithms of the times, of shape (points, rounds), and `kernels` the kernel of
     each point; None: of the BLAS. `size` and `threshold` are relative differences. A kernel is
@@ -143,7 +145,7 @@ def rounds_to_find(
 def sweeps_to_find(
     size: float, kernels: Sequence[str | None], logs: Floats, threshold: float, q: float
 ) -> Needed:
-    """Return how many sweeps a side show a slow-down on a CPU, by the test of the shortest times.
+    """Return how many sweeps each side needs on a CPU, by the test of the shortest times.
 
     The arguments are the same as for `rounds_to_find`, with each sweep's shortest time instead of a
     round's. Sweeps are drawn from the recorded sweeps, in their order, because a drift depends on

@@ -80,7 +80,7 @@ def _argument(slot: Any, addresses: Addresses) -> Any:
 
 
 def _pointer_to(number: Any) -> ctypes.c_void_p:
-    """Return the address of a number in host memory, and keep the number as long as it."""
+    """Return a pointer to a number in host memory. The number lives as long as the pointer."""
     pointer = ctypes.c_void_p(ctypes.addressof(number))
     pointer.number = number  # type: ignore[attr-defined]
     return pointer

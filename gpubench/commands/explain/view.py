@@ -55,7 +55,7 @@ def print_text(answer: Explained, *, as_table: bool) -> None:
 
 
 def print_json(answer: Explained) -> None:
-    """The same form for one tile and for several tiles."""
+    """Print the answer as JSON, in the same form for one tile and for several tiles."""
     here = answer.gpu_is_here
     explained = [as_json(each, gpu_is_here=here) for each in answer.explanations]
     missing = [

@@ -52,7 +52,7 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 read = {e: (folder / e).read_bytes() for e in files if not (folder / e).is_dir()}
             except OSError as error:
                 missing = f"--checkout: {path}: {error.strerror}"
-                raise UsageError(f"{missing}; it must be of {repository}") from error
+                raise UsageError(f"{missing}; it must be a checkout of {repository}") from error
             if _digest(name, read) != digest:
                 kind = "folder" if name.endswith("/") else "file"
                 raise UsageError(f"--checkout: {path} is not the {kind} of {repository}")

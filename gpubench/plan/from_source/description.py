@@ -250,7 +250,7 @@ def _in_neighbours(kernel: Function, source: Path) -> Iterator[Function]:
 
 
 def _as_passed(parameter: Parameter, launch: Dimensions) -> Parameter:
-    """Return a parameter that is not known with what the launch in the source passes for it."""
+    """Return a parameter. If its value is not known, take what the launch in the source passes."""
     passed = launch.arguments.get(parameter.name, "")
     is_product = re.fullmatch(r"([MNK]|\d+)(\*([MNK]|\d+))*", passed)
     is_open = parameter.value == UNKNOWN and not parameter.is_pointer
@@ -258,7 +258,7 @@ def _as_passed(parameter: Parameter, launch: Dimensions) -> Parameter:
 
 
 def _as_called(parameter: Parameter, at: int, function: Function, text: str) -> Parameter:
-    """Return a number that is not known with what a call in a text passes for it."""
+    """Return a parameter. If its number is not known, take what a call in `text` passes."""
     if parameter.value != UNKNOWN or parameter.is_pointer:
         return parameter
     call = re.compile(rf"\b{last(function.name)}\s*(?:<[^;{{}}]*?>\s*)?(?=\()")

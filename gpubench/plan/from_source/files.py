@@ -151,7 +151,7 @@ def needed(source: Path) -> tuple[list[Path], list[Path], list[str]]:
 def neighbours(source: Path) -> list[Path]:
     """Return the folders near a source: its own, two above it, and the folders in these.
 
-    Of a source in a repository, these are only folders of the repository.
+    If the source lies in a repository, only folders of the repository are returned.
     """
     bases = (source.parent, *list(source.parent.parents)[:2])
     near = [folder for base in bases for folder in (base, *_folders_of(base))]

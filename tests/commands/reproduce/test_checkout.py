@@ -116,7 +116,7 @@ def test_the_digest_of_a_folder_is_that_of_its_lines_by_sha256sum(tmp_path: Path
     ("changes", "message"),
     [
         ({"content": b"another"}, "git/src/product.py is not the file of https://example.org/"),
-        ({"file": "src/none.py"}, "git/src/none.py: No such file or directory; it must be of"),
+        ({"file": "src/none.py"}, "none.py: No such file or directory; it must be a checkout of"),
         ({"file": "../claim.toml"}, r"claim.toml: checkout: '../claim.toml' leads out"),
     ],
 )
