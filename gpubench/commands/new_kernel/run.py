@@ -18,6 +18,7 @@ from gpubench.errors import UsageError
 from gpubench.files import Output
 from gpubench.model import CudaVariant
 from gpubench.model.sources import whole_source
+from gpubench.plan.descriptor import load
 from gpubench.plan.from_source.description import (
     Description,
     describe_file,
@@ -27,7 +28,7 @@ from gpubench.plan.from_source.files import source_text
 from gpubench.plan.from_source.python import describe_python
 from gpubench.plan.operations import operation_named
 from gpubench.plan.python_file import NAME_RULE, is_name
-from gpubench.plan.registry import KERNELS, of_op
+from gpubench.plan.registry import KERNELS, descriptors, home, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.text import shown, unknown
 from gpubench.view.tables import say
@@ -135,15 +136,15 @@ def _proved(
     """
     if description.asked:
         return f"First say in its signature what these are: {', '.join(description.asked)}."
+    path = folder / op / f"{name}.py"
     try:
-        proof = prove(of_op(op, folder, [name])[name], folder)
+        proof = prove(load(path, op), folder)  # this command wrote the file, so it is safe to run
     except UsageError as error:  # the description as written is refused
         return f"Not proved: {error}."
     if proof.column_major is not None or proof.squares_only:
         description = redescribe(column_major=proof.column_major, squares_only=proof.squares_only)
-        path = folder / op / f"{name}.py"
         Output(path, overwrite=True, flag="").write(description.text.encode())
-        proof = prove(of_op(op, folder, [name])[name], folder)
+        proof = prove(load(path, op), folder)
     if proof.sizes and not proof.reason:
         return f"The description is complete: its results at {proof.sizes} are right on the CPU."
     look = f" Check the guesses: {', '.join(description.guesses)}." if description.guesses else ""
@@ -155,7 +156,7 @@ def _checked(name: str, op: str | None, folder: Path) -> str:
     op = operation_named(op, folder if folder.is_dir() else None)
     if not is_name(name):
         raise UsageError(f"'{shown(name)}' cannot name a kernel: {NAME_RULE}")
-    if name in of_op(op):
+    if name in {path.stem for path in descriptors(home(op))}:
         raise UsageError(f"gpubench has a variant '{name}' already; choose another name")
     return op
 
