@@ -4,7 +4,6 @@
 // Inline PTX cannot be had this way.
 #pragma once
 
-#include <cassert>  // nvcc declares it for every source
 #include <cstddef>
 // libstdc++'s special functions (Bessel and others), which CUDA lacks: <cmath> without them compiles
 // in a quarter of the time.
