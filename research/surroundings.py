@@ -194,10 +194,13 @@ def run(case: Case, folder: Path) -> dict[str, object]:
         )
         left = ended_within(2.0)
     last = next(reversed(done.stderr.splitlines()), "")
-    faults = [f"{len(left)} processes are left"] * bool(left)
-    faults += ["a traceback"] * ("Traceback" in done.stderr)
-    faults += [f"exit code {done.returncode}"] * (done.returncode != case.code)
-    faults += ["another last line"] * (case.says not in last)
+    possible = {
+        f"{len(left)} processes are left": bool(left),
+        "a traceback": "Traceback" in done.stderr,
+        f"exit code {done.returncode}": done.returncode != case.code,
+        "another last line": case.says not in last,
+    }
+    faults = [fault for fault, is_there in possible.items() if is_there]
     if case.name in EXTRA:
         faults += EXTRA[case.name](folder, done.stdout)
     return {"case": case.name, "code": done.returncode, "last": last[:300], "faults": faults}
@@ -219,7 +222,8 @@ def skipped_large(folder: Path, _out: str) -> list[str]:
 
 def killed_point(folder: Path, _out: str) -> list[str]:
     reasons = [row.reason or "" for row in read(folder / "out.csv")]
-    return [f"reasons {reasons}"] * ("filled the memory of the machine; killed" not in str(reasons))
+    is_named = "filled the memory of the machine; killed" in str(reasons)
+    return [] if is_named else [f"reasons {reasons}"]
 
 
 def one_cpu(_folder: Path, out: str) -> list[str]:

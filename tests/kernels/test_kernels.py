@@ -109,7 +109,8 @@ def cases_of_some_tiles(variant: CudaVariant) -> list[Case]:
     item_bytes = PRECISIONS[first].item_bytes
     others = [dtype for dtype in further if PRECISIONS[dtype].item_bytes != item_bytes]
     chosen = cases(variant, [largest], first)
-    for dtype in others or [first] * (smallest != largest):
+    in_first = [] if smallest == largest else [first]
+    for dtype in others or in_first:
         chosen += cases(variant, [smallest], dtype)
     return chosen
 

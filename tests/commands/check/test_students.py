@@ -184,7 +184,7 @@ ALWAYS = {
 
 def cases(names: list[str]) -> list[object]:
     return [
-        pytest.param(name, marks=[pytest.mark.exhaustive] * (name not in ALWAYS), id=name)
+        pytest.param(name, marks=() if name in ALWAYS else pytest.mark.exhaustive, id=name)
         for name in names
     ]
 
