@@ -62,8 +62,15 @@ def sweep(variants: Sequence[str], dtypes: str, *words: str) -> list[Row]:
         output = Path(folder) / "rows.csv"
         ended = child(
             (
-                *("timeout", "--signal=INT", "--kill-after=30", TIMEOUT_S),  # Ctrl-C keeps the rows
-                *(*command, "--rounds", "1", "-o", output),
+                "timeout",
+                "--signal=INT",
+                "--kill-after=30",
+                TIMEOUT_S,  # Ctrl-C keeps the rows
+                *command,
+                "--rounds",
+                "1",
+                "-o",
+                output,
             ),
             out=subprocess.DEVNULL,
             err=subprocess.PIPE,

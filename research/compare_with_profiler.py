@@ -212,7 +212,7 @@ def ncu_command(log: Path) -> tuple[str, ...]:
     if command is None:
         raise FileNotFoundError("ncu (Nsight Compute) is not installed")
     return (
-        *(command, "--log-file", str(log), "--metrics", ",".join(METRICS), "--csv"),
+        command, "--log-file", str(log), "--metrics", ",".join(METRICS), "--csv",
         "--page", "raw", "--print-units", "base", "--clock-control", "none",
         "--cache-control", "none", "--profile-from-start", "off", "--target-processes", "all",
     )  # fmt: skip

@@ -55,14 +55,14 @@ KILLED_AGAIN = 1 / 3
 
 VARIANTS = {"cpu": "cpu_tile,cpu_blas", "cuda": "shared_tile,naive"}
 SWEEP = (
-    *("--sizes", "8..32:8", "--tiles", "4,8", "--rounds", str(ROUNDS), "--cache", "hot"),
+    "--sizes", "8..32:8", "--tiles", "4,8", "--rounds", str(ROUNDS), "--cache", "hot",
     "--budget", "4", "--output", "a.csv", "--samples", "a.samples",
 )  # fmt: skip
 RACED = {"cpu": "cpu_tile", "cuda": "shared_tile"}
 WINNERS = "winners.toml"
 RACE = (
     "--where", "edge in (4, 16)", "--rounds", "2", "--cache", "hot", "--within", "20%",
-    *("--output", "a.csv", "--winners", WINNERS),
+    "--output", "a.csv", "--winners", WINNERS,
 )  # fmt: skip
 AB = (
     "ab", "before", "after", "--variants", "mine,cpu_blas", "--sizes", "16", "--pairs", "3",

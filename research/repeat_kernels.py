@@ -30,9 +30,9 @@ from gpubench.model import CORE_DTYPES, Config, Point, Problem, Space, Timer, Va
 from gpubench.plan.registry import choose
 
 SIZES = (
-    *((1000, 1032, 520), (1021, 509, 1019), (1021, 516, 1020), (72, 136, 8)),
-    *((1000, 1032, 528), (1021, 1160, 1008), (72, 136, 16)),
-)
+    (1000, 1032, 520), (1021, 509, 1019), (1021, 516, 1020), (72, 136, 8),
+    (1000, 1032, 528), (1021, 1160, 1008), (72, 136, 16),
+)  # fmt: skip
 """M, N and K. No tile divides them, and the rows of the second are not aligned. The last three are
 for operands of 8 bits, whose rows are multiples of 16. Sums stay below 2¹³, so that float8, which
 sums with 14 bits, is exact."""

@@ -30,10 +30,10 @@ from gpubench.results.row import Row
 DIMENSIONS = (1, 7, 127, 128, 129, 1000, 12345)
 GEMM_SIZES = (
     *((edge, edge, edge) for edge in (1, 7, 127, 128, 129, 509, 512)),
-    *((33, 65, 17), (1, 1000, 3), (1000, 1, 77), (129, 260, 1000), (257, 130, 2049)),
-    *((8, 8, 8), (16, 16, 16), (72, 72, 72), (1021, 516, 1020), (777, 1544, 264)),
-    *((777, 1544, 272), (300, 72, 16)),
-)
+    (33, 65, 17), (1, 1000, 3), (1000, 1, 77), (129, 260, 1000), (257, 130, 2049),
+    (8, 8, 8), (16, 16, 16), (72, 72, 72), (1021, 516, 1020), (777, 1544, 264),
+    (777, 1544, 272), (300, 72, 16),
+)  # fmt: skip
 """Primes, powers of two, one, less than a tile, rectangles. N is odd, even, or a multiple of 4; N
 and K are multiples of 8, and K of 16. K covers many steps of a loop, and less than one step."""
 

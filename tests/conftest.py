@@ -71,14 +71,16 @@ def cold(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 LONGEST = (
-    "test_kernels.py", "test_cli.py", "test_check.py", "test_emulated.py", "test_accidents.py",
-    "test_processes.py", "test_compiled.py", "test_cheats.py", "test_build.py", "test_files.py",
-    "test_students.py", "test_wall.py", "test_accesses.py", "test_cpu.py", "test_typed_pages.py",
-    "test_proof.py", "test_ends_of_commands.py", "test_new_operation.py", "test_limits.py",
-    "test_fuzz.py", "test_shared.py", "test_stream_k.py", "test_worker.py", "test_wrong.py",
-    "test_kinds.py", "test_export.py", "test_host_functions.py", "test_neighbours.py",
-    "test_layouts.py", "test_foreign.py", "test_bisect.py", "test_ab.py", "test_claims.py",
-    "test_clashes.py", "test_structure.py",
+    "test_kernels.py", "test_cli.py", "test_emulated.py", "test_compiled.py", "test_build.py",
+    "test_check.py", "test_new_operation.py", "test_worker.py", "test_files.py",
+    "test_accidents.py", "test_students.py", "test_cpu.py", "test_accesses.py", "test_cheats.py",
+    "test_wall.py", "test_stream_k.py", "test_processes.py", "test_proof.py", "test_epilogue.py",
+    "test_wrong.py", "test_bisect.py", "test_typed_pages.py", "test_fuzz.py", "test_limits.py",
+    "test_kinds.py", "test_export.py", "test_foreign.py", "test_ends_of_commands.py",
+    "test_host_functions.py", "test_scaled.py", "test_from_source.py", "test_shared.py",
+    "test_grouped.py", "test_layouts.py", "test_ab.py", "test_neighbours.py", "test_claims.py",
+    "test_explain.py", "test_from_python.py", "test_nvcc.py", "test_streams.py", "test_clashes.py",
+    "test_structure.py",
 )  # fmt: skip
 """The test files that take longest, the longest first. The first two need different
 things that are made once: the runtime of g++, and the rates of the CPU."""

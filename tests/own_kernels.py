@@ -19,9 +19,22 @@ def statuses(
     for name, body in bodies.items():
         (folder / "own" / f"{name}.py").write_text(kernel.replace("BODY", body))
     swept = call(
-        *(folder, "sweep", "--op", op, "--kernels", "own", "--device", "cpu"),
-        *("--sizes", size, "--rounds", "1", "--variants", f"{','.join(bodies)},cpu_*"),
-        *("-o", "x.csv"),
+        folder,
+        "sweep",
+        "--op",
+        op,
+        "--kernels",
+        "own",
+        "--device",
+        "cpu",
+        "--sizes",
+        size,
+        "--rounds",
+        "1",
+        "--variants",
+        f"{','.join(bodies)},cpu_*",
+        "-o",
+        "x.csv",
     )
     assert swept.code == 1
     return {row.variant: row.status for row in read(folder / "x.csv")}

@@ -225,8 +225,16 @@ def test_a_sweep_shows_its_tables_and_last_the_csv_under_results_which_is_read_b
 ) -> None:
     done = run(
         tmp_path,
-        *(*SWEEP, "--sizes", "8,9x7x5", "--variants", "cpu_tile,cpu_blas", "--tiles", "8"),
-        *("--dtypes", "float32,int32", *QUICKER),
+        *SWEEP,
+        "--sizes",
+        "8,9x7x5",
+        "--variants",
+        "cpu_tile,cpu_blas",
+        "--tiles",
+        "8",
+        "--dtypes",
+        "float32,int32",
+        *QUICKER,
     )
     assert done.code == 0
     (file,) = done.files
@@ -262,8 +270,19 @@ def test_a_kernel_of_ones_own_that_fails_costs_its_own_points_alone(tmp_path: Pa
         (tmp_path / "own" / f"{name}.py").write_text(text)
     done = call(
         tmp_path,
-        *(*SWEEP, "--kernels", "own", "--variants", "right,wrong,unbuilt,raising,ending"),
-        *("--sizes", "8", "--tiles", "1", "--rounds", "1", "-o", "a.csv"),
+        *SWEEP,
+        "--kernels",
+        "own",
+        "--variants",
+        "right,wrong,unbuilt,raising,ending",
+        "--sizes",
+        "8",
+        "--tiles",
+        "1",
+        "--rounds",
+        "1",
+        "-o",
+        "a.csv",
     )
     assert (done.code, "Traceback" in done.err) == (1, False)
     assert {each.variant: each.status for each in read(tmp_path / "a.csv")} == {

@@ -48,9 +48,14 @@ def test_unusual_rows_are_shown_drawn_and_reported(tmp_path: Path) -> None:
     }.items():
         write(rows, tmp_path / f"{name}.csv")
     for command in (
-        *("report one.csv", "plot one.csv --kind roofline -o a.svg", "plot one.csv -o b.svg"),
-        *("report tie.csv -o c.html", "plot tie.csv --kind tiles -o c.svg", "show tie.csv"),
-        *("plot least.csv --kind sizes -o d.svg", "plot most.csv --kind roofline -o e.svg"),
+        "report one.csv",
+        "plot one.csv --kind roofline -o a.svg",
+        "plot one.csv -o b.svg",
+        "report tie.csv -o c.html",
+        "plot tie.csv --kind tiles -o c.svg",
+        "show tie.csv",
+        "plot least.csv --kind sizes -o d.svg",
+        "plot most.csv --kind roofline -o e.svg",
         "plot long.csv -o f.png",
     ):
         done = call(tmp_path, *command.split())

@@ -119,8 +119,16 @@ def test_a_file_system_may_have_no_locks(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_what_steers_a_terminal_becomes_a_question_mark() -> None:
     for text in (
-        *("\x1b[2J", "\x9b2J", "a\x07", "\x00", "\x7f"),
-        *("\u061cx", "\u202ex", "\u206a", "\udcff", "\uffff"),
+        "\x1b[2J",
+        "\x9b2J",
+        "a\x07",
+        "\x00",
+        "\x7f",
+        "\u061cx",
+        "\u202ex",
+        "\u206a",
+        "\udcff",
+        "\uffff",
     ):
         assert "?" in clean(text)
         assert clean(text).isprintable()

@@ -137,9 +137,9 @@ def plan(
     _require_legal_tile(sweep.tiles, variants)
     tiles = {variant: _tiles(variant, sweep.tiles) for variant in variants}
     lists = (
-        *(sweep.caches, sweep.launches, sweep.states, sweep.scopes),
-        *(sweep.operands, sweep.layouts or ("",)),
-    )
+        sweep.caches, sweep.launches, sweep.states, sweep.scopes,
+        sweep.operands, sweep.layouts or ("",),
+    )  # fmt: skip
     conditions = math.prod(map(len, lists))
     count = len(_problems(sweep)) * conditions * sum(map(len, tiles.values()))
     if count > MAX_POINTS:

@@ -16,9 +16,9 @@ MAP_FIXED = 0x10  # what is mapped at the address is replaced
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
 _LIBC.mmap.argtypes = (
-    *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int),
+    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
     ctypes.c_long,
-)
+)  # fmt: skip
 _LIBC.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 

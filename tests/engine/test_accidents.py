@@ -43,8 +43,22 @@ def command(folder: Path, *flags: str, **kernels: dict[str, str]) -> list[str]:
         text = KERNEL.format(**{"before": "", "building": "", "call": ""} | parts)
         (folder / "own" / f"{name}.py").write_text(text)
     return [
-        *("sweep", "--device", "cpu", "--kernels", "own", "-o", "a.csv", "--point-limit", "30"),
-        *("--variants", ",".join([*kernels, "cpu_blas"]), "--sizes", "64", "--rounds", "1", *flags),
+        "sweep",
+        "--device",
+        "cpu",
+        "--kernels",
+        "own",
+        "-o",
+        "a.csv",
+        "--point-limit",
+        "30",
+        "--variants",
+        ",".join([*kernels, "cpu_blas"]),
+        "--sizes",
+        "64",
+        "--rounds",
+        "1",
+        *flags,
     ]
 
 

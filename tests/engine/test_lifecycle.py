@@ -193,7 +193,11 @@ def test_a_source_hash_changes_with_a_librarys_version(monkeypatch: pytest.Monke
     versions |= {"torch": "2.10", "cupy-cuda13x": "14.1"}
     after = [source_hash(variant(libraries=libraries)) for libraries in chosen]
     assert [new != old for new, old in zip(after, before, strict=True)] == [
-        *(False, True, True, True, False)
+        False,
+        True,
+        True,
+        True,
+        False,
     ]
 
 

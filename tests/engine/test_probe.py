@@ -28,9 +28,9 @@ from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, CudaVariant, Poi
 from gpubench.plan.registry import of_op, variants
 
 SIZES = [
-    *((149, 157, 139), (17, 300, 40), (300, 17, 40), (16, 12, 300), (1, 1, 9), (3, 2, 50)),
-    *((64, 64, 1), (1, 40, 7), (40, 1, 7)),
-]
+    (149, 157, 139), (17, 300, 40), (300, 17, 40), (16, 12, 300), (1, 1, 9), (3, 2, 50),
+    (64, 64, 1), (1, 40, 7), (40, 1, 7),
+]  # fmt: skip
 """M, N and K: square, wide, tall, deep, and a single row, column or product."""
 
 

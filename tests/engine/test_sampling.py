@@ -122,9 +122,14 @@ def test_a_launch_slower_than_expected_time_and_again_is_slow() -> None:
 
 def test_slow_launches_are_sampled_for_the_wall_time_of_others_and_at_least_three_times() -> None:
     for launch_s, rounds, samples in [
-        *((0.17, 3, 9), (0.17, 5, 10)),  # a product of 16384 in float32 on an H200
-        *((0.25, 1, 6), (0.4, 3, 6), (0.4, 5, 5)),
-        *((2.0, 1, 3), (2.0, 3, 3), (2.0, 5, 5)),
+        (0.17, 3, 9),
+        (0.17, 5, 10),  # a product of 16384 in float32 on an H200
+        (0.25, 1, 6),
+        (0.4, 3, 6),
+        (0.4, 5, 5),
+        (2.0, 1, 3),
+        (2.0, 3, 3),
+        (2.0, 5, 5),
     ]:
         scripts = [Script(1e6 * launch_s) for _ in range(rounds)]
         series = [script.collect(Timing(rounds=rounds)) for script in scripts]

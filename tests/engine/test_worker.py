@@ -166,7 +166,11 @@ def test_a_variant_that_takes_child_after_child_down_is_skipped_unless_a_point_w
     monkeypatch.setattr(worker, "_attempt", attempt)
     outcomes = [worker.measure(each) for each in (crashing, good, crashing, crashing, crashing)]
     assert [each_outcome.status for each_outcome in outcomes] == [
-        *(Status.ERROR, Status.OK, Status.ERROR, Status.ERROR, Status.SKIPPED)
+        Status.ERROR,
+        Status.OK,
+        Status.ERROR,
+        Status.ERROR,
+        Status.SKIPPED,
     ]
     assert "2 points of faulty in a row" in outcomes[-1].reason
     assert worker.measure(good).status == Status.SKIPPED  # the rest of it

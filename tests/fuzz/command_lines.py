@@ -27,19 +27,19 @@ SEPARATOR = b"\0"
 """Separator of the words of a command line. No word can contain it."""
 
 WORDS = (
-    *("", " ", "-", "--", "-1", "0", "1", "8", "1024", "1e9", "nan", "inf", "9" * 30, "9" * 5000),
-    *("8,16", "1..32", "1..9999", "1..2147483647", "64..8", "1..64:x1", "8x8x8", "3x5", "x", ","),
-    *("16", "128x128x8", "0x0", "128x128x8/8x8/s3", "8/k4", "gemm", "gemv", "atax", "float32"),
-    *("int32", "float16", "cpu", "cuda", "cuda:7", "auto", "events", "cupti", "both"),
-    *("hot", "kernel", "index", "uniform", "0.5%", "101%", "-1%", "shared_tile"),
-    *("cpu_tile", "cpu_blas", "cublas", "naive", "quick", "p100-tiles", "tiles", "roofline"),
-    *("json", "junit", "a.csv", "b.csv", "list.csv", "build.csv", "empty.csv", "odd.csv", "a.toml"),
-    *("odd.toml", "a.bin", "a.npz", "folder", "missing.csv", "missing/a.csv", "a.csv/b.csv", "."),
-    *("..", "folder/", "n" * 300, "a\nb.csv", "\x1b[2J", "\udc80\udcff", "\u202ecsv", "[red]"),
-    *("~", "*", "$(x)", "new.svg", "new.csv", "new.html", "new.toml", "new.bin", "new.npz"),
-    *("new", "deep/er/new.csv", "sm_90", "sm_1", "16x16"),
-    *("circle", "circle/a.csv", "folder.svg", "folder.csv", "light", "dark", "0.001", "1e-400"),
-)
+    "", " ", "-", "--", "-1", "0", "1", "8", "1024", "1e9", "nan", "inf", "9" * 30, "9" * 5000,
+    "8,16", "1..32", "1..9999", "1..2147483647", "64..8", "1..64:x1", "8x8x8", "3x5", "x", ",",
+    "16", "128x128x8", "0x0", "128x128x8/8x8/s3", "8/k4", "gemm", "gemv", "atax", "float32",
+    "int32", "float16", "cpu", "cuda", "cuda:7", "auto", "events", "cupti", "both",
+    "hot", "kernel", "index", "uniform", "0.5%", "101%", "-1%", "shared_tile",
+    "cpu_tile", "cpu_blas", "cublas", "naive", "quick", "p100-tiles", "tiles", "roofline",
+    "json", "junit", "a.csv", "b.csv", "list.csv", "build.csv", "empty.csv", "odd.csv", "a.toml",
+    "odd.toml", "a.bin", "a.npz", "folder", "missing.csv", "missing/a.csv", "a.csv/b.csv", ".",
+    "..", "folder/", "n" * 300, "a\nb.csv", "\x1b[2J", "\udc80\udcff", "\u202ecsv", "[red]",
+    "~", "*", "$(x)", "new.svg", "new.csv", "new.html", "new.toml", "new.bin", "new.npz",
+    "new", "deep/er/new.csv", "sm_90", "sm_1", "16x16",
+    "circle", "circle/a.csv", "folder.svg", "folder.csv", "light", "dark", "0.001", "1e-400",
+)  # fmt: skip
 """Words to choose from; the files are those of `prepared`."""
 
 CODES = {0, 1, 2, 3, 4, 130}

@@ -31,13 +31,13 @@ REFUSALS: deque[str] = deque(maxlen=20)
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = {
-    *("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"),
-    *("os.chmod", "os.chown", "shutil.rmtree", "shutil.move"),
-}
+    "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate",
+    "os.chmod", "os.chown", "shutil.rmtree", "shutil.move",
+}  # fmt: skip
 _STARTS = {
-    *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "socket.connect"),
-    *("pty.spawn", "socket.getaddrinfo"),
-}
+    "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "socket.connect",
+    "pty.spawn", "socket.getaddrinfo",
+}  # fmt: skip
 
 STORE = "store"
 """Folder of what `--save` and `fleet` keep, inside that of the input."""

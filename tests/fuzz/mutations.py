@@ -15,26 +15,26 @@ TOKEN = re.compile(rb'"[^"\n]*"|[\w.]+|\s+|.', re.DOTALL)
 
 VALUES = (
     # numbers, and what looks like numbers
-    *(b"nan", b"-inf", b"1e309", b"1e-320", b"-1", b"0", b"-0.0", b"8", b"16", b"1.5", b"9" * 5000),
-    *(b"0x" + b"f" * 5000, b"0b1", b"1_0", "٣".encode(), b"1j"),
+    b"nan", b"-inf", b"1e309", b"1e-320", b"-1", b"0", b"-0.0", b"8", b"16", b"1.5", b"9" * 5000,
+    b"0x" + b"f" * 5000, b"0b1", b"1_0", "٣".encode(), b"1j",
     # words of our files
-    *(b"true", b"ok", b"wrong", b"skipped", b"eliminated", b"hot", b"gemv", b"atax", b"cuda"),
-    *(b"128x128x8/8x8/s3", b"edge=5", b"1..64:x2", b"1..2147483647", b"nan%", b"BM", b"stages"),
-    *(b"2026-01-01T00:00:00.001+00:00", b"07:32:00"),
+    b"true", b"ok", b"wrong", b"skipped", b"eliminated", b"hot", b"gemv", b"atax", b"cuda",
+    b"128x128x8/8x8/s3", b"edge=5", b"1..64:x2", b"1..2147483647", b"nan%", b"BM", b"stages",
+    b"2026-01-01T00:00:00.001+00:00", b"07:32:00",
     # values of JSON, TOML and Python
-    *(b"null", b"None", b"[]", b"{}", b"()", b"[{}]", b"[1, 'a']", b"{'a': 1}", b'""', b"'''"),
-    *(b'"../x"', b'"/nowhere/x"', b'"\\u0000"', b'"\\ud800"', b'"\\u001b[2J"', b"('x',) * 1000"),
-    *(b"lambda *a: 1 / 0", b"object()", b"exit", b"edges(1, 10 ** 9, because='x')"),
+    b"null", b"None", b"[]", b"{}", b"()", b"[{}]", b"[1, 'a']", b"{'a': 1}", b'""', b"'''",
+    b'"../x"', b'"/nowhere/x"', b'"\\u0000"', b'"\\ud800"', b'"\\u001b[2J"', b"('x',) * 1000",
+    b"lambda *a: 1 / 0", b"object()", b"exit", b"edges(1, 10 ** 9, because='x')",
     # signs and keywords of expressions and of CUDA C++
-    *(b" and ", b"not ", b" in ", b"==", b"//", b"**", b" if ", b":=", b"min(*BM)", b"BM.real"),
-    *(b"BM[0]", b"await x", b"__import__('os')", b"f'{BM}'", b"/*", b'R"x(', b"template <"),
-    *(b"__global__ void", b"__launch_bounds__(", b"typename T", b"float*", b"...", b"#define"),
-    *(b"blockIdx.y", b"M / BM", b"<<<1, 2>>>", b'#include "a.cuh"'),
+    b" and ", b"not ", b" in ", b"==", b"//", b"**", b" if ", b":=", b"min(*BM)", b"BM.real",
+    b"BM[0]", b"await x", b"__import__('os')", b"f'{BM}'", b"/*", b'R"x(', b"template <",
+    b"__global__ void", b"__launch_bounds__(", b"typename T", b"float*", b"...", b"#define",
+    b"blockIdx.y", b"M / BM", b"<<<1, 2>>>", b'#include "a.cuh"',
     # text that is hostile to terminals, spreadsheets and decoders
-    *(b"", b"\0", b"\n", b"\r", b"\\\n", b"\x1b[2J", "\u202e".encode(), b"\xff\xfe", b"\xed\xa0"),
-    *(b"\xef\xbb\xbf", "🚀".encode(), b"=1+1", b"'=1", b"<script>", b"[red]", b"%s", b"{0}"),
-    *(b";", b",", b"1;2;nan", b"1;;2", b'"', b"x" * 140_000),
-)
+    b"", b"\0", b"\n", b"\r", b"\\\n", b"\x1b[2J", "\u202e".encode(), b"\xff\xfe", b"\xed\xa0",
+    b"\xef\xbb\xbf", "🚀".encode(), b"=1+1", b"'=1", b"<script>", b"[red]", b"%s", b"{0}",
+    b";", b",", b"1;2;nan", b"1;;2", b'"', b"x" * 140_000,
+)  # fmt: skip
 """Values that replace a part."""
 
 NESTED = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"), (b"not ", b""), (b"-", b""))

@@ -135,7 +135,7 @@ def test_what_is_in_the_place_of_an_output_stays(
         (folder / name).symlink_to("a.csv")
     else:
         (folder / name).write_bytes(INPUTS["a.csv"])
-    assert command_lines.run([*OUTPUTS[output], *by_force * ["--force"]], folder) == 2
+    assert command_lines.run([*OUTPUTS[output], *(["--force"] if by_force else [])], folder) == 2
     assert contents(folder) == inputs | {name: INPUTS["a.csv"]}
 
 

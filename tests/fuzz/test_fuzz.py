@@ -22,9 +22,9 @@ from readers import PYTHON, READERS, SOURCE_ON_STRUCTURES
 from gpubench.errors import UsageError
 
 SLOW = {
-    *("diff", "partial", "race", "build", "saved", "problems", "command", "shown"),
-    *("weights", "operation", "scheduler", "declared", "checked", "compressed", "python"),
-}
+    "diff", "partial", "race", "build", "saved", "problems", "command", "shown",
+    "weights", "operation", "scheduler", "declared", "checked", "compressed", "python",
+}  # fmt: skip
 """Readers that run whole commands, on what others read."""
 
 NEVER_READ = {"command", "shown", "scheduler"}

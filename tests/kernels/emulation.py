@@ -109,7 +109,9 @@ def step(
         f"static_cast<const {PRECISIONS[each.dtype].cpp if each.dtype else scalar}*>(operands[{i}])"
         for i, each in enumerate(problem.operation.inputs)
     ]
-    arguments = [*operands, "C", *["workspace"] * with_workspace]
+    arguments = [*operands, "C"]
+    if with_workspace:
+        arguments.append("workspace")
     arguments += [*map(str, problem.further), "M", "N", "K"]
     arguments += [
         *map(str, launch.int_arguments),

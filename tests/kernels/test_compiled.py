@@ -24,10 +24,10 @@ SIZES = ((336, 448, 160), (333, 443, 155))
 """Aligned and unaligned rows may have kernels of their own."""
 
 STEPS = (
-    *("blocktile_2d", "bulk_copies", "interleaved", "large_tile", "packed_a", "register_banks"),
-    *("wgmma", "wgmma_ring", "wgmma_persistent", "wgmma_cluster", "wgmma_fitted"),
+    "blocktile_2d", "bulk_copies", "interleaved", "large_tile", "packed_a", "register_banks",
+    "wgmma", "wgmma_ring", "wgmma_persistent", "wgmma_cluster", "wgmma_fitted",
     "wgmma_mixed_bytes",
-)
+)  # fmt: skip
 """Kernels whose code a later kernel has too. Only the exhaustive test compiles them."""
 
 QUICK = ("blocktile_1d", "mma_sync", "vectorized")
@@ -235,10 +235,10 @@ COUNTED = re.compile(
     r"\b([HIQ]GMMA\.64x\d+x\d+|DMMA\.16x8x16|HMMA|LDSM|WARPGROUP\.DEPBAR|USETMAXREG|UCGABAR_WAIT)\b"
 )
 SHARES_SUMS = (
-    *("wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster", "wgmma_any_rows"),
-    *("wgmma_batched", "wgmma_batched_pingpong", "dmma_split_cluster"),
-    *("wgmma_epilogue", "wgmma_epilogue_pingpong"),
-)
+    "wgmma_fitted", "wgmma_pingpong", "wgmma_split_cluster", "wgmma_any_rows",
+    "wgmma_batched", "wgmma_batched_pingpong", "dmma_split_cluster",
+    "wgmma_epilogue", "wgmma_epilogue_pingpong",
+)  # fmt: skip
 """Kernels that wait for memory behind their loops."""
 
 PRODUCTS = {"HMMA", "HGMMA", "IGMMA", "QGMMA", "DMMA"}

@@ -5,10 +5,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from emulation import compile_emulator, compile_program, program, run
+from emulation import compile_emulator, compile_program, emulated, program, run
 
 from gpubench.model import OPERATIONS, Config, CudaVariant, Problem
-from gpubench.plan.registry import of_op
+from gpubench.plan.registry import KERNELS, of_op
 
 CASES = {
     "wgmma_any_rows": (
@@ -232,15 +232,21 @@ def faults_of(name: str) -> dict[str, tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The program of a kernel, which is compiled once, for all its cases and faults."""
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the compiled emulator, which takes as long as three programs."""
     folder = tmp_path_factory.mktemp("emulated")
     compile_emulator(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def programs(emulator: Path) -> Callable[[str], Path]:
+    """The program of a kernel, which is compiled once, for all its cases and faults."""
 
     @cache
     def compiled(name: str) -> Path:
         text = program(gemm(name), cases(name), [*faults_of(name).values()])
-        binary = folder / name.replace("/", "_")
+        binary = emulator / name.replace("/", "_")
         compile_program(text, binary)
         return binary
 
@@ -267,3 +273,32 @@ def test_the_emulation_reports(fault: str, programs: Callable[[str], Path]) -> N
     at = cases(name).index((gemm(name).tiles.read(tile), problem(gemm(name), size)))
     (line,) = run(programs(name), [*faults_of(name)].index(fault) + 1, at)
     assert line.startswith("fault: ")
+
+
+FAST = """
+#include <cmath>
+#include "emulator.h"
+SOURCE
+int main() {
+  double largest = 0;
+  emulated::launch({1, 1, 1}, 1, 1, 0, 1, [&] {
+  for (float z = -30; z < 30; z += 1.0f / 256) {
+    const double power = std::tanh(0.7978845608028654 * (z + 0.044715 * double(z) * z * z));
+    const double gelu = 0.5 * z * (1 + power), silu = z / (1 + std::exp(-double(z)));
+    const double apart[] = {FastGelu()(z) - gelu, FastSilu()(z) - silu};
+    const double size[] = {std::fabs(gelu) + 1e-6, std::fabs(silu) + 1e-6};
+    for (int i = 0; i < 2; ++i) largest = std::max(largest, std::fabs(apart[i]) / size[i]);
+  }
+  });
+  std::printf("%g", largest);
+}
+"""
+
+
+@pytest.mark.slow
+def test_fast_activations_have_the_bits_of_a_float(emulator: Path) -> None:
+    header = KERNELS / "lib" / "epilogue" / "activation.cuh"
+    source = emulated(header.read_text().replace("#pragma once", ""))
+    compile_program(FAST.replace("SOURCE", source), emulator / "fast")
+    (error,) = run(emulator / "fast")
+    assert float(error) < 2e-5

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import call
-from emulation import compile_emulator, compile_program, emulated, run
 from own_kernels import statuses
 
 from gpubench.engine.judge.probe import all_probes, inputs_of, require_exact
@@ -154,32 +153,3 @@ def test_the_pass_after_the_product_is_right_on_the_cpu(tmp_path: Path) -> None:
     (folder / "elementwise_pass.py").write_text(ELEMENTWISE)
     checked = call(tmp_path, "check", "elementwise_pass", "--op", "finish", "--kernels", "own")
     assert (checked.code, "is right and clean" in checked.out) == (0, True), checked
-
-
-FAST = """
-#include <cmath>
-#include "emulator.h"
-SOURCE
-int main() {
-  double largest = 0;
-  emulated::launch({1, 1, 1}, 1, 1, 0, 1, [&] {
-  for (float z = -30; z < 30; z += 1.0f / 256) {
-    const double power = std::tanh(0.7978845608028654 * (z + 0.044715 * double(z) * z * z));
-    const double gelu = 0.5 * z * (1 + power), silu = z / (1 + std::exp(-double(z)));
-    const double apart[] = {FastGelu()(z) - gelu, FastSilu()(z) - silu};
-    const double size[] = {std::fabs(gelu) + 1e-6, std::fabs(silu) + 1e-6};
-    for (int i = 0; i < 2; ++i) largest = std::max(largest, std::fabs(apart[i]) / size[i]);
-  }
-  });
-  std::printf("%g", largest);
-}
-"""
-
-
-@pytest.mark.slow
-def test_fast_activations_have_the_bits_of_a_float(tmp_path: Path) -> None:
-    compile_emulator(tmp_path)
-    source = emulated((HEADERS / "activation.cuh").read_text().replace("#pragma once", ""))
-    compile_program(FAST.replace("SOURCE", source), tmp_path / "fast")
-    (error,) = run(tmp_path / "fast")
-    assert float(error) < 2e-5

@@ -125,7 +125,9 @@ def test_compiled_functions_are_tuned_for_each_size(packages: ModuleType) -> Non
 
 def test_triton_gets_ieee_or_tf32_and_reports_the_chosen_configuration() -> None:
     for dtype, precision in (
-        *(("float32", "ieee"), ("tf32", "tf32"), ("bf16x6", "bf16x6")),
+        ("float32", "ieee"),
+        ("tf32", "tf32"),
+        ("bf16x6", "bf16x6"),
         ("float16", "ieee"),
     ):
         call, right = computed("triton_matmul", dtype)

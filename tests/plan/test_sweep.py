@@ -139,7 +139,11 @@ def test_block_tiles_choose_among_block_tiles_and_leave_edges_their_own() -> Non
         sizes=square(64),
     )
     assert [tile for name, tile, _, _ in points if name == "shared_tile"] == [
-        *("2", "4", "8", "16", "32")
+        "2",
+        "4",
+        "8",
+        "16",
+        "32",
     ]
     assert points["vectorized", "64x64x16/4x4", "64", "float32"] is None
     assert "BM 64 or 128" in str(points["vectorized", "96x96x8/8x8", "64", "float32"])
@@ -169,7 +173,8 @@ def test_a_kernel_for_one_architecture_is_skipped_on_others() -> None:
     problem, tile = Problem(op="gemm", m=8, n=8, k=8, dtype="float32"), naive.tiles.read("8")
     reasons = [only.why_not(tile, problem, of_gpu) for of_gpu in (None, (9, 0), (8, 6), (10, 0))]
     assert reasons == [
-        *(None, None),
+        None,
+        None,
         "needs compute capability 9.0, and this GPU has 8.6",
         "runs on compute capability 9.0 only",
     ]

@@ -54,7 +54,11 @@ def test_each_size_has_its_own_winner_or_that_of_the_nearest_size() -> None:
     keep_winners(TUNED, [winner("16", 512), winner("48", 4096), winner("3", 512, device="other")])
     tiles, notes = chosen(sizes="256,512,1024,3000,8192")
     assert [tiles["cpu_tile", n] for n in ("256", "512", "1024", "3000", "8192")] == [
-        *("16", "16", "16", "48", "48")
+        "16",
+        "16",
+        "16",
+        "48",
+        "48",
     ]
     assert notes == []
 

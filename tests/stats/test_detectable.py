@@ -59,8 +59,12 @@ def test_a_slow_down_like_a_round_that_was_left_out_is_not_found() -> None:
 def test_without_own_points_nothing_is_said() -> None:
     slow_downs = smallest(
         [None],
-        *(np.zeros(1), Variance(np.ones(1), np.ones(1)), np.zeros(1), 0.01),
+        np.zeros(1),
+        Variance(np.ones(1), np.ones(1)),
+        np.zeros(1),
+        0.01,
         Modes({}, np.zeros(1, bool), np.zeros(1), np.zeros(1)),
-        *(np.zeros(1), 0.0),
+        np.zeros(1),
+        0.0,
     )
     assert slow_downs == Detectable()

@@ -257,13 +257,13 @@ def _bound(product: _Product, chosen: _Heuristic, *arrays: Any) -> Callable[[], 
     descriptor = product.describe(added) if needs_addresses else product.descriptor
     matrix = added[-1] if product.finish.adds_matrix else c
     arguments = (
-        *(_handle(), descriptor),
-        *(ctypes.byref(product.alpha), b, left, a, right),
-        *(ctypes.byref(product.beta), matrix, result, c, result),
-        *(chosen.algorithm, ctypes.c_void_p(product.workspace.data.ptr)),
+        _handle(), descriptor,
+        ctypes.byref(product.alpha), b, left, a, right,
+        ctypes.byref(product.beta), matrix, result, c, result,
+        chosen.algorithm, ctypes.c_void_p(product.workspace.data.ptr),
         ctypes.c_size_t(WORKSPACE_BYTES),
         ctypes.c_void_p(cupy.cuda.get_current_stream().ptr),
-    )
+    )  # fmt: skip
 
     routine = library().cublasLtMatmul
 

@@ -51,8 +51,12 @@ def with_pass(act: str, dtype: str, product: Prepared) -> Prepared:
             _elementwise(act, bool(residual), dtype, lanes),
             (-(-columns // (lanes * THREADS)), min(rows, MAX_GRID_Y)),
             THREADS,
-            *(sums, bias, *(residual or [bias]), c),  # without a residual, its place is not read
-            *(ctypes.c_int(rows), ctypes.c_int(columns)),
+            sums,
+            bias,
+            *(residual or [bias]),
+            c,  # without a residual, its place is not read
+            ctypes.c_int(rows),
+            ctypes.c_int(columns),
         )
 
         def call() -> None:

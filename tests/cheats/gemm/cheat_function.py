@@ -369,10 +369,10 @@ FUNCTIONS = {
 }
 
 PERSISTENT = {
-    *("copies_what_it_finds", "computes_ahead", "divides_events", "writes_answers"),
-    *("computes_if_held", "slows_neighbours"),
-    *("computes_when_read", "answers_early", "stretches_requests"),
-}
+    "copies_what_it_finds", "computes_ahead", "divides_events", "writes_answers",
+    "computes_if_held", "slows_neighbours",
+    "computes_when_read", "answers_early", "stretches_requests",
+}  # fmt: skip
 """Functions that change their process or start a thread. No tile of the others is beside them."""
 
 VARIANT = CallVariant(

@@ -175,10 +175,10 @@ FAULTS = {
 }
 
 ALWAYS = {
-    *("launcher", "half", "matrix_struct"),
-    *("a sum that begins with no value", "a grid that truncates"),
+    "launcher", "half", "matrix_struct",
+    "a sum that begins with no value", "a grid that truncates",
     "a barrier missing at the end of a loop",
-}
+}  # fmt: skip
 """The files that run in every suite; all others run with `-m exhaustive`."""
 
 

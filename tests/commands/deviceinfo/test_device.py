@@ -22,8 +22,15 @@ H200 = replace(
 def test_a_gpu_shows_its_properties_and_peaks_with_their_derivation() -> None:
     shown = printed(as_tables(H200))
     for piece in (
-        *("NVIDIA H200 (cuda:0)", "62,914,560", "66,908", "13.6", "version of driver", "yes"),
-        *("132 SM × 256 op/clock × 1980 MHz", "L1 1,024", "1; 2"),
+        "NVIDIA H200 (cuda:0)",
+        "62,914,560",
+        "66,908",
+        "13.6",
+        "version of driver",
+        "yes",
+        "132 SM × 256 op/clock × 1980 MHz",
+        "L1 1,024",
+        "1; 2",
     ):
         assert piece in shown
 

@@ -89,7 +89,8 @@ def test_an_explanation_holds_what_is_known_and_guesses_nothing() -> None:
 
 def test_elements_of_c_belong_to_as_many_threads_as_compute_them() -> None:
     for name, tile, elements in (
-        *(("naive", 16, 1), ("shared_tile", 32, 1)),
+        ("naive", 16, 1),
+        ("shared_tile", 32, 1),
         *(("register_tile", tile, tile * tile) for tile in (1, 7, 16, 63, 64)),
     ):
         assert explained(name, tile, asked=problem(3, 5, 7)).accumulators == elements

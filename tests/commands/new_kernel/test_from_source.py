@@ -178,7 +178,13 @@ def test_another_launcher_or_a_kernel_is_selected_by_name(tmp_path: Path, launch
     describe_source("other", None, launcher, tmp_path / "own", kernel="product", force=False)
     other = loaded(tmp_path / "own", "other")
     assert [each.value for each in parameters(other.signature)] == [
-        *("C", "A", "B", "null", "M", "K", "N")
+        "C",
+        "A",
+        "B",
+        "null",
+        "M",
+        "K",
+        "N",
     ]
     describe_source("each", None, launcher, tmp_path / "own", kernel="all", force=False)
     own = of_op("gemm", tmp_path / "own")
@@ -492,7 +498,11 @@ def test_calls_of_libraries_tell_layouts_and_launches_of_one_size_tell_no_grid(
     assert described("blas_t").column_major == ("A", "C")
     assert described("cutlass_gemm").column_major == ("B", "C")
     assert [each.value for each in parameters(described("vector", "gemv").signature)] == [
-        *("x", "A", "y", "M", "N")
+        "x",
+        "A",
+        "y",
+        "M",
+        "N",
     ]
     assert described("fragments").column_major == ("B",)
     assert described("rounded").dtypes == ("tf32",)

@@ -66,11 +66,14 @@ def test_its_kernel_is_checked_at_odd_sizes_within_the_stated_tolerance(tmp_path
     ("op", "even", "further", "right", "wrong", "cheat"),
     [
         ("softmax", "64x40", "rows=64;cols=40", "rows", "pairs", "kept"),
+        pytest.param("total", "640", "", "loop", "fours", "sampled", marks=pytest.mark.exhaustive),
         pytest.param(
-            *("total", "640", "", "loop", "fours", "sampled"), marks=pytest.mark.exhaustive
-        ),
-        pytest.param(
-            *("attention", "40x16", "s=40;d=16", "online", "pairs", "kept"),
+            "attention",
+            "40x16",
+            "s=40;d=16",
+            "online",
+            "pairs",
+            "kept",
             marks=pytest.mark.exhaustive,
         ),
     ],
@@ -82,8 +85,17 @@ def test_a_right_a_wrong_and_a_cheating_kernel_are_told_apart(
     right, wrong, cheat = names
     on = ("--op", op, "--kernels", str(EXAMPLES), "--device", "cpu")
     swept = call(
-        *(tmp_path, "sweep", *on, "--rounds", "1", "--sizes", even, "-o", "even.csv"),
-        *("--variants", f"{','.join(names)},{op}_numpy"),
+        tmp_path,
+        "sweep",
+        *on,
+        "--rounds",
+        "1",
+        "--sizes",
+        even,
+        "-o",
+        "even.csv",
+        "--variants",
+        f"{','.join(names)},{op}_numpy",
     )
     assert swept.code == 1
     rows = {row.variant: row for row in read(tmp_path / "even.csv")}
@@ -109,9 +121,23 @@ def test_a_right_a_wrong_and_a_cheating_kernel_are_told_apart(
 @pytest.mark.slow
 def test_judge_calls_the_cheat_wrong_and_the_right_kernel_not(tmp_path: Path) -> None:
     judged = call(
-        *(tmp_path, "judge", "total_loop", "total_sampled", "--baseline", "total_numpy"),
-        *("--op", "total", "--kernels", str(EXAMPLES), "--device", "cpu", "--json"),
-        *("--sizes", "640", "--rounds", "3"),
+        tmp_path,
+        "judge",
+        "total_loop",
+        "total_sampled",
+        "--baseline",
+        "total_numpy",
+        "--op",
+        "total",
+        "--kernels",
+        str(EXAMPLES),
+        "--device",
+        "cpu",
+        "--json",
+        "--sizes",
+        "640",
+        "--rounds",
+        "3",
     )
     verdicts = {each["variant"]: each for each in json.loads(judged.out)["verdicts"]}
     assert verdicts["total_sampled"]["verdict"] == "wrong"

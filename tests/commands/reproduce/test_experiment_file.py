@@ -100,7 +100,9 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
 def test_a_figure_has_a_cell_and_is_selected_by_series_label_and_column(tmp_path: Path) -> None:
     tiles = read_experiment(written(tmp_path, WHOLE)).file.series[0]
     assert [(cell.label, cell.published, cell.device) for cell in tiles.cells] == [
-        *(("4", 3.5, "Old CPU"), ("8", None, ""), ("16", 1, "Old CPU"))
+        ("4", 3.5, "Old CPU"),
+        ("8", None, ""),
+        ("16", 1, "Old CPU"),
     ]
     usual = {"variant": "cpu_tile", "size": "64"}
     usual |= {"cache": "cold", "launches": "alone", "state": "burst", "scope": "kernel"}

@@ -69,8 +69,14 @@ def tables_of(name: str, *, gpu: bool = True, whole: bool = False) -> dict[str, 
 def test_published_stands_beside_measured_with_the_ratio_and_why() -> None:
     grid = tables_of("p100-tiles")["register_tile: T×T elements a thread, 8×8 threads a block (ms)"]
     assert grid.table.headings == (
-        *("tile", "published", "measured", "ratio", "kernel"),
-        *("registers", "local bytes", "blocks"),
+        "tile",
+        "published",
+        "measured",
+        "ratio",
+        "kernel",
+        "registers",
+        "local bytes",
+        "blocks",
     )
     by_tile = {row[0]: row[1:] for row in grid.table.lines}
     assert by_tile["8"][:4] == ("2.077536", "0.1074", "19.35", "0.05369")

@@ -132,7 +132,8 @@ def test_a_gap_that_deviates_only_once_is_not_held_against_the_machine() -> None
 
     def measure(keys: Collection[object]) -> list[Gap]:
         measured_again.append(len(keys))
-        return [always._replace(events_us=always.events_us + 6)] + [once] * (once.key in keys)
+        again = [always._replace(events_us=always.events_us + 6)]
+        return [*again, once] if once.key in keys else again
 
     gaps = confirmed(disturbed, measure)
     assert measured_again == [2, *[1] * (REPEATS - 1)]

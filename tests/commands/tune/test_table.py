@@ -116,7 +116,8 @@ def test_a_table_is_written_and_a_sweep_takes_its_tiles(tmp_path: Path) -> None:
         assert done.files == ["best.csv", "rounds.csv"]
         refused = call(tmp_path, "tune", *HERE, "--table", "best.csv", "--sizes", "8")
         assert (refused.code, refused.err) == (
-            *(2, "gpubench: --table: best.csv exists; --force overwrites it\n"),
+            2,
+            "gpubench: --table: best.csv exists; --force overwrites it\n",
         )
         text = (tmp_path / "best.csv").read_text(encoding="utf-8")
         for row in rows:
