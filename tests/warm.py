@@ -29,9 +29,8 @@ PR_SET_CHILD_SUBREAPER = 36
 """prctl(2): this process becomes the parent of orphans among its descendants."""
 
 MODULES = (
-    "gpubench.cli", "gpubench.commands.show.view", "gpubench.commands.sweep", "rich.status",
-    "gpubench.engine.run", "gpubench.engine.scatter", "gpubench.engine.child.serve",
-    "gpubench.backends.cpu.backend", "numba",
+    "gpubench.cli", "gpubench.commands.sweep", "gpubench.engine.run", "rich.status",
+    "gpubench.engine.child.serve", "gpubench.backends.cpu.backend", "numba",
 )  # fmt: skip
 
 READ_AT_IMPORT = ("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_NUM", "MPL", "LD_", "CUDA")
@@ -127,7 +126,6 @@ def serve(descriptor: int, parent: int) -> list[str]:
     for name in MODULES:
         __import__(name)
     sys.modules["gpubench.plan.registry"].libraries()  # reads the descriptions of all kernels
-    sys.modules["numba"].njit(lambda: 0)()  # imports most of Numba
     gc.collect()
     gc.freeze()
     channel = socket.socket(fileno=descriptor)
