@@ -58,7 +58,8 @@ def least_us(problem: Problem, device: Device) -> float:
     clock_mhz = device.sm_clock_mhz
     if not clock_mhz:
         return 0.0
-    inputs = sum(math.prod(shape) for shape in problem.input_shapes) * problem.precision.item_bytes
+    *of_inputs, _ = problem.bytes_of_arrays
+    inputs = sum(of_inputs)
     rates = [peak_gflops(device, problem.dtype, clock_mhz) or math.inf]
     if problem.dtype in EMULATING_PRODUCTS:
         narrow = peak_gflops(device, "int8", clock_mhz) or 0.0

@@ -95,8 +95,13 @@ class Problem:
     @property
     def bytes(self) -> int:
         """Minimum number of bytes that must move: each operand once, the result once."""
+        return sum(self.bytes_of_arrays)
+
+    @property
+    def bytes_of_arrays(self) -> tuple[int, ...]:
+        """Bytes of each operand, and of the result."""
         arrays = zip(self.shapes, self.types, strict=True)
-        return sum(math.prod(shape) * bytes_of_element(kind) for shape, kind in arrays)
+        return tuple(math.prod(shape) * bytes_of_element(kind) for shape, kind in arrays)
 
     @property
     def input_shapes(self) -> tuple[Shape, ...]:

@@ -6,7 +6,6 @@ hoist, merge or widen accesses.
 """
 
 import hashlib
-import math
 import re
 import tempfile
 from collections import Counter, defaultdict
@@ -22,7 +21,6 @@ from gpubench.errors import CompileError
 from gpubench.hardware.host import cpu_threads
 from gpubench.hardware.occupancy import gpu_of
 from gpubench.model import (
-    ITEM_BYTES,
     OPERATIONS,
     Config,
     CudaVariant,
@@ -332,8 +330,7 @@ def _run(case: Case, names: Sequence[str], program: Path) -> Recorded:
 def _encoded(case: Case, names: Sequence[str]) -> bytes:
     """Return a case in the form of `run_case` in runtime.cpp, without content of the buffers."""
     problem, launch = case.problem, case.launch
-    item_bytes = ITEM_BYTES[problem.dtype]
-    sizes = [item_bytes * math.prod(shape) for shape in problem.shapes]
+    sizes = [*problem.bytes_of_arrays]
     sizes += [launch.workspace_bytes] if launch.workspace_bytes else []
     head = words(1, len(problem.shapes) - 1, len(sizes), *sizes)
     return head + encoded_launches(case, names, sampled_blocks)

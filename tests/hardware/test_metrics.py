@@ -74,6 +74,16 @@ def test_the_least_time_is_that_of_memory_without_what_a_cache_keeps_or_of_the_l
     assert least_us(problem(32, 32, 32, "float16"), device) == 2 * 32**2 * 2 / (132 * 128 * 1980)
 
 
+def test_the_least_time_counts_operands_in_their_own_types() -> None:
+    scaled = Problem.of("gemm_scaled", (64, 2**16, 2**15), "float8_e4m3")
+    a, b, scales_of_a, scales_of_b, _ = scaled.bytes_of_arrays
+    assert (a, b) == (64 * 2**15, 2**31)
+    assert (scales_of_a, scales_of_b) == (4 * 64 * 2**8, 4 * 2**8 * 2**9)
+    inputs = a + b + scales_of_a + scales_of_b
+    limit_us = (inputs - H200.l2_bytes) / H200.memory_bandwidth_gbytes_per_s / 1e3
+    assert least_us(scaled, H200) == pytest.approx(limit_us)
+
+
 def test_the_least_time_of_tensor_cores_is_at_the_highest_clock() -> None:
     limit_us = 2 * 8192**3 / (132 * 4096 * 1980e6) * 1e6
     assert least_us(problem(8192, 8192, 8192, "float16"), H200) == pytest.approx(limit_us)
