@@ -117,9 +117,11 @@ def waits(program: Program, facts: Facts, number: int, inputs: memoryview) -> bo
         return False
     bound, _ = _on_device(program, facts, number, inputs)
     torch.cuda._sleep(BUSY_CYCLES)  # noqa: SLF001 # nothing public keeps a GPU busy
+    busy = torch.cuda.Event()
+    busy.record()  # the reference may wait for it, and then enqueue more
     _results(program, bound, facts)
-    has_ended: bool = torch.cuda.current_stream().query()
-    return has_ended
+    has_waited: bool = busy.query()
+    return has_waited
 
 
 def _on_device(

@@ -124,7 +124,7 @@ def _facts(statement: Statement, number: int, device: str, own: ForeignProcess |
     """Return what a run of the reference shows, which is kept."""
     digests = [digest_of(Path(each)) for each in (statement.path, *statement.sources)]
     fields = Facts.__struct_fields__, Part.__struct_fields__  # of this version
-    name = cache_file("workloads", fields, statement, number, device, digests)
+    name = cache_file("examined", fields, statement, number, device, digests)
     if facts := kept(name, Facts):
         return facts
     request = Request("facts", statement.form, statement.path, device, number)
