@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
+from gpubench.cache import user_cache
 from gpubench.errors import LONGEST_MESSAGE, GpubenchError
 from gpubench.results import store
 
@@ -74,7 +75,10 @@ class _Watch:
 
     def _changed(self, event: str, path: Any) -> None:
         where = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 # without following links
-        if "__pycache__" in where or where == os.devnull:
+        rates = user_cache("rates")  # of the CPU, which the first sweep measures
+        if "__pycache__" in where or where in {os.devnull, str(rates.parent)}:
+            return
+        if f"{where}{os.sep}".startswith(f"{rates}{os.sep}"):
             return
         if not f"{where}{os.sep}".startswith(f"{self.folder}{os.sep}"):
             self.found.append(f"{event} {where}"[:300])
