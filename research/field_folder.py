@@ -58,19 +58,19 @@ def table(out: Path, documents: list[Path]) -> int:
     """Write the verdicts of judgements side by side, and return how many differ."""
     judged = []
     for document in documents:
-        verdicts = {}
-        for problem in json.loads(document.read_text())["problems"]:
+        content, verdicts = json.loads(document.read_text()), {}
+        reasons = iter(content["verdicts"])  # in the order of the scores
+        for problem in content["problems"]:
             for score in problem["scores"]:
                 key = problem["form"], problem["op"], score["solution"]
-                speed_up = (score["speed_up"] or {}).values()
-                ratio = " ".join(f"{each:.3f}" for each in speed_up if isinstance(each, float))
-                verdicts[key] = score["passes"], score["verdict"], ratio
+                verdicts[key] = score["passes"], score["verdict"], next(reasons)["reason"]
         judged.append(verdicts)
     first, second = judged
     with out.open("w", newline="") as file:
         lines = csv.writer(file)
-        again = ("passes_again", "verdict_again", "speed_up_again")
-        lines.writerow(("form", "problem", "solution", "passes", "verdict", "speed_up", *again))
+        columns = ("passes", "verdict", "reason")
+        again = (f"{name}_again" for name in columns)
+        lines.writerow(("form", "problem", "solution", *columns, *again))
         for key in first | second:
             lines.writerow((*key, *first.get(key, ("",) * 3), *second.get(key, ("",) * 3)))
     return sum(first.get(key, ())[:2] != second.get(key, ())[:2] for key in first | second)
