@@ -263,6 +263,20 @@ def test_compiling_counts_each_instance_once(backend: CpuBackend) -> None:
     assert built == [1, 2]
 
 
+def test_the_blas_is_the_one_of_numpy_also_where_scipy_has_loaded_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded = [
+        {"user_api": "blas", "internal_api": "openblas", "num_threads": 1} | each
+        for each in (
+            {"version": "1", "filepath": "/lib/scipy.libs/libopenblas.so"},
+            {"version": "2", "filepath": "/lib/numpy.libs/libopenblas.so"},
+        )
+    ]
+    monkeypatch.setattr(threadpoolctl, "threadpool_info", lambda: loaded)
+    assert describe_cpu().versions == {"blas": "openblas 2"}
+
+
 def test_a_variable_sets_the_size_of_the_last_level_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, "3")
     assert describe_cpu().l2_bytes == 3 * 2**20

@@ -156,6 +156,7 @@ def describe_cpu() -> Device:
     """Describe this machine's CPU, from /proc and /sys if they exist."""
     caches = _caches()
     blas = [info for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"]
+    blas.sort(key=lambda info: "numpy" not in info["filepath"])  # SciPy may have loaded another
     return Device(
         backend="cpu",
         name=_model_name(),
