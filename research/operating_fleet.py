@@ -112,7 +112,7 @@ def truly_slow(own: Floats) -> NDArray[np.bool_]:
 
 
 def line(noise: Floats, name: str, devices: int, fleets: int, rng: Random) -> list[object]:
-    """Return the figures of a line of the table, as numbers of fleets."""
+    """Return the figures of a line of the table. Each figure counts fleets."""
     spread, (_, _, two_speeds) = SPREADS[name][0], name.partition("each process")
     hits = np.zeros(len(SLOWDOWNS), int)
     in_all = called = alarms = promised = kept = 0

@@ -113,7 +113,7 @@ def rate(row: Row | None) -> str:
 def agreement() -> str:
     """Return a time by gpubench and by Nsight Compute, and how many times agree, in which process.
 
-    The times of the first sentences are of one process, those of the last one of two.
+    The first sentences have times of one process. The last sentence compares two processes.
     """
     judged = profiler.judged(profiler.read(measured_file("alone.csv")))
     whole = [each for each in judged if each.line.launches == "alone"]

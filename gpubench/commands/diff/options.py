@@ -13,7 +13,7 @@ from gpubench import options as option
 
 AB_PAIRS = 26  # default number of pairs of sweeps that `gpubench ab` measures on a GPU
 AB_CPU_PAIRS = 72
-"""The default threshold on a CPU. Beside other work, most sweeps have no undisturbed sample there
+"""Default number of pairs on a CPU. If other work runs, most sweeps have no undisturbed sample
 (results/decisions/ab_shortest.md)."""
 
 
