@@ -104,7 +104,7 @@ CASES = {
     "wgmma_mixed_bytes": (("256x192x128/s3/cluster=1x2/group=8", "300x336x528"),),
     "wgmma_parts": (
         ("72x128x64/s4/cluster=2x1/group=8", "150x140x72"),
-        ("16x64x64/s5/cluster=1x2/group=8", "13x139x530"),
+        ("16x64x64/s5/cluster=1x2/group=8", "13x139x531"),
         ("64x64x64/s4/cluster=1x1/group=8", "1x1x1"),
         ("24x128x64/s4/cluster=1x1/group=8", "50x261x70"),
         ("8x64x64/s4/cluster=1x1/group=8", "3x20x2080"),
