@@ -128,6 +128,10 @@ def _judged(
             reason = f"by another process's clock, a launch takes {factor:.2f} times as long"
         elif factor > 1:  # the speed by that clock
             ratio, low = scaled, low / factor
+        if verdict == JudgeVerdict.SLOWER and (
+            why := _why_of_threads(best, measured, claim, level)
+        ):
+            verdict, reason = JudgeVerdict.NOT_DECIDED, why
     return Judged(
         row=best,
         baseline=baseline,
@@ -136,6 +140,24 @@ def _judged(
         ratio=ratio,
         low=low,
         pairs=min(map(len, times_us)),
+    )
+
+
+def _why_of_threads(row: Row, baselines: Sequence[Row], claim: float, level: float) -> str:
+    """Return why only the number of threads may make a row slower, or an empty text.
+
+    The row is not known to be slower than the baseline with as many threads.
+    """
+    alike = [each for each in baselines if each.cpu_threads == row.cpu_threads]
+    if row.cpu_threads is None or not alike:
+        return ""
+    baseline = min(alike, key=lambda each: each.median_us or 0.0)
+    ratio = ratio_of_rounds(baseline.round_medians_us, row.round_medians_us, level)
+    if ratio and ratio.high < claim:
+        return ""
+    threads = counted(row.cpu_threads, "thread")
+    return (
+        f"with {threads}, {baseline.variant} is not faster: use a quiet machine, or fewer threads"
     )
 
 

@@ -134,6 +134,25 @@ def test_a_time_that_no_other_process_confirms_is_not_decided() -> None:
     assert result.reason == "no other process confirms its time: see notes"
 
 
+@pytest.mark.parametrize(
+    ("factor_on_two", "verdict"), [(5.0, "not decided"), (6.0, "not decided"), (2.0, "slower")]
+)
+def test_a_function_is_slower_only_if_the_baseline_is_faster_on_as_many_threads(
+    factor_on_two: float, verdict: str
+) -> None:
+    """Two threads of NumPy's product took five times as long as one, on a busy host."""
+    rows = (
+        timed("blas", 1.0, cpu_threads=1),
+        timed("blas_parallel", factor_on_two, cpu_threads=2),
+        timed("mine", 5.0, cpu_threads=2),
+    )
+    (result,) = judge_rows(rows, {"mine": ("blas", "blas_parallel")})
+    assert result.verdict == verdict
+    assert ("with 2 threads, blas_parallel is not faster" in result.reason) == (factor_on_two > 2)
+    (alone,) = judge_rows(rows, {"mine": ("blas",)})
+    assert alone.verdict == "slower"
+
+
 def test_a_wrong_tile_or_a_lost_result_makes_a_kernel_wrong() -> None:
     right = timed("mine", 0.5)
     wrong = timed("mine", 0.4, tile="8", status="wrong", reason="cut to half")
