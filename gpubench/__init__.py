@@ -11,7 +11,7 @@ __all__ = ["__version__", "diff", "plot", "read_csv", "sweep", "tune"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the library calls, and with them NumPy and pandas, when first used."""
+    """Load the library's functions, NumPy and pandas on first use."""
     if name in __all__:
         from gpubench import api as library
 
@@ -20,5 +20,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The calls, which are not loaded yet."""
+    """Return the names of the library's functions, also before they are loaded."""
     return sorted(__all__)

@@ -60,9 +60,9 @@ def tune(
     The first frame has all configurations. Configurations with status `ok` were not shown to be
     slower than the best. The second frame has the winner and the simplest configuration of each
     race, measured again in new processes beside the library. `within` is a percentage such as
-    `"1%"`. Files are written only if `output` names one, and winners only into the TOML file that
-    `winners` names. Raises UsageError for arguments that the command would refuse, and
-    DeviceUnavailableError if the device does not exist.
+    `"1%"`. A file of results is written only if `output` names it. Winners are written only into
+    the TOML file that `winners` names. Raises UsageError for arguments that the command would
+    refuse, and DeviceUnavailableError if the device does not exist.
 
     >>> ranking, validation = gpubench.tune(variants="cpu_tile", sizes=[256], device="cpu")
     """
@@ -80,7 +80,7 @@ def tune(
 
 
 def _frame(outcome: Outcome) -> pd.DataFrame:
-    """Return an outcome's rows. Raises KeyboardInterrupt after Ctrl-C; its notes are warnings."""
+    """Return an outcome's rows, and issue its notes as warnings. Raises KeyboardInterrupt."""
     for note in outcome.notes:
         warnings.warn(note, stacklevel=3)
     if outcome.interrupted:

@@ -152,10 +152,11 @@ def main() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End the command, which keeps what it measured. Threads that wait for programs go on.
+    """End the command, which keeps what it measured. Threads that wait for programs continue.
 
-    The signal comes again after an import: libraries in C print a traceback if theirs fails. Only
-    another Ctrl-C can end the command earlier, as systems send other signals in pairs.
+    During an import, the signal is sent again later, because C libraries print a traceback if one
+    of their imports fails. `IMPORT_S` limits this delay. Later signals are ignored except Ctrl-C,
+    because systems send the other signals in pairs.
     """
     _received_s.append(monotonic())
     if _is_importing(frame) and _received_s[-1] < _received_s[0] + IMPORT_S:
@@ -169,7 +170,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 _received_s: list[float] = []
-"""When the signals came that interrupted this command."""
+"""Times of the signals that interrupted this command."""
 
 IMPORT_S = 2.0  # time that an import may take before a signal interrupts it
 AGAIN_S = 0.01  # time until a signal comes again
@@ -243,7 +244,7 @@ _NAMELESS = {
     errno.ENOENT: "the current directory",  # it was deleted
     errno.EAGAIN: NO_MORE_PROCESSES,
 }
-"""Subjects of errors of the system that name no file."""
+"""Subjects of system errors that name no file."""
 
 
 _NOT_TAKEN = {

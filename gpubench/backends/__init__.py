@@ -31,7 +31,7 @@ AUTO = "auto"  # the value of `--device` that selects the first backend with a d
 
 @dataclass(frozen=True, kw_only=True)
 class Routine:
-    """What a row states of a kernel, a library routine or a function."""
+    """The properties of a kernel, a library routine or a function that a row has."""
 
     call: Callable[..., None] | None = None
     """The function of a `CallVariant`; None for a compiled kernel."""
@@ -96,7 +96,8 @@ class Kernel(Protocol):
     def kernels_run(self) -> str:
         """Return the names of the kernels of a launch, with counts; empty if they are not known.
 
-        The kernel has run before. The output of a set may be as it was before the launch.
+        The kernel has run before. The launch may be captured without being run, so the output of a
+        set may be unchanged.
         """
 
     def sample(self, launches: int, count: int) -> list[float]:
@@ -169,7 +170,7 @@ class Backend(Protocol):
 
     @property
     def ipc(self) -> Ipc | None:
-        """What lets two processes use its memory. None: they share files instead."""
+        """Shares its memory between two processes. None: the processes share files instead."""
 
     def warm_up(self) -> None:
         """Bring the device to the clock that it keeps under load."""
@@ -209,11 +210,12 @@ class Backend(Protocol):
     def hold(
         self, memory: Any, values: Any, kernel: Any, launches: int, *, in_queue: bool
     ) -> Callable[[int], None] | None:
-        """Prepare launches on first operands that lie in `memory`, and that no launch has seen.
+        """Prepare launches on operands in `memory` that no launch has used yet.
 
         Return a function that takes a seed, fills the memory by `new_elements`, launches and waits.
-        `in_queue`: a GPU has the launches in its queue before it knows the seed. Return None if it
-        cannot hold them. Without a kernel, nothing is launched. Raises LaunchError.
+        With `in_queue`, the launches are in the GPU's queue before the seed is written. Return None
+        if the queue cannot hold the launches. Without a kernel, nothing is launched. Raises
+        LaunchError.
         """
 
 
@@ -255,8 +257,9 @@ class BackendEntry:
     """Opens the device with a number. Raises DeviceUnavailableError if the timer is missing."""
 
     load: Callable[[], None] | None = None
-    """Imports what `open` imports, in a process that waits for its turn; None if a process that
-    starts would change the times of the process that measures."""
+    """Imports the modules that `open` needs, in a process that waits for its turn. None if starting
+    a process would change the times of the process that measures.
+    """
 
     def timer(self, requested: Timer) -> Timer:
         """Return the requested timer, or the default one if the backend lacks it."""

@@ -74,7 +74,10 @@ def _slot(parameter: Parameter, problem: Problem) -> Any:
 
 
 def as_number(content: Any, name: str) -> Any:
-    """Return a number as ctypes passes it by value. Raises CompileError for a type of CUDA."""
+    """Return a number as ctypes passes it by value.
+
+    Raises CompileError for a type that only CUDA has.
+    """
     kind = C_TYPES.get(FORMATS[name])
     if kind is None:
         raise CompileError(f"a C function takes no {name} by value")

@@ -130,11 +130,11 @@ def highest_rates(
     *,
     kept: bool = True,
 ) -> dict[str, float]:
-    """Return the highest rates of a CPU, which `measure` measures (`CpuGauge.ceilings`).
+    """Return the highest rates of a CPU. `measure` is `CpuGauge.ceilings`.
 
-    They are kept in the user's cache. With `kept`, a rate that was measured less than a day ago on
-    such a CPU is enough. For multiply-adds, the highest rate of this kind of CPU counts, because
-    other load can only lower a rate.
+    They are kept in the user's cache. With `kept`, a rate that was measured on this kind of CPU
+    less than a day ago is used. For multiply-adds, the highest rate of this kind of CPU counts,
+    because other load can only lower a rate.
     """
     path, now = cache_file("rates", device.name, cpu_threads()), datetime.now(UTC)
     rates = kept_values(path, dict[str, KeptRate]) or {}

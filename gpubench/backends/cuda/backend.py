@@ -95,7 +95,7 @@ class CudaBackend:
         return nvml, ()
 
     def warm_up(self) -> None:
-        """Multiply-add until the clock has settled, then calibrate the timer at that clock."""
+        """Run multiply-adds until the clock has settled, then calibrate the timer at that clock."""
         with faults():
             self.gauge.warm_up()
             self.timers.events.calibrate(self.timers.stream.launch_empty)
@@ -213,7 +213,10 @@ class CudaBackend:
         return HeldLaunches(self.timers.stream, self.device)
 
     def _routine(self, point: Point, problem: Problem, operands: CudaOperands) -> CudaRoutine:
-        """Return the point's routine; of a library's algorithms, the fastest on the operands."""
+        """Return the point's routine.
+
+        A library's routine uses its fastest algorithm on the operands.
+        """
         variant = point.variant
         tune = variant.tune if isinstance(variant, CallVariant) else None
         if tune is None or problem != point.problem:  # fewer rows only predict a slow launch
@@ -244,7 +247,7 @@ def _storable(array: Any) -> Any:
 
 
 def _workspace(routine: CudaRoutine) -> tuple[Any, ...]:
-    """Return the array that a routine takes last, if it takes a workspace."""
+    """Return the workspace, a routine's last argument; an empty tuple if it needs none."""
     size = routine.workspace_bytes
     return (cupy.empty(size, np.uint8),) if size else ()
 

@@ -30,8 +30,9 @@ NVCC = "--compiler=nvcc"
 """The option with which a description selects nvcc. It comes first, and no compiler gets it."""
 
 HOST_CODE = re.compile(r"<<\s*<|^[ \t]*#[ \t]*include", re.MULTILINE)
-"""What a source has that NVRTC may lack: launches, and headers. Without these, nvcc would find the
-same errors as NVRTC."""
+"""Parts of a source that NVRTC may not support: launches and headers. In a source without them,
+nvcc would find the same errors as NVRTC.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,7 @@ class Compiled:
     resources: Resources
 
     note: str = ""
-    """Which compiler took NVRTC's place, or which headers were replaced; empty for neither."""
+    """Which compiler replaced NVRTC, or which headers were replaced; empty for neither."""
 
     seconds: float = field(default=0.0, compare=False)
     """Wall time of the compilation. Instances that are compiled together have the same time."""
@@ -109,7 +110,7 @@ def _by_nvcc(
 def _file(source: Path, options: tuple[str, ...], further: tuple[str, ...]) -> Path:
     """Return the file of an instance in the cache.
 
-    The file changes with the files that the source includes, too.
+    Its name also depends on the files that the source includes.
     """
     files = whole_source(source, include_folders(options))
     return cache_file("cubin", *map(read_source, files), *further)

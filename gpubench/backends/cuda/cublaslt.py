@@ -141,8 +141,8 @@ def algorithms(
 ) -> list[tuple[str, Prepared]]:
     """Return the name and the product of each algorithm that the heuristic proposes, best first.
 
-    The name is the library's own description. An algorithm can be saved by it, and used again with
-    the same version (cublasLtMatmulAlgo_t).
+    The name is the library's own description of the algorithm. It can be saved, and selects the
+    same algorithm in the same version of the library (cublasLtMatmulAlgo_t).
     """
     product = _product(dtype, shape, operations, _workspace(), finish)
     proposals = (_Heuristic * MAX_ALGORITHMS)()

@@ -1,6 +1,7 @@
-"""How long a launch of an empty kernel takes, by three clocks that share nothing.
+"""Times a launch of an empty kernel by three independent clocks.
 
-`gpubench selfcheck` compares them, and bounds the launch gap of other kernels by them.
+`gpubench selfcheck` compares the three times. They are also the bounds for the launch gap of other
+kernels.
 """
 
 import statistics

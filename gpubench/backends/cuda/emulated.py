@@ -74,5 +74,5 @@ class EmulatedGemm:
 
     @property
     def algorithm(self) -> str:
-        """The text for the row."""
+        """Name of the algorithm, for the row."""
         return f"fixed point, {self.bits} bits"

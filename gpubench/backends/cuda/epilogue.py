@@ -34,7 +34,10 @@ def before_pass(dtype: str) -> Finish:
 
 
 def with_pass(act: str, dtype: str, product: Prepared) -> Prepared:
-    """Return a product that another kernel finishes. It takes A, B, bias, a residual, and C."""
+    """Return a product that another kernel finishes.
+
+    The product takes A, B, bias, residual and C.
+    """
     between: dict[tuple[int, ...], Any] = {}
 
     def bind(a: Any, b: Any, bias: Any, *others: Any) -> Callable[[], None]:

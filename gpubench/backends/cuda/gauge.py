@@ -100,7 +100,7 @@ class CudaGauge:
         return replace(health, overhead_us=events.overhead_us, host_us=events.take_host_us())
 
     def warm_up(self) -> None:
-        """Multiply-add until the rate is steady, so that the clock has settled under load."""
+        """Run multiply-adds until the rate is steady: the clock has then settled under load."""
         rates = deque(
             (self._fma_gflops(repeats=1) for _ in range(SETTLED_BURSTS)), maxlen=SETTLED_BURSTS
         )
@@ -171,7 +171,8 @@ class CudaGauge:
     def _latency_us(self) -> float:
         """Return the time of a chain of `CHAIN_LOADS` dependent loads from device memory.
 
-        They access twice the last-level cache in random order, so that each load goes to memory.
+        The loads access twice the size of the last-level cache in random order, so that each load
+        goes to memory.
         """
         lines = 2 * self._device.l2_bytes // LINE_BYTES
         order = np.random.default_rng(0).permutation(lines)

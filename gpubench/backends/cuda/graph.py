@@ -21,7 +21,7 @@ RELAXED = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
 PROGRAMMATIC = driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.value
 
 _get_edges = getattr(driver, "cuGraphGetEdges_v2", driver.cuGraphGetEdges)
-"""The function that also returns the types of edges, under its names in CUDA 12 and 13."""
+"""Names, in CUDA 12 and 13, of the function that also returns the types of edges."""
 
 Launch = Callable[[], None]
 
@@ -42,7 +42,7 @@ class GraphTimer(BlockedBatchTimer):
     ) -> list[float]:
         """Time `count` replays of a graph of `launches` launches: microseconds per launch.
 
-        Raises DoesNotFitError if a launch cannot be captured, and otherwise as the base class.
+        Raises DoesNotFitError if a launch cannot be captured, and the errors of the base class.
         """
         stream, self._launches = self._stream.pointer, launches
         with (

@@ -1,7 +1,8 @@
 """Launches that wait on the device for a seed, which determines their operands.
 
-No process can compute their results before the seed is there, and the host has enqueued all of them
-by then. So another process can time short launches: from the seed to the end of the last launch.
+No process can compute their results before the seed is written. By then, the host has enqueued all
+launches. Another process can therefore time short launches, from the seed to the end of the last
+launch.
 """
 
 import ctypes
@@ -26,7 +27,7 @@ WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigne
 
 
 class HeldLaunches:
-    """The seed in host memory, and the kernels that wait for it and fill operands by it."""
+    """The seed in host memory, and the kernels that wait for it and compute operands."""
 
     def __init__(self, stream: CudaStream, device: Device) -> None:
         self._stream, self._device = stream, device
@@ -41,8 +42,8 @@ class HeldLaunches:
     ) -> Callable[[int], None] | None:
         """Enqueue launches; return the function that takes their seed, and waits for their end.
 
-        The seed fills `memory` with some of `values`. Return None if the launches could not be
-        enqueued before the device began them. Without `in_queue`, the function that is returned
+        The seed determines which of `values` fill `memory`. Return None if the launches could not
+        be enqueued before the device began them. Without `in_queue`, the function that is returned
         enqueues them. Raises LaunchError.
         """
         fill = f"new_elements<{WORDS[memory.dtype.itemsize]}>"

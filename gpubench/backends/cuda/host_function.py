@@ -21,7 +21,7 @@ from gpubench.results.provenance import hash_of
 
 
 class HostFunction:
-    """A host function, loaded. Calls enqueue kernels in the stream that it was given."""
+    """A loaded host function. Calls enqueue kernels in the stream that it was given."""
 
     def __init__(
         self, variant: HostVariant, tile: Config | None, dtype: str, architecture: str, stream: int

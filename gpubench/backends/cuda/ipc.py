@@ -8,7 +8,7 @@ from cupy.cuda import runtime
 from gpubench.backends.cuda.kernel import faults
 
 BLOCK_BYTES = 2**21
-"""Sizes are multiples of this, so that no other allocation is in the memory that a handle names."""
+"""Sizes are multiples of this, so that a handle's memory contains no other allocation."""
 
 
 class CudaIpc:

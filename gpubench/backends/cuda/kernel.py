@@ -156,7 +156,7 @@ class CudaKernel:
         if waits and not self._may_wait:
             raise LaunchError(
                 "the call waits for the GPU (it synchronizes, or copies to the host), so launches "
-                "cannot be enqueued behind one another: leave that out, or use --launches waited"
+                "cannot be enqueued behind one another: remove the wait, or use --launches waited"
             )
         with faults():
             elsewhere = self._computes_elsewhere()
@@ -175,7 +175,7 @@ class CudaKernel:
 
     @cached_property
     def _overlap(self) -> tuple[bool, str]:
-        """Whether launches of a call overlap where they should be alone, and why that is unknown.
+        """Whether launches of a call overlap that should run alone, or why that is unknown.
 
         Compiled kernels are launched without the attribute that lets them start early. A library's
         call may use the attribute. So two calls are captured as a graph, whose edges show whether
@@ -190,7 +190,7 @@ class CudaKernel:
             return False, str(error)
 
     def _launched(self) -> Callable[[], None]:
-        """Return the next launch, after it was enqueued.
+        """Enqueue the next launch, and return it.
 
         A function may copy tables to the GPU at its first call for a size. A capture refuses the
         copy, and some functions then end the process.
@@ -219,10 +219,10 @@ class CudaKernel:
         return self.policy.max_launches
 
     def _computes_elsewhere(self) -> bool:
-        """Return whether a call's result comes from a stream that the timed stream does not join.
+        """Return whether a call computes in a stream that the timed stream does not wait for.
 
         No result may appear while the timed stream is blocked. A copy that is enqueued right behind
-        the call must have the whole result.
+        the call must contain the whole result.
         """
         stream, address, count = self.timers.stream, self.output.data.ptr, self.output.nbytes
         early, behind = cupy.empty(count, np.uint8), cupy.empty(count, np.uint8)

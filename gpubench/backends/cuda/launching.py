@@ -145,7 +145,10 @@ class Instances:
         )
 
     def _call(self, point: Point) -> Callable[..., None]:
-        """Return the variant's function. It is built once: it may compile for each new size."""
+        """Return the variant's function.
+
+        It is built once, as it may compile code for each new size.
+        """
         variant, dtype = point.variant, point.problem.dtype
         key = variant, point.tile, dtype
         if key not in self._calls and isinstance(variant, CallVariant):

@@ -28,7 +28,7 @@ MAX_COMPILE_S = 900
 MARKER = "gpubench_entry"
 
 STAND_INS = Path(__file__).with_name("stand_ins")
-"""Headers of PyTorch, which sources of extensions include, for an nvcc that does not find them."""
+"""Replacements of PyTorch's headers, which sources of extensions include."""
 
 _ERROR = r"error|fatal|undefined reference|cannot find"
 
@@ -46,8 +46,9 @@ SHARED = (
     "-Xcompiler=-fPIC,-fno-gnu-unique",
     "-Xlinker=-Bsymbolic," + ",".join(f"--wrap={name}" for name in WRAPPED),
 )
-"""Options of a library whose functions and variables are its own: two libraries may define the same
-template."""
+"""Options that keep a library's symbols private, because two libraries may define the same
+template.
+"""
 
 ENTRY = "gpubench_call"  # the function that calls the host function in the library
 
@@ -118,7 +119,10 @@ def base_options(options: Sequence[str]) -> tuple[str, ...]:
 
 
 def _cublas() -> tuple[str, ...]:
-    """Return the options that link cuBLAS. The wheels have no name for the linker."""
+    """Return the options that link cuBLAS.
+
+    The wheels lack `libcublas.so`, the name that `-lcublas` needs.
+    """
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
@@ -134,7 +138,7 @@ def _cublas() -> tuple[str, ...]:
 def _driver() -> tuple[str, ...]:
     """Return the option that links the driver, if it is installed.
 
-    Its process has loaded the driver.
+    The process that loads the library has loaded the driver already.
     """
     name = ctypes.util.find_library("cuda")
     return (f"-l:{name}",) if name else ()
@@ -175,9 +179,9 @@ def compile_kernel(
 def wrapper(variant: HostVariant, tile: Config | None, dtype: str) -> str:
     """Return the C++ that includes the source, and calls its function with an array of pointers.
 
-    Each pointer points to an argument, as for cuLaunchKernel. So templates, overloads, static
-    functions and namespaces need nothing from the user. The C++ function returns the runtime's last
-    error.
+    Each pointer points to an argument, as for cuLaunchKernel. So the user need not change
+    templates, overloads, static functions or namespaces. The C++ function returns the runtime's
+    last error.
     """
     scalar = PRECISIONS[dtype].cpp
     types = [
@@ -198,8 +202,8 @@ def compile_library(
 ) -> bytes:
     """Return the shared library of a variant's function. It is kept in the user's cache.
 
-    From compute capability 9.0 on, it may use the instructions of its architecture alone. Raises
-    CompileError.
+    From compute capability 9.0 on, the library may use instructions that only its architecture has.
+    Raises CompileError.
     """
     if variant.source.suffix == ".so":
         return variant.source.read_bytes()

@@ -31,18 +31,18 @@ nvmlDeviceGetPowerUsage)."""
 _PARENT = re.compile(r"^PPid:\t(\d+)$", re.MULTILINE)
 
 _OF_GPUBENCH = re.compile(r"(?:^|[\0/])gpubench\0|gpubench\.process")
-"""What the arguments of a process of gpubench have: the command, or the program of a child."""
+"""Identifies a process of gpubench by its arguments: the command, or the program of a child."""
 
 MAX_NAMED = 3  # maximum number of processes that a notice names
 
 
 def _is_ours(pid: int) -> bool:
-    """Return whether a process is of this run of gpubench: one command, and all that it started."""
+    """Return whether a process is this command of gpubench, or was started by it."""
     return pid in {os.getpid(), os.getppid()} or _command_of(pid) == _command_of(os.getpid())
 
 
 def _command_of(pid: int) -> int:
-    """Return the first of the processes of gpubench that started a process, one by the other."""
+    """Return the oldest process of gpubench among a process and its ancestors."""
     while parent := _PARENT.search(read_text(f"/proc/{pid}/status")):
         if not _OF_GPUBENCH.search(read_text(f"/proc/{parent[1]}/cmdline")):
             break

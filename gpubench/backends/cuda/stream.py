@@ -106,7 +106,7 @@ class CudaStream:
         return float(nanoseconds) / 1e3
 
     def clock_mhz(self, start: Timestamp, stop: Timestamp) -> float | None:
-        """Return the multiprocessor's clock in between, or None for different multiprocessors."""
+        """Return the clock between timestamps; None if two multiprocessors recorded them."""
         cycles, nanoseconds, multiprocessor = (
             self._host_timestamps[stop.slot] - self._host_timestamps[start.slot]
         ).tolist()

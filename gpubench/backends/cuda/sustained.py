@@ -119,7 +119,7 @@ def sustain(
 
 
 def mean_power_w(readings: Sequence[Reading]) -> float | None:
-    """Return the mean power between the first and last change of the counter; None without two."""
+    """Return the mean power between the counter's first and last change; None without both."""
     changes = [after for before, after in pairwise(readings) if after[1] != before[1]]
     if len(changes) < 2:  # noqa: PLR2004 # the ends of an interval
         return None

@@ -95,8 +95,9 @@ class BlockedBatchTimer:
         """Measure `overhead_us` with an empty kernel.
 
         A sample of L launches takes overhead + L·τ, so samples of one launch and of many launches
-        give both values. Without the correction, a launch timed alone would seem 2 µs longer than
-        among many. Raises DeviceUnavailableError if `MAX_CALIBRATIONS` results are implausible.
+        give both values. Without the correction, a launch that is timed alone would seem 2 µs
+        longer than a launch among many. Raises DeviceUnavailableError if `MAX_CALIBRATIONS` results
+        are implausible.
         """
         many = CALIBRATION_LAUNCHES
         for _ in range(MAX_CALIBRATIONS):
