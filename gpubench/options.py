@@ -294,8 +294,8 @@ OPTIONS = _named(
         "point_limit_s",
         1,
         1e6,
-        "Per-point timeout: a point that takes longer to measure in a round is an error, or longer "
-        "to compile and call once. Default: 60 and 6 times the launch limit; to compile 300.",
+        "Per-point timeout: a point is an error if it takes longer to measure in a round, or to "
+        "compile and call once. Default: 60 and 6 times the launch limit; to compile 300.",
     ),
 )
 
@@ -404,7 +404,7 @@ def sweep_options(
 def chosen_options(command: Command, *, options: Mapping[str, tuple[str, str] | None]) -> Command:
     """Replace the parameter `options` of a command by the named options of a sweep.
 
-    A pair has the metavar and the help of an option that means less for this command.
+    An option that takes fewer values in this command comes with its own metavar and help.
     """
     declared = {
         name: replace(OPTIONS[name], metavar=own[0], help=own[1]) if own else OPTIONS[name]

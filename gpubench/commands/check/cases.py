@@ -201,7 +201,7 @@ def affordable(variant: Source, tile: Config | None, problem: Problem) -> Proble
 def nearest(variant: Source, tile: Config | None, problem: Problem) -> Problem | None:
     """Return the problem, or a problem with rounded extents that the variant takes, or None.
 
-    If the variant takes none of these sizes, all extents may be equal.
+    If the variant takes none of these sizes, squares (all extents equal) are tried.
     """
     extents = [*problem.extents.values()]
     middle = sorted(extents)[(len(extents) - 1) // 2]
@@ -243,7 +243,7 @@ def prime(limit: int) -> int:
 def stated_problems(variant: Source, tile: Config | None, dtype: str) -> list[Problem]:
     """Return problems at the edges of a tile, for an operation that is no product.
 
-    Each extent is 1, more than a block covers, odd and round, and prime.
+    Each extent is 1, an odd and a round number above what a block covers, and a prime.
     """
     operation = OPERATIONS[variant.op]
     places = range(len(operation.extents))

@@ -57,10 +57,10 @@ SIZES = ((1, 1, 1), (32, 32, 32), (13, 7, 5), (33, 1, 20))
 """M, N and K at which a function on arrays is checked."""
 
 NO_SHARED = "extern __shared__ memory in a launch without any"
-"""What shim/runtime.cpp reports of a launch without dynamic shared memory."""
+"""Message of shim/runtime.cpp on a launch without dynamic shared memory."""
 
 NO_FILE = re.compile(r"No such file or directory|cannot open source file")
-"""What nvcc and NVRTC report of a header that they do not find."""
+"""Messages of nvcc and NVRTC on a missing header."""
 
 MAX_SHOWN = 5
 """Maximum number of wrong results that are printed."""
@@ -251,7 +251,7 @@ def _check_source(
 
 
 def _cause(case: Case) -> str:
-    """Return what a kernel with a wrong result reads too early, or else where it stores."""
+    """Return which shared memory a wrong kernel reads too early, or else where it stores."""
     with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
         if case.problem.operation.is_product:
             variables = uninitialized_variables(case, expected(case.problem), Path(name, "zeros"))

@@ -21,8 +21,9 @@ from gpubench.plan.python_file import is_name
 SUFFIXES = (".cu", ".cuh")
 
 ONLY_RESULT = ("C",)
-"""A layout that more likely means a store with its indices exchanged. It is checked as
-row-major."""
+"""A layout that is more likely a mistake: a store with exchanged indices. It is checked as
+row-major.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,7 @@ def _note(description: Description, variant: Variant) -> str:
     guesses = description.guesses
     notes = ["grid and block are guesses from its indices"] if "grid" in guesses else []
     values = [guess for guess in guesses if " = " in guess]
-    notes += [f"a guess, as the source gets it when it runs: {value}" for value in values]
+    notes += [f"a guess, because the source sets it at run time: {value}" for value in values]
     if variant.column_major:
         notes.append(f"column-major, as its indices say: {', '.join(variant.column_major)}")
     return "\n".join(notes)

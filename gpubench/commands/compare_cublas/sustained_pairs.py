@@ -80,7 +80,7 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
 
 
 def _filled(kernel: Row, library: Row, processes: Sequence[PairedTimes]) -> Row:
-    """Return the kernel's row with the ratio of its pairs, of at least two processes."""
+    """Return the kernel's row with the ratio of its pairs, from at least two processes."""
     ratio = ratio_of_pairs(
         [geometric_mean(times.library_times_us) for times in processes],
         [geometric_mean(times.times_us) for times in processes],

@@ -187,7 +187,7 @@ def bisect(
     """Find the commit that slowed a kernel, with git bisect run.
 
     Measures what is checked out in turns with the good side, as 'ab' does. The commit is bad if a
-    point is slower, and good if every point is shown not to be.
+    point is slower, and good if every point is shown not to be slower.
     """
     from gpubench.commands.diff.bisect import judge_commit
 

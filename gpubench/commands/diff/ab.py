@@ -34,7 +34,7 @@ from gpubench.view.tables import say
 Files = Sequence[Path]
 
 OWN = {"budget", "rounds", "output", "samples"}
-"""Options of a sweep, perhaps of a configuration, that are not passed on: `ab` sets them itself."""
+"""Options of a sweep or of its configuration that are not passed on: `ab` sets them itself."""
 
 MIN_PAIRS = 2
 MAX_PAIRS = 1000
@@ -116,7 +116,7 @@ def build(name: str, path: Path) -> Build:
 def unpacked(name: str, path: Path) -> Iterator[Path]:
     """Yield the path of a side. `REV:DIRECTORY` is unpacked from git for the time of the block.
 
-    Raises SideError if git does not know it.
+    Raises SideError if git does not find it.
     """
     if path.exists() or ":" not in str(path):
         yield path
@@ -176,7 +176,7 @@ def compare_builds(
             raise UsageError(f"--results: {directory} is not empty")
         if all(side.kernels for side in sides) and "variants" not in texts:
             say(
-                "gpubench's own kernels, the same on both sides, are measured too; "
+                "gpubench's own kernels are measured too, although both sides have the same; "
                 "--variants NAME,cpu_blas measures yours and the BLAS",
                 err=True,
             )
@@ -220,8 +220,8 @@ def measure_in_turns(
     The order within a pair is random, so that no periodic work beside the sweeps favours a side.
     Every other pair has the order of the pair before it reversed, so that a drift favours neither
     side. With a budget, pairs are added until the next pair would exceed it, but at least
-    BUDGET_PAIRS. Fewer pairs are measured if a look at them decides the comparison, with the look's
-    part of the rate.
+    BUDGET_PAIRS. The pairs are compared several times while they are measured, each time with a
+    part of the rate. Measuring ends when such a comparison decides.
     """
     order = random.Random(ORDER_SEED)  # noqa: S311 # an order, not a secret
     began_s, first = monotonic(), 0

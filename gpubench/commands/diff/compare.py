@@ -44,15 +44,17 @@ SAME_MEASUREMENT = 1e-12
 """Relative difference below which two results count as the same measurement."""
 
 NO_INTERVAL = 3.0
-"""Half-width of an interval of logarithms from which on the interval is not shown: 20 times as fast
-or slow."""
+"""An interval of logarithms is not shown if its half-width is at least this: 20 times as fast or
+slow.
+"""
 
 MIN_SWEEPS = 5
 """Minimum number of sweeps of each side on a CPU to compare their shortest times too."""
 
 DISTURBED = 3.0
-"""A round is disturbed if its effect exceeds the threshold, and the scatter of all rounds' effects
-by this factor."""
+"""A round is disturbed if its effect exceeds the threshold, and also exceeds the scatter of all
+rounds' effects by this factor.
+"""
 
 
 def compare(
@@ -125,7 +127,7 @@ _Pairs = Mapping[Key, tuple[PooledPoint, PooledPoint]]
 
 
 class _Repeats(NamedTuple):
-    """The rounds of one side, without what each round did to all points."""
+    """The rounds of one side, without the effect that each round had on all points."""
 
     rounds: RoundStatistics
     logs: Floats
@@ -155,10 +157,10 @@ class _Shifts(NamedTuple):
     """The part of `time` that the machine's clock explains."""
 
     by_drift: Floats
-    """The part of the rest that the machine explains: what most points share with the BLAS."""
+    """The part of the remaining shift that most points share with the BLAS: the machine's."""
 
     effect: Floats
-    """What is judged: the part that the machine does not explain."""
+    """The shift that is judged: the part that the machine does not explain."""
 
     by_library: Floats
     """Further shift of the BLAS, which kernels with unchanged code do not share."""
@@ -192,7 +194,7 @@ class _Tests(NamedTuple):
 
 
 def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
-    """Judge the points, and what they have in common."""
+    """Judge the points, and their common shift."""
     threshold = math.log1p(limits.threshold)
     sides = [
         _repeats([pair[place] for pair in pairs.values()], name, threshold)
@@ -331,7 +333,7 @@ def _why_moved(tests: _Tests, i: int, threshold: float) -> str:
 
 
 def _cause(tests: _Tests, i: int, threshold: float, *, on_cpu: bool) -> Cause | None:
-    """Return why a point is ambiguous, if more than its times decides that."""
+    """Return why a point is ambiguous, if the reason is not its times alone."""
     shifts = tests.shifts
     moved = Cause.LIBRARY_MOVED if shifts.by_library[i] else Cause.MACHINE_MOVED
     is_beyond = tests.margin[i] > threshold and abs(shifts.effect[i]) - tests.half[i] > threshold
@@ -400,7 +402,7 @@ def _table(points: Sequence[PooledPoint]) -> tuple[Floats, list[tuple[int, int]]
 def _common_level(base: _Repeats, new: _Repeats) -> tuple[Floats, Floats]:
     """Return the variance of the level that a side's points share, and its degrees of freedom.
 
-    A side with a single round takes the scatter of rounds from the other side.
+    For a side with a single round, the scatter of the other side's rounds is used.
     """
     total, by_df = np.zeros((2, len(base.level_variance)))
     for side, other in ((base, new), (new, base)):
@@ -420,10 +422,10 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
 
     A fall of the clock is attributed to the machine as far as the clock of the BLAS fell too, at
     the same problem if it has that problem. The rest of the fall is attributed to the kernel. A
-    rise of the clock explains nothing: an unchanged time has more cycles then. Both count only as
-    far as the point depends on the clock (`clock_shares`); within that range, the share is used
-    that explains most. The larger shift, of the time at the machine's clock or of the cycles, is
-    judged, so that base and new can be swapped.
+    rise of the clock explains nothing: an unchanged time has more cycles then. The clock explains a
+    change only as far as the point's time depends on the clock (`clock_shares`). Within that range,
+    the share that explains most is used. There are two shifts: of the time at the machine's clock,
+    and of the cycles. The larger one is judged, so that base and new can be swapped.
     """
     clock = np.array([clock_shift(a.clock_mhz, b.clock_mhz) for a, b in pairs.values()])
     points = [point for pair in pairs.values() for point in pair]
@@ -472,7 +474,7 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
 def _references(pairs: _Pairs) -> NDArray[np.int64]:
     """Return 0 for the BLAS of one version, a number for kernels with unchanged code, else -1.
 
-    Points of a CPU have -1: work beside them slows a BLAS on all cores more than other kernels.
+    Points of a CPU have -1, because other work slows a BLAS on all cores more than other kernels.
     """
     names = list(dict.fromkeys(key.variant for key in pairs))
 

@@ -200,7 +200,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
     limits = comparison.limits
     two_sided = comparison.two_sided
     if disturbed := [_disturbance(item, base, new) for item in comparison.disturbances]:
-        yield f"disturbed, which is removed before points are judged: {shortened(disturbed)}"
+        yield f"disturbed (the effect is removed before points are judged): {shortened(disturbed)}"
     if untested := comparison.untested:
         yield f"{counted(len(untested), 'point')} cannot be judged: {_why_untested(comparison)}"
     bimodal = [key for key, finding in two_sided.items() if finding.modes > 1]
@@ -212,7 +212,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
     if comparison.drifted:
         yield (
             f"most points and the BLAS moved together by {_change(comparison.drift)}: the machine "
-            "changed. Points are judged by what they moved beyond that"
+            "changed. Points are judged by their change beyond that"
         )
     alone = [item.ratio for item in two_sided.values() if item.cause == Cause.LIBRARY_MOVED]
     if alone:

@@ -1,6 +1,7 @@
 """Judge two build files: what the compiler made of each kernel, before and after a change. Pure.
 
-docs/diff.md states the rules for users; results/h200/static_columns.md has what they predict.
+docs/diff.md states the rules for users. results/h200/static_columns.md shows which slowdowns the
+columns predict.
 """
 
 import re
@@ -34,10 +35,10 @@ class ColumnRule(NamedTuple):
 
     rising_is_worse: bool
     limit: str
-    """Change for the worse that does not count, by default: an amount, or a percentage."""
+    """Change for the worse that is allowed by default: an amount, or a percentage."""
 
     lines: str = ""
-    """Column that has the lines of the source behind the value."""
+    """Column with the source lines that cause the value."""
 
     of_memory: bool = True
     """Whether the column is judged for operations that are bound by memory, too. For these
@@ -57,7 +58,9 @@ JUDGED = {
 """The judged columns. Other columns that differ are `changed`."""
 
 TOOLS = {"loop": "disassembler", "accesses": "recorder"}
-"""Groups of columns that a tool fills, and the column that names the tool. It may be missing."""
+"""Groups of columns that a tool fills, and the column that names the tool. A tool may be
+missing.
+"""
 
 COMPARED = {
     column.name: TOOLS.get(column.metadata["group"], "")

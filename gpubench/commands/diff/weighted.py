@@ -54,8 +54,8 @@ def weighted_totals(path: Path, findings: Mapping[Key, Finding], limits: Limits)
     ops = {key.op for key in two_sided}
     if len(ops) != 1:
         raise UsageError(
-            f"--weights: the files have times of {len(ops)} operations on both sides, and a list "
-            "is of one; choose it with --only"
+            f"--weights: the files have times of {len(ops)} operations on both sides, and a list"
+            " is for one operation; choose it with --only"
         )
     problems = read_problems(path, ops.pop(), "--weights")
     sides = grouped(two_sided, lambda key: key._replace(tile="", m=0, n=0, k=0, extents=""))

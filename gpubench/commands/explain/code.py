@@ -72,7 +72,7 @@ def disassembler_version() -> str:
 
 
 def missing_disassembler() -> str:
-    """Return a line on what is not known without nvdisasm, or nothing if it is there."""
+    """Return a line on what is unknown without nvdisasm; empty if it is installed."""
     if disassembler_version():
         return ""
     install = install_command("sass")
@@ -122,7 +122,8 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]
                 yield futures[future], future.result()
         except BrokenProcessPool:
             raise GpubenchError(
-                "a process that compiles was lost, perhaps for want of memory; what was compiled "
+                "a process that compiles was lost, perhaps because memory ran out; what was "
+                "compiled "
                 "is kept, so the same command goes on from there"
             ) from None
         except BaseException:
@@ -198,7 +199,7 @@ def _kept_file(program: Program) -> Path:
 def _read_kept(program: Program) -> Codes:
     """Return the figures that were kept earlier, or none without an intact file.
 
-    Figures that lack the loop count only if there is no disassembler.
+    Figures without an inner loop are valid only if there is no disassembler.
     """
     items = kept(_kept_file(program), list[tuple[tuple[str, str], Code]]) or []
     complete = not disassembler_version()

@@ -44,8 +44,9 @@ LIMITERS = {"warps": "the warp slots", "blocks": "the block slots"}
 
 FIRST_OF_FOUR_SCHEDULERS = (7, 0)
 ISSUED_PER_CLOCK = 128
-"""From that capability on, four schedulers each issue an instruction of a warp per clock (CUDA
-Programming Guide, compute capabilities), so 128 threads advance by one instruction."""
+"""From this compute capability on, four schedulers each issue an instruction of a warp per clock
+(CUDA Programming Guide, compute capabilities), so 128 threads advance by one instruction.
+"""
 
 SHARED_BYTES_PER_CLOCK = 128
 """32 banks of 4 bytes per multiprocessor (CUDA Programming Guide, shared memory, from 5.x on)."""
@@ -60,8 +61,9 @@ class Instance:
     problem: Problem
     architecture: str
     device: Device
-    """The GPU whose figures count: this machine's, or an example. It has no name if no
-    figure is known."""
+    """The GPU whose figures are used: this machine's, or an example. Its name is empty if no figure
+    is known.
+    """
 
     reason: str = ""
     """Why the instance cannot run on the architecture; empty if it can."""
@@ -360,7 +362,7 @@ def traffic(explanation: Explanation) -> str:
         times = roof.arithmetic_intensity / per_byte
         effect = f"{times:.1f} times the bytes that must move, unless caches serve the rest"
         if times <= NEAR:
-            effect = "it loads and stores hardly more than must move"
+            effect = "it loads and stores hardly more than the minimum"
     else:
         times = roof.ridge_flop_per_byte / per_byte
         effect = f"{times:.1f} times too few for the peak, unless caches serve most of it"

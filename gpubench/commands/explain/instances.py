@@ -1,4 +1,4 @@
-"""Instances of kernels, and what the compiler made of each: one way for `explain` and `build`."""
+"""Compiles instances of kernels for `explain` and `build`, and collects what is known of each."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed

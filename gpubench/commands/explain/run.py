@@ -70,7 +70,8 @@ def explained(
 def _target(kernel: CudaVariant, arch: str | None, name: str) -> tuple[str, Device, str]:
     """Return the architecture, the GPU whose figures count, and what was assumed about it.
 
-    The GPU is this machine's GPU, of which nothing is assumed, or an example of the architecture.
+    The GPU is this machine's GPU, or else an example of the architecture. Nothing is assumed about
+    this machine's GPU.
     """
     if arch is not None:
         if name != AUTO:

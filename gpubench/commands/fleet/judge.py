@@ -31,17 +31,20 @@ the spread is their median absolute deviation (MAD), which slow devices do not w
 
 MIN_HIDDEN = 2
 """Slow devices widen the standard deviation of the others, and so hide one another. If at least
-this number of devices exceed the limit that the MAD gives, that limit is used. Good devices exceed
-it one at a time: in simulated fleets of 8 to 16 devices that differ as Student's t with 3 degrees
-of freedom, the rule adds at most a tenth to the fleets in which a device is called slow."""
+this number of devices exceed the limit that the MAD gives, that limit is used. Several good devices
+rarely exceed it at once. In simulated fleets of 8 to 16 good devices that differ as Student's t
+with 3 degrees of freedom, the rule increases the number of fleets with a false alarm by at most a
+tenth.
+"""
 
 TWO_GROUPS = 2.0
 """Devices form two groups if the gap between them exceeds the threshold, and the width of either
 group by this factor."""
 
 DISTURBED = 3.0
-"""A round that is further from the median of its device's rounds is moved to that distance, in
-standard deviations of a typical device's rounds."""
+"""Maximum distance of a round from the median of its device's rounds, in standard deviations of a
+typical device's rounds. A round that is further away is moved to this distance.
+"""
 
 TAILS = {
     3: (1.38, 1.95),
@@ -67,9 +70,10 @@ TAME_VALUES = 1000  # minimum number of values, of more than `SMALL_FLEET` devic
 TAME_QUANTILE = 0.98
 TAME_TAIL = 2.6
 """Devices differ normally if the quantile of their absolute values is below this number of spreads
-(normal: 2.3; Student's t with 5 degrees of freedom: 3.1, with 3: 4.0). This is found in three of
-four fleets of 64 devices with normal spreads, and in one of a hundred fleets with 5 degrees of
-freedom."""
+(normal: 2.3; Student's t with 5 degrees of freedom: 3.1, with 3: 4.0). The test finds this in three
+of four fleets of 64 devices with normal spreads, and in one of a hundred fleets with 5 degrees of
+freedom.
+"""
 
 MAD_TAILS = {
     7: (1.55, 2.51),
@@ -80,7 +84,8 @@ MAD_TAILS = {
     15: (1.17, 2.98),
 }
 """Scale and degrees of freedom of the spread by the MAD, for few other devices. The MAD of fewer
-than seven devices shows too little."""
+than seven devices is too inaccurate.
+"""
 
 NORMAL = 1.25, 1e6
 """Scale and degrees of freedom where the devices differ normally. The scale exceeds 1, as the
@@ -106,8 +111,9 @@ class Judgement(NamedTuple):
     ambiguous: NDArray[np.bool_]  # the effect exceeds the threshold, and not the limit
     no_majority: NDArray[np.bool_]  # ambiguous because equally many devices are fast and slow
     detectable: Floats
-    """Logarithm of the smallest slowdown, for each unit, that is called slow with probability
-    1 - `MISSED`, of a device that was as good as the others before. NaN: no other device."""
+    """Logarithm of the smallest slowdown in each unit that is found with probability 1 - `MISSED`.
+    It is the slowdown of a device that was as fast as the others before. NaN: no other device.
+    """
 
     since: Floats  # logarithm of a device's time over its own earlier time; NaN without a history
     slower_than_before: NDArray[np.bool_]
@@ -122,8 +128,8 @@ def judge(
     """Judge logarithms of times, of shape (devices, units, rounds); NaN: no time.
 
     `earlier` has the times of earlier runs, of the same devices and units. `processes` has, for
-    each unit, the number of a unit with the same work, whose rounds each have a process of their
-    own. None: the rounds of every unit have one.
+    each unit, the number of a unit with the same work that measures each round in a new process.
+    None: every unit does so.
     """
     matters = float(np.log1p(threshold))
     shape = (len(times), times.shape[1])
@@ -183,7 +189,7 @@ def judge(
 
 
 def _levels(times: Floats) -> Floats:
-    """Return the mean of each device's rounds in each unit, without what disturbed single rounds.
+    """Return the mean of each device's rounds in each unit, with the effect of outliers limited.
 
     A round counts as if it were at most `DISTURBED` typical deviations of that unit's rounds from
     the median of the device's rounds.
@@ -251,8 +257,8 @@ def _against(
 ) -> Floats:
     """Return four arrays: each device's effect, limit, headroom and p-value.
 
-    A device may have been faster than the others while it was good. A slowdown must exceed the
-    limit by that headroom to be found with probability 1 - `MISSED`.
+    A slowdown must exceed the limit by the headroom to be found with probability 1 - `MISSED`,
+    because a device may have been faster than the others while it was good.
     """
     effect, limit, headroom, p = np.empty((4, len(values)))
     level = FAMILY_WISE / comparisons

@@ -201,8 +201,8 @@ def host_steps(
     """Yield the steps of a host: turns of workers that measure at the same time.
 
     The caller adds the times of the usual steps to `times` before it requests a further step. Units
-    whose rounds scatter too much have further steps. Their number of rounds is what a typical
-    device needs for a standard error of `QUIET`, up to `MAX_MORE`.
+    whose rounds scatter too much have further steps. The number of rounds is the number that a
+    typical device needs for a standard error of `QUIET`, up to `MAX_MORE`.
     """
     yield from _phase_steps(addresses, ALONE, rounds)
     if len(addresses) > 1:

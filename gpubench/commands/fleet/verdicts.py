@@ -91,7 +91,7 @@ class Fleet:
 
     @property
     def exit_code(self) -> int:
-        """1: a device is slow or wrong; 3: one cannot be judged; 4: one is ambiguous; 0: fine."""
+        """Exit code. 0: fine; 1: a device is slow or wrong; 3: not judged; 4: ambiguous."""
         verdicts = {device.verdict for device in self.devices}
         if verdicts & {FleetVerdict.WRONG, FleetVerdict.SLOW}:
             return 1
@@ -169,7 +169,7 @@ def explain(
     name: str,
     configurations: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
-    """Return what may make a device slow: its state in its slow units, then its differences."""
+    """Return what may make a device slow: its state in slow units, then other settings."""
     reasons: list[str] = []
     for unit in slow:
         mine = [row for row in rows if (row.unit, row.phase) == (unit.unit, unit.phase)]
@@ -300,7 +300,7 @@ def _differences(
 
 
 def _speed(finding: UnitFinding | None) -> float:
-    """Return the lower percentage of the others' and of the earlier speed; 100 without either."""
+    """Return the lower percentage of the others' speed and the earlier speed; else 100."""
     if finding is None:
         return 100.0
     percentages = (finding.percent_of_others, finding.percent_of_before)

@@ -27,7 +27,8 @@ def history(
 ) -> None:
     """Show how a kernel's time changed over saved results, when it moved, and why.
 
-    A variant has the tile that is fastest in the newest result; --only 16 shows tile 16.
+    Each variant is shown with the tile that is fastest in the newest result; --only 16 shows tile
+    16.
     """
     from gpubench.commands.history.view import print_history
 

@@ -27,7 +27,7 @@ Point = tuple[str | None, PointKey]
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What is known about the series of points, by the point; lines are for a terminal."""
+    """What is known about each point's series of results; lines are for a terminal."""
 
     moves: Mapping[Point, Sequence[str]]
     """`moved +3.1 % at 2026-11-22 04:25:49: kernel, its source changed`."""

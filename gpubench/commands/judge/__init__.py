@@ -92,8 +92,8 @@ def judge(
     reproducible: Annotated[
         bool,
         typer.Option(
-            help="Also compare the bits of results: of several runs, of a row beside 1, 7, 64 and "
-            "1024 rows, and of all tiles. It changes no verdict."
+            help="Also compare the bits of results: of several runs, of results with 1, 7, 64 "
+            "and 1024 rows, and of all tiles. This changes no verdict."
         ),
     ] = False,
     as_json: option.AsJson = False,
@@ -186,7 +186,7 @@ def _with_baselines(
 def _baselines(variant: Variant, named: str | None, usual: str) -> tuple[str, ...]:
     """Return the names of a kernel's baselines, `usual` if nothing names one. Raises UsageError.
 
-    The description of a kernel that nobody trusts may name a library only.
+    The description of an untrusted kernel may name only a library.
     """
     from gpubench.plan.ranges import parse_names
     from gpubench.plan.registry import libraries

@@ -14,8 +14,8 @@ from gpubench.plan.sweep import Sweep
 class Ahead:
     """Runs references, compiles solutions, and starts the children that measure.
 
-    Groups of problems are prepared at once, where nothing is timed, as each process imports torch
-    for seconds. Solutions that compile for a minute do so beside the measurements.
+    Groups of problems are prepared together while nothing is timed, because each process imports
+    torch for seconds. Solutions that compile for a minute are compiled beside the measurements.
     """
 
     def __init__(

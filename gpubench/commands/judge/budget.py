@@ -6,13 +6,15 @@ from time import perf_counter
 from gpubench.plan.sweep import Sweep
 
 VISIT_S = 3.0
-"""Time that a function takes in a round, in which its process imports torch, until it is known."""
+"""Assumed time of a function in a round until it is measured. Its process imports torch in this
+time.
+"""
 
 MIN_SHARE_S = 1.0
 
 
 class Budget:
-    """The time that is left for a problem, and for those that have not begun."""
+    """The time that is left for a problem, and for the problems that have not begun."""
 
     def __init__(self, problems: int) -> None:
         """Start the clock."""
@@ -40,7 +42,8 @@ class Budget:
     def share(self, sweep: Sweep, functions: int, prepared: int) -> Sweep:
         """Return the sweep of the problem with its share of the time, and the rounds that fit.
 
-        `prepared` is the number of problems that are prepared. The others need time for that, too.
+        `prepared` is the number of problems that are prepared. The other problems need time for
+        their preparation, too.
         """
         self._prepared_s += perf_counter() - self._began_s
         self._began_s = perf_counter()

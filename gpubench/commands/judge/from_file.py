@@ -79,7 +79,7 @@ def _of_python(
 
 
 def _of_source(file: Path, path: Path, op: str, entry: str) -> str:
-    """Describe a function of a CUDA source. Raise UsageError if the source does not say enough."""
+    """Describe a function of a CUDA source. Raise UsageError if the source is not clear."""
     try:
         description = describe_file(file, path.stem, op, entry, home=str(path.parent))
     except UsageError as error:  # it begins with a flag of new-kernel

@@ -36,7 +36,7 @@ FEW_BITS = 2  # number of bits by which a result may be less exact than the refe
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """What the options of judge say."""
+    """The values of judge's options."""
 
     claim: float
     same: float  # the largest relative difference that counts as the same
@@ -103,7 +103,7 @@ def _judge_all(
     choices: Choices,
     folder: Path | None,
 ) -> tuple[list[Problem], int]:
-    """Judge problems until the budget is used up. Return them, and the exit code of the others."""
+    """Judge problems until the budget is used up. Return the judged problems and the exit code."""
     done, code, budget = list[Problem](), 0, Budget(len(problems))
     problems = sorted(problems, key=lambda each: is_compiled(each[1]))  # which takes a minute
     with Ahead(problems, options) as ahead:
@@ -142,7 +142,7 @@ def _judge_all(
 
 
 def _beyond(budget: Budget, problems: int, folder: Path | None) -> str:
-    """Return that problems were not judged because the budget is used up, and what to do."""
+    """Return a message on problems that the used-up budget left out, and what to do."""
     rest = counted(problems, "problem")
     how = f"--resume {shown(str(folder))} judges the rest" if folder else "name a folder as -o"
     return f"--budget {budget.budget_s:g} is used up before {rest}; {how}"
@@ -168,7 +168,7 @@ def _found(
 
 
 class _Results(NamedTuple):
-    """Where the results of a problem are kept, and which are there already."""
+    """Where the results of a problem are kept, and which results exist already."""
 
     path: Path | None
     is_begun: bool  # by an earlier call, which was interrupted
@@ -249,13 +249,16 @@ def roofline_of(row: Row) -> float | None:
 
 
 def bits_of(row: Row | None) -> int | None:
-    """Return the number of bits that the results of a row keep, in the mean. None: all, or none."""
+    """Return the mean number of right bits of a row's results.
+
+    None: the results are exact or wrong.
+    """
     bits = row.error_rms_bits if row else None
     return None if bits is None else round(bits)
 
 
 def why_few_bits(each: Judged) -> str:
-    """Return what a result keeps that is less exact than the reference, within the tolerance."""
+    """Return a remark on a result within its tolerance that is less exact than the reference."""
     bits, of_reference = bits_of(each.row), bits_of(each.baseline)
     if bits is None or of_reference is None or bits >= of_reference - FEW_BITS:
         return ""

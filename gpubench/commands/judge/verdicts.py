@@ -19,11 +19,12 @@ LEVEL = 0.95
 
 
 SHORTEST_US = 40.0
-"""Shorter launches of a user's function on a CPU are not decided: a function that computes all
-launches of a request at once saves 1 to 2 µs a launch."""
+"""Shortest launch of a user's function on a CPU that gets a verdict. A function that computes all
+launches of a request at once saves 1 to 2 µs per launch.
+"""
 
 LARGEST_OVERHEAD = 0.05
-"""Largest part of a time that handing over the operands may take, where a verdict is possible."""
+"""Largest part of a launch's time that handing over the operands may take, for a verdict."""
 
 
 class JudgeVerdict(StrEnum):
@@ -178,7 +179,7 @@ def _faster_low(baseline: Row, row: Row, level: float, tiles: int) -> float | No
 
 
 def _why_too_short(row: Row) -> str:
-    """Return why a time from outside the function's process decides nothing, if it is too short."""
+    """Return why a time from another process is too short for a verdict; empty if it is not."""
     time_us, handing_us = row.median_us or 0.0, _handing_us(row)
     if row.clock == "own":
         return "no other process confirms its time: see notes"

@@ -37,11 +37,12 @@ from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.from_source.files import expanded
 
 SIZES = ((256, 512, 64), (512, 256, 32), (128, 128, 128), (256, 256, 256))
-"""M, N and K, or other extents, at which a function is run: the first two that it takes. Squares
-are for functions that take only squares. Most tiles divide these sizes."""
+"""M, N and K, or other extents, at which a function is run. The first two sizes that the function
+takes are used. Squares are for functions that take only squares. Most tiles divide these sizes.
+"""
 
 SMALL = ((32, 32, 32), (13, 7, 5))
-"""M, N and K at which a Python function is called, which may be a plain loop."""
+"""M, N and K at which a Python function is called. They are small, as it may be a plain loop."""
 
 _CUTLASS = re.compile(r"\b(?:cute|cutlass)(?:::|\s*;)")
 ONLY_NVCC = {
@@ -181,9 +182,9 @@ class Trial:
         return reasons, wrong / count
 
     def of_sums(self, problem: Problem) -> str:
-        """Return why a product of float16 has other sums than it states, or an empty text.
+        """Return why a product of float16 sums in another type than it states, or an empty text.
 
-        Sums in float16 lose the ones that they add between 2048 and -2048.
+        The operands add 2048, then ones, then -2048. A sum in float16 loses the ones.
         """
         stated = problem.dtype
         if stated not in SUMS or len(problem.input_shapes) != len("AB"):

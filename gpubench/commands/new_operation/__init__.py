@@ -28,7 +28,7 @@ def new_operation(
     ] = Path("own"),
     force: option.ForceFiles = False,
 ) -> None:
-    """State an operation of your own: a statement to change, with kernels that work."""
+    """Write the files of an operation of your own, to change: a statement, and working kernels."""
     from gpubench.commands.new_operation.run import write_operation
 
     write_operation(name, folder, force=force)

@@ -71,7 +71,7 @@ def _reading(path: Path) -> Iterator[None]:
 def write_operands(output: Output, a: np.ndarray, v: np.ndarray) -> None:
     """Write A and v. For a binary file they are float32, and v has an element per column of A.
 
-    Raises UsageError if the file cannot be written. An existing file then stays.
+    Raises UsageError if the file cannot be written. An existing file then stays unchanged.
     """
     rows, columns = a.shape
     _write(output, _HEADER.pack(columns, rows), {"A": a, "v": v})

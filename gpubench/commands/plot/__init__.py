@@ -15,7 +15,7 @@ app = typer.Typer()
 def plot(
     files: option.Results,
     kind: Annotated[
-        Kind, typer.Option(help="What to show; auto: what the rows vary in.")
+        Kind, typer.Option(help="Kind of picture; auto: by the columns in which rows differ.")
     ] = Kind.AUTO,
     output: Annotated[
         Path | None,

@@ -166,7 +166,7 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def _pictures(files: Files, copy_gbytes_per_s: float | None) -> list[tuple[Markup, str]]:
-    """Return the SVG and the caption of every kind of picture that the rows suffice for.
+    """Return the SVG and the caption of each kind of picture for which there are enough rows.
 
     Files of different devices or versions are overlaid. Files of the same device and version would
     repeat each other's lines, so each is drawn separately.

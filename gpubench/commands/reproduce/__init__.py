@@ -41,7 +41,7 @@ def reproduce(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Checkout of the code of other people whose claim an experiment checks.",
+            help="Checkout of another project whose claim an experiment checks.",
             autocompletion=completion.files,
         ),
     ] = None,

@@ -179,7 +179,7 @@ def _claim(entry: Entry, published: float, rows: Sequence[Row]) -> str:
 
 
 def _pick(selection: Selection, points: _Points) -> Row | None:
-    """Return the row that a selection means: the fastest if any tile will do."""
+    """Return the row that a selection means: the fastest row if the selection names no tile."""
     chosen = [row for point, row in points if matches(selection, point)]
     if BEST in selection.items():
         chosen.sort(key=lambda row: (row.status != Status.OK, row.median_us or 0.0))

@@ -74,7 +74,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what no type can express. msgspec adds the place."""
+        """Refuse combinations of keys that the types allow. msgspec adds the place."""
         for column in self.columns:
             if bool(column.over) != ((column.figure or self.figure) == Figure.SPEEDUP):
                 raise ValueError("'over' is the baseline of a speedup: needed there, not elsewhere")
@@ -211,7 +211,7 @@ class Experiment:
 
 
 def identity(key: PointKey) -> Selection:
-    """Return all that a selection may name of a point."""
+    """Return the fields of a point that a selection may name."""
     size = size_text(key.op, size_of(key))
     return {name: str(value) for name, value in (*key._asdict().items(), ("size", size))}
 
@@ -297,7 +297,7 @@ def read_experiment(path: Path, checkout: Path | None = None, *, runs: bool = Tr
 
 
 def _require_kept(series: Series, file: ExperimentFile) -> None:
-    """Raise ValueError for an unknown device, and a rule that the published figures do not keep."""
+    """Raise ValueError for an unknown device, and for a rule that the published figures break."""
     for cell in series.cells:
         if cell.device and cell.device not in file.devices:
             raise ValueError(unknown("device", cell.device, file.devices))
@@ -307,7 +307,7 @@ def _require_kept(series: Series, file: ExperimentFile) -> None:
             raise ValueError(f"rule '{rule.statement}': {unknown('series', rule.than, published)}")
         holds, words = rule.observe(rule.concerned(series.figure, series.published, published))
         if not holds:
-            text = f"the published figures do not keep it: {words}"
+            text = f"the published figures break it: {words}"
             raise ValueError(f"rule '{rule.statement}': {text}")
 
 

@@ -159,7 +159,8 @@ class Judgement(NamedTuple):
 def judge(rule: Rule, published: Figures, measured: Figures) -> Judgement:
     """Judge a rule on the measured figures, at the labels that have published figures.
 
-    Both are the figures that the rule concerns. It must hold for the published figures.
+    `published` and `measured` are the figures that the rule concerns. The rule must hold for the
+    published figures.
     """
     why = ""
     if unstable := [label for label in published if math.isnan(measured.get(label, 0))]:

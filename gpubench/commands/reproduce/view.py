@@ -52,7 +52,7 @@ def _filled(
 
 
 def grids(done: Reproduction, *, whole: bool) -> list[Grid]:
-    """Return the tables of the series, of the devices then and now, and of other facts.
+    """Return the tables of the series, of the published and measuring devices, and of facts.
 
     A terminal is narrow, so facts about single figures are only shown with `whole`. Without a GPU,
     the series of a GPU and the devices are also shown only with `whole`.

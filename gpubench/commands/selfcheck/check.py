@@ -72,9 +72,10 @@ the two measurements, and recording makes calls of several kernels longer."""
 
 MAX_SHARE_LONGER = 0.02  # fraction of the kernels whose gap may be longer than the limit
 MAX_LONGER = 2.0
-"""Factor of the limit that such a gap may reach. Among 174 kernels of an idle H200, one gap was
-longer by 0.49 µs, in each of three measurements. Among 167 kernels of an H100, one gap was longer
-by 1.06 times the limit. Launches that overlap make a gap shorter."""
+"""Maximum length of such a longer gap, in multiples of the limit. Among 174 kernels of an idle
+H200, one gap was longer by 0.49 µs, in each of three measurements. Among 167 kernels of an H100,
+one gap was longer by 1.06 times the limit. Launches that overlap make a gap shorter.
+"""
 
 FURTHER_NODE_US = 3.0
 """How much longer a gap may be for each further node of a call: a second kernel has a gap of its
@@ -113,7 +114,7 @@ class Gap(NamedTuple):
 
 
 class EmptyLaunch(NamedTuple):
-    """Microseconds of a launch of an empty kernel, by clocks that share nothing."""
+    """Microseconds of a launch of an empty kernel, by independent clocks."""
 
     device: float  # per launch in a stream, by the timer of the multiprocessors
     events: float  # per launch in a stream
@@ -263,8 +264,8 @@ def confirmed(
 ) -> list[Gap]:
     """Measure kernels whose gap deviates again, and keep the gap that deviates least.
 
-    The clock may change between the samples of the two timers. What disturbs a timer, or overlaps,
-    shows in each measurement.
+    The clock may change between the samples of the two timers. A disturbed timer, or launches that
+    overlap, show in each measurement.
     """
     median_us = median_gap_us(gaps)
     by_key = {gap.key: gap for gap in gaps}
@@ -280,7 +281,7 @@ def confirmed(
 
 
 def judge_gaps(gaps: Sequence[Gap], empty: EmptyLaunch) -> SelfcheckResult:
-    """Return whether times are trusted: all kernels have the gap, which an empty launch bounds."""
+    """Return whether times are trusted: all gaps are equal, and an empty launch confirms them."""
     if not gaps:
         return SelfcheckResult(False, "No kernel was measured by both timers.")
     median = median_gap_us(gaps)

@@ -46,7 +46,8 @@ def show(
         Format | None,
         typer.Option(
             "--format",
-            help="Tables, or rows for programs. Default: text, or that of the name of --output.",
+            help="Tables, or rows for programs. Default: the format that the name of --output "
+            "states, else text.",
             metavar=f"[{'|'.join(Format)}]",
         ),
     ] = None,

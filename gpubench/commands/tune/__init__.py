@@ -60,8 +60,9 @@ def tune(
         Path | None,
         typer.Option(
             metavar="FILE.csv",
-            help="Without a race: for each problem of --sizes, the fastest of all kernels' "
-            "'--tiles auto', and of the libraries. 'sweep --tiles FILE.csv' reads it.",
+            help="Write a table instead of racing: for each problem of --sizes, the fastest of "
+            "all kernels' '--tiles auto' and of the libraries. 'sweep --tiles FILE.csv' "
+            "reads the table.",
         ),
     ] = None,
     resume: option.Resume = None,

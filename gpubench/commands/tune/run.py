@@ -114,7 +114,7 @@ def tune(
     resume: bool = False,
     force: bool = False,
 ) -> Tuned:
-    """Race, and confirm in fresh processes; into `output` and `confirmed_path(output)`.
+    """Race into `output`, and confirm in fresh processes into `confirmed_path(output)`.
 
     Keep the winners in the file `winners`. The measurements of both sweeps stay until then, so that
     `resume` continues whatever was interrupted. Raises UsageError for what cannot be tuned, before

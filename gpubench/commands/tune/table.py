@@ -46,7 +46,7 @@ LAUNCH_LIMIT_S = 1.0  # default of --launch-limit, as none of the fastest kernel
 ROW_BYTES = 16  # tensor copies and wide loads need rows that are a multiple of this
 
 SINGLE = {"caches": "cache", "launches": "launches", "scopes": "scope", "operands": "operands"}
-"""The fields of a sweep that have one value, as a problem has one row, and their options."""
+"""Fields of a sweep that take a single value, as a problem has one row; and their options."""
 
 Asked = tuple[Size, str]
 """A problem that the user listed: size and dtype."""
@@ -224,8 +224,9 @@ def _configuration(row: Row) -> tuple[str, str]:
 def covering(ties: Sequence[Sequence[Row]]) -> list[Row]:
     """Return a row of each group, so that few different configurations are used in all.
 
-    Each group has its fastest row first. The configuration that is in most groups left is taken
-    next; of equals, the faster one, by the sum of its ratios to the fastest of these groups.
+    Each group has its fastest row first. The next configuration is the one in most of the remaining
+    groups. Among equals, it is the configuration with the smallest sum of ratios to the fastest of
+    these groups.
     """
     left, taken = list(ties), []
     while left:
