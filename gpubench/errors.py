@@ -40,14 +40,11 @@ class UsageError(GpubenchError):
 
 
 class NotOnCpuError(UsageError):
-    """A kernel takes what the programs for the CPU cannot pass.
-
-    This says nothing about the kernel.
-    """
+    """A kernel has a parameter that programs for the CPU cannot pass. The kernel may be right."""
 
 
 class OutputLostError(UsageError):
-    """A file could not be written, as the disk is full or broken."""
+    """A file could not be written, for example because the disk is full."""
 
     exit_code = OUTPUT_LOST
 
@@ -86,7 +83,7 @@ class DeviceBusyError(GpubenchError):
 
 
 class HostChangedError(GpubenchError):
-    """Something changed how the system schedules this process, so its times say nothing."""
+    """Something changed how the system schedules this process, so its times are not valid."""
 
 
 class CompileError(Exception):
@@ -109,8 +106,9 @@ def missing_module(error: ModuleNotFoundError) -> DoesNotFitError:
 def install_command(extra: str) -> str:
     """Return the command that adds an extra: `pip install '.[cuda13]'` in a checkout.
 
-    It names where this copy was installed from (PEP 610), or else the distribution. Nothing can be
-    added to an environment of `uvx` or `pipx run`, so it then starts gpubench again.
+    It names where this copy was installed from (PEP 610), or else the distribution. No package can
+    be added to an environment of `uvx` or `pipx run`. There, the command runs gpubench with the
+    extra instead.
     """
     import json
     from importlib.metadata import PackageNotFoundError, distribution

@@ -43,8 +43,10 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 SHARE_S = 60.0
-"""Expected time of a share, where a sweep is long enough for several shares per worker. A share is
-what is measured again if a worker dies, and the longest wait for the last worker."""
+"""Expected time of a share, if a sweep is long enough for several shares per worker. If a worker
+dies, its share is measured again. At the end, all workers wait at most this time for the last
+worker.
+"""
 
 NO_WORKER_LIMIT_S = 30.0
 """A sweep ends after this time without any worker. It can be resumed."""
@@ -297,8 +299,8 @@ def share_out(
 def deal(points: Sequence[Point], count: int, strategy: Strategy) -> list[list[Point]]:
     """Deal points into at most `count` shares; all points of a unit go into one share.
 
-    The costs of a kernel's tiles fall or rise steeply along their list, so each second turn goes
-    the other way, and no share is always first.
+    The costs of a kernel's tiles fall or rise steeply along their list. So every second turn deals
+    in the opposite order, and no share always gets the first point.
     """
     units = list(grouped(points, strategy.unit).values())
     count = max(1, min(count, len(units)))

@@ -42,7 +42,9 @@ MAX_AHEAD = 4
 """Maximum number of children that are started ahead. A child that waits takes 0.2 GB of memory."""
 
 EXAMINATIONS = 3
-"""Number of measurements in a row whose times must all be wrong, where load can be the cause."""
+"""A time is wrong only after this number of wrong measurements in a row, if load may be the
+cause.
+"""
 
 MAX_FAULTS = 3
 """Number of consecutive points of a variant that may end their child, twice each. The variant's
@@ -208,7 +210,11 @@ class Worker:
             if lost:
                 self._faults[name] += 1
             elif result.status == Status.OK:
-                suspect = f"; at fault: {before.label}, measured before it, or it" if before else ""
+                suspect = (
+                    f"; the fault is in {before.label}, measured before it, or in the point itself"
+                    if before
+                    else ""
+                )
                 reason = f"right in a second process; the first one {why}{suspect}"
                 result = replace(result, reason=reason)
         if point.timer == Timer.OUTSIDE:

@@ -183,7 +183,7 @@ def test_a_point_that_crashes_after_another_is_tried_again(worker: Worker, folde
     assert crashed.status == Status.OK
     assert crashed.reason == (
         "right in a second process; the first one crashed: Segmentation fault (signal 11); "
-        "at fault: faulty 22 at 8 float32, measured before it, or it"
+        "the fault is in faulty 22 at 8 float32, measured before it, or in the point itself"
     )
     assert worker.measure(at(folder, 23)).reason == ""  # the process is a fresh one
 

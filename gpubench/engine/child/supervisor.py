@@ -287,7 +287,7 @@ _ahead: dict[tuple[str, Timer, Path | None], Supervisor] = {}
 
 
 def supervisor_of(device: str, timer: Timer, kernels: Path | None) -> Supervisor:
-    """Return what controls the children of a folder of kernels. Some may wait already."""
+    """Return the supervisor of the children of a folder of kernels. Some may wait already."""
     return _ahead.pop((device, timer, kernels), None) or Supervisor(device, timer, kernels)
 
 

@@ -64,7 +64,7 @@ LONG_MIXED_PAIRS = (-1, -1, -1, 0)
 LONG_RATIO = 1.5  # the smallest ratio of long launches that counts; by chance 2e-5
 
 COMPARED = 4
-"""Where a reference takes long, one of this number of results is compared with it, by chance."""
+"""If a reference takes long, one in this number of results is compared with it, at random."""
 
 SAME = 1e-2
 """Largest difference of two results, relative to the largest element. The exact checks are
@@ -168,8 +168,9 @@ class _Launches:
     def once(self, case: Case) -> float:
         """Launch once in a case, and return the microseconds. Raises WrongError.
 
-        All cases draw the same numbers, and move the same bytes through the caches. Where an
-        operation makes its operands itself, which may take long, they wait for the next launch.
+        All cases draw the same numbers, and move the same bytes through the caches. An operation
+        may take long to make its operands itself. If the launch does not use them, they are kept
+        for the next launch.
         """
         hosts = self._unseen or self._new_inputs()
         waits = case != Case.CHANGED and self._problem.operation.make is not None
@@ -209,8 +210,9 @@ class _Launches:
     def _is_new_result(self, hosts: Sequence[NDArray[Any]], moved: int) -> bool:
         """Whether the output is right for new operands.
 
-        Where operands may take long to make, so may their reference. The first result is compared
-        with it, and others by chance. No other result may be the one of earlier operands.
+        If operands take long to make, their reference may take long, too. Only the first result and
+        some later ones, at random, are then compared with a reference. All other results must
+        differ from the result of earlier operands.
         """
         if (
             self._problem.operation.make

@@ -42,7 +42,9 @@ from gpubench.model import (
 from gpubench.plan.scrutiny import scrutiny_of
 
 DISTINCT = 16
-"""Maximum number of products of a batch whose probes differ. All others repeat one at random."""
+"""Maximum number of products of a batch whose probes differ. Each of the other products repeats one
+of these probes, at random.
+"""
 
 PERIOD = 256
 """A probe's extents have the same remainders as the point's modulo this and the tile's extents. Our
@@ -224,7 +226,7 @@ def fewer_rows(point: Point, rows: int) -> int:
     """Return at least `rows` rows of the point, to predict the time of a launch.
 
     Our own kernels take any number. For a user's kernel, the number has the same remainder as the
-    point's rows; with fixed addresses, or if it refuses that number, it is always launched at the
+    point's rows. If the kernel has fixed addresses or refuses that number, it is launched at the
     point's own size.
     """
     if not point.problem.operation.is_product:
@@ -315,7 +317,7 @@ Make = Callable[[Problem, int], Sequence[Probe | ChainProbe | WidthProbe]]
 
 
 def in_batch(problem: Problem, seed: int, make: Make) -> tuple[AnyProbe, ...]:
-    """Return what `make` returns of a product, or in a batch for all products together."""
+    """Return what `make` returns for a product, or for all products of a batch together."""
     if not problem.operation.batch:
         return tuple(make(problem, seed))
     rng, count = np.random.default_rng(seed), problem.batch
@@ -407,7 +409,10 @@ def _probes(
 
 
 def _scales(rng: np.random.Generator, problem: Problem) -> Iterator[NDArray[Any]]:
-    """Yield scales that are powers of two. So a scale of another place shows in the result."""
+    """Yield scales that are powers of two.
+
+    A kernel that uses the scale of another place is then wrong.
+    """
     if problem.operation.scaled:
         kinds = zip(problem.shapes_of_one[:-1], problem.types, strict=False)
         for shape, kind in islice(kinds, 2, None):
@@ -485,7 +490,7 @@ def _count_wrong(probe: AnyProbe, xp: Any, output: Any) -> int:
 
 
 def _bits_kept(probe: AnyProbe, xp: Any, output: Any) -> int | None:
-    """Return the width of sums that an output shows; None: all that is examined."""
+    """Return the number of bits that sums keep; None: all bits that are examined."""
     if isinstance(probe, BatchProbe):
         pairs = zip(probe.parts, output, strict=True)
         widths = [_bits_kept(part, xp, result) for part, result in pairs]

@@ -69,7 +69,7 @@ def find_rounding(
 ) -> RoundedOperand:
     """Return what the errors of some rows of a result show.
 
-    `inputs` are the operands in host memory, and `output` has the rows alone. A vector has a row
+    `inputs` are the operands in host memory, and `output` has only these rows. A vector has a row
     for each element.
     """
     first, second = inputs

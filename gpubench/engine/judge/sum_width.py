@@ -22,8 +22,9 @@ from gpubench.model.precision import F32
 EXPONENTS = (*range(6, 15), 16, 18, 20, 24, 30, 40, 48)  # the values of w
 
 SPARE_BITS = 2
-"""A row's large terms sum to at most 2^(bits − this), whatever their signs. And w is at least this
-much below the bits, because tensor cores cut terms off."""
+"""A row's large terms sum to at most 2^(bits − this), whatever their signs. Also, w is at most bits
+− this, because tensor cores cut terms off.
+"""
 
 LARGEST_IN_FLOAT32 = 20
 """The largest w of float32 sums. How tensor cores add the last bits differs between GPUs."""
@@ -61,7 +62,7 @@ class WidthProbe:
         return first, second.reshape(self.problem.shapes_of_one[1])
 
     def bits_kept(self, xp: Any, output: Any) -> int | None:
-        """Return the width that the rows of an output show; None: all that is examined."""
+        """Return the number of bits that sums keep; None: all bits that are examined."""
         expected = np.multiply.outer(self.totals[self.pattern_of_row], self.column_signs)
         part = output.reshape(expected.shape).astype(np.float64)
         differs = (part != xp.asarray(expected)).astype(np.float64)

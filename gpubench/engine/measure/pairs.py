@@ -28,8 +28,9 @@ PROCESSES = 3
 process."""
 
 PAIR_S = PROCESSES * (SETTLE_S + 2 * PAIRS * VISIT_S)
-"""Expected time of a kernel and a library in turns. On an H200 each heated for the whole
-SETTLE_S."""
+"""Expected time of a kernel and a library in turns. On an H200, each pair heated for the whole
+SETTLE_S.
+"""
 
 
 def paired(

@@ -1,4 +1,4 @@
-"""A point becomes a measurement, in this process. A `Worker` has a `Runner` in a child process."""
+"""Measures points in this process. A `Worker` has a `Runner` in a child process."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

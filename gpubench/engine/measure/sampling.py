@@ -41,7 +41,7 @@ def collect(
     clock: Callable[[], float] = perf_counter,
     min_launches: int = 1,
 ) -> Series:
-    """Sample until the policy has enough.
+    """Sample until the policy has enough samples.
 
     The first launches warm up and give an estimate. They do not count, unless launches are longer
     than `WARM_S` and expected to be. (A short launch that seems long was delayed by the host.)
@@ -64,7 +64,7 @@ def collect(
     widths: list[tuple[int, float]] = []
 
     def spent_s() -> float:
-        """Return wall time, at least the samples' time: the verified launch came earlier."""
+        """Return the wall time, but at least the samples' time, which may have begun earlier."""
         return max(clock() - started, sum(times) * launches / 1e6)
 
     while not (reason := _why_stop(times, sample_s, widths, spent_s(), timing)):

@@ -53,7 +53,7 @@ WATCHING_S = 0.004
 between samples."""
 
 WATCHING_OUTSIDE_S = 0.25
-"""The same where another process takes the samples, which compares only some rows of them."""
+"""The same if another process takes the samples. It compares only some rows of each output."""
 
 SLOWDOWNS = ("thermal slowdown", "hardware slowdown")
 """States in which a time reveals nothing about the kernel. A power cap is normal, and only

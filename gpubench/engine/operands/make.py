@@ -252,7 +252,10 @@ def make_reference(xp: Any, op: str, *inputs: Any) -> Reference:
 
 
 def reference_of_host(xp: Any, op: str, inputs: Iterable[Any]) -> Reference:
-    """Compute the result of operands in host memory. An operation that compares gets them there."""
+    """Compute the result of operands in host memory.
+
+    An operation with a comparison of its own gets its operands in host memory.
+    """
     if OPERATIONS[op].comparison:
         return make_reference(np, op, *inputs)
     return make_reference(xp, op, *(xp.asarray(widened(array)) for array in inputs))

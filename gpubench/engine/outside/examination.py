@@ -57,7 +57,9 @@ class Examination:
     ) -> None:
         self._child, self._device = child, device
         self._keep = keep
-        """Calls a method of another process (`Wall.keep`). None: it already owns the outputs."""
+        """Calls a method of another process (`Wall.keep`). None: that process already owns the
+        outputs.
+        """
 
         self._fragile: set[Variant] = set()
         """Variants that ended a child at an unusual size. Their other tiles are not launched there,

@@ -52,14 +52,17 @@ measures it."""
 LATE_S = 1.5e-3
 """Time by which a request may take longer than a request without launches and the launches, before
 a time is wrong. On an H200 it took up to 0.5 ms longer at launches of 8 µs, and 1.1 ms longer at
-launches of 3 ms. So does a request of the library beside the function."""
+launches of 3 ms. A request of the library beside the function takes as much longer.
+"""
 
 HELD_REQUESTS = 10
-"""Number of requests without a launch. The shortest one is the time that does not count."""
+"""Number of requests without a launch. The time of the shortest request is subtracted."""
 
 CHECKED_BYTES = 2**20
-"""Maximum bytes of a result without rows that are read before the clock stops. Of a larger one,
-some elements are. 64 MB took 31 ms, and how long they take varies by more than `LATE_S`."""
+"""Maximum bytes of a result without rows that are read before the clock stops. Of a larger result,
+only some elements are read. Reading 64 MB took 31 ms, and this time varies by more than
+`LATE_S`.
+"""
 
 CHECKED_ELEMENTS = 1024  # their number
 
@@ -156,8 +159,8 @@ class OnNewOperands:
 
         All launches have new operands. If hot launches are slower then, because their operands come
         from memory, the ratio is measured with launches on a single new operand, which is in the
-        cache for all launches but the first. A function could compute the first of these alone, so
-        none is launched where another process has the outputs.
+        cache for all launches but the first. A function could compute only the first of these
+        launches. So they are not made if another process has the outputs.
         """
         self._fit_queue()
         self._launches = self._sets = max(1, self._launches)
@@ -246,9 +249,9 @@ class OnNewOperands:
         return elapsed_s if self._keep else taken_s
 
     def _nothing_s(self, keep: Callable[..., Any]) -> float:
-        """Return the time of the same request without launches, in a process that nobody changes.
+        """Return the time of the same request without launches, in a process without foreign code.
 
-        A function could make such requests of its own process longer.
+        A function could lengthen such requests in its own process.
         """
         keep(EmptyRequests.put_new_operands, self._sets, self._in_queue)
         started = perf_counter()

@@ -21,7 +21,9 @@ It is subtracted, except for launches that wait in the queue of a GPU, because t
 them."""
 
 GROWTH = 5
-"""Ratio of a batch to the batch before it. The first is short, because the reported time may be."""
+"""Ratio of a batch to the batch before it. The first batch has few launches, because the reported
+time may be too short.
+"""
 
 REQUEST_S = 3e-4  # time that a request takes beside its launches, which is not counted
 
