@@ -1,8 +1,8 @@
 """Arranges the values of an input, so that its parts differ.
 
-Of independent values, every eighth one has nearly the sum of all, divided by 8, and each row has
-nearly the same sum. A solution may then leave out most of a sum, or all of it, within a tolerance.
-In an arranged input the values are the same, and their places are not.
+Many independent values have two properties: every eighth value together have nearly an eighth of
+the whole sum, and all rows have nearly the same sum. A solution may then leave out most of a sum,
+or all of it, within a tolerance. An arranged input has the same values in other places.
 """
 
 import math
@@ -27,7 +27,7 @@ FACTOR = 3.0  # by which the variance of their sums may differ from that of inde
 def arrange(values: Any, generator: np.random.Generator, xp: Any = np) -> None:
     """Move the values of an array of NumPy, or of another module `xp`, such as torch, in place.
 
-    They must be independent: those of a triangular matrix, for example, stay where they are.
+    Only independent values are moved. The values of a triangular matrix, for example, are not.
     """
     if generator.random() >= SHARE:
         return

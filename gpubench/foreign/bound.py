@@ -80,7 +80,7 @@ def fill(program: Program, facts: Facts, number: int, seed: int) -> memoryview:
 
 
 def _content(tensor: Any) -> memoryview:
-    """Return the bytes of a tensor, without a copy of those that a CPU has."""
+    """Return the bytes of a tensor; a tensor on the CPU is not copied."""
     content: memoryview = tensor.cpu().contiguous().numpy().reshape(-1).view(np.uint8).data
     return content
 
@@ -222,9 +222,9 @@ class Solution:
                 write(tensor, target)
 
     def _require_fair(self, threads: set[threading.Thread]) -> None:
-        """Raise LaunchError for what a call leaves behind: another clock, or work that goes on.
+        """Raise LaunchError if a call has replaced a clock, or leaves work that continues.
 
-        The clock of another process finds what such work changes. This names the cause.
+        The clock of another process detects the effect of such work. This check names the cause.
         """
         import torch
 

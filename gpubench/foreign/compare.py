@@ -75,8 +75,9 @@ class Comparison:
     def with_reference(self, native: Content, wide: Sequence[Content]) -> "WithReference":
         """Return the comparison with the right results of a launch.
 
-        They are those in float64, if the reference in its own types is within the tolerance of
-        them. Otherwise small differences have large effects, and the reference's own are used.
+        The float64 results are right if the reference's results in its own types are within the
+        tolerance of them. Otherwise, small differences have large effects, and the results in the
+        reference's own types are right.
         """
         content = np.frombuffer(native, np.uint8)
         right = [
@@ -136,7 +137,7 @@ class WithReference:
 
 
 def _right(own: NDArray[Any], wide: Content, tolerance: Tolerance, part: Part) -> _Right:
-    """Return the right values: those in float64, if the reference's own are right beside them."""
+    """Return the right values: in float64, if the reference's own values agree with these."""
     if wide:
         values = np.frombuffer(wide, np.float64)
         ratios, _ = _errors(own, values, tolerance, part)
@@ -175,7 +176,7 @@ def _why_outside(
     tolerance: Tolerance,
     part: Part,
 ) -> str:
-    """Return why values are not those that the tolerance allows, which some exceed."""
+    """Return why values are wrong, some of which exceed the tolerance."""
     values = result.astype(np.float64)
     if np.isnan(values).any() and not np.isnan(right.values).any():
         return "the result holds NaN: an element was not written, or computed from garbage"
@@ -199,10 +200,10 @@ def _why_outside(
 
 
 def _why_not_computed(off: Values, right: _Right, spread: Values, part: Part) -> str:
-    """Return which elements have errors as large as what the right values vary.
+    """Return which elements have errors as large as the right values vary between launches.
 
-    In a chunk it is the mean error that counts. An error of a single element counts if it is also
-    as large as half of the element.
+    In a chunk, the mean error counts. An error of a single element counts if it is also as large as
+    half of the element.
     """
 
     @np.errstate(invalid="ignore", over="ignore")
@@ -247,8 +248,8 @@ def _errors(
 ) -> tuple[Values, Values]:
     """Return the error of each element as a part of the tolerance, and the error.
 
-    Rounding the right value once to the result's type is no error. The part is infinite, and the
-    error is zero, where no number was right.
+    Rounding the right value once to the result's type is no error. If an element should be a number
+    and is not, or the reverse, the part is infinite.
     """
     ratios, off = np.empty(result.size), np.empty(result.size)
     relative = tolerance.relative + ROUNDED_ONCE * _roundoff(part.dtype)

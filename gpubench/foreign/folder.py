@@ -107,9 +107,10 @@ def compile_ahead(
     device: str,
     own: ForeignProcess,
 ) -> None:
-    """Compile the CUDA C++ of solutions. The processes that measure them find what is kept.
+    """Compile the CUDA C++ of solutions.
 
-    A fault is found again by these processes.
+    The processes that measure the solutions use the kept libraries. They also report a failure,
+    which is ignored here.
     """
     with suppress(UsageError):
         ((form, file),) = forms.find(problem)

@@ -1,4 +1,4 @@
-"""The forms, and which of them a file or folder has."""
+"""The forms of problems, and which form a file or folder has."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Runs a problem's code in a process of its own, and checks what it answers.
 
-In a process that runs foreign code already, as those that measure, it runs there.
+A process that runs foreign code already, such as one that measures, runs the code itself.
 """
 
 from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ def ask_for(
 
 @contextmanager
 def own_process() -> Iterator[ForeignProcess]:
-    """Provide a process that answers beside that of all requests."""
+    """Provide a further process that answers requests."""
     process = ForeignProcess(__name__)
     try:
         yield process

@@ -37,7 +37,7 @@ def prepare_ahead(
 ) -> dict[Path, Path]:
     """Run the references of problems at once, and return the folders of their kernels.
 
-    `of_problem` would run one after the other. A fault is found again there, and reported. The
+    `of_problem` would run them one after the other. It finds a failure again, and reports it. The
     processes of the references answer further requests, until `process.end` is called.
     """
     from gpubench.foreign import folder, forms, process
@@ -89,7 +89,7 @@ class Compilations:
             running.result()
 
     def end(self) -> None:
-        """End, whatever is not compiled yet."""
+        """End, even if some solutions are not compiled yet."""
         self._processes.close()
         self._pool.shutdown()
 

@@ -224,7 +224,7 @@ def _is_alike(leaf: Any, output: Any) -> bool:
 
 
 def _without_content(program: Program, number: int) -> set[int]:
-    """Return the inputs that nothing was written into: they are memory for a result."""
+    """Return the inputs that the problem left unwritten: they are memory for a result."""
     first, second = (_with_noise(program, number, noise) for noise in NOISE.values())
     return {at for at, (x, y) in enumerate(zip(first, second, strict=True)) if not _same(x, y)}
 

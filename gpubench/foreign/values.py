@@ -102,7 +102,7 @@ def stored(path: Path, key: str) -> Any:
 
 
 def modes() -> tuple[Any, Any]:
-    """Return two modes of torch: what is to lie on a GPU lies on the CPU; floats become float64."""
+    """Return two modes of torch: tensors for a GPU are made on the CPU; floats become float64."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -160,7 +160,7 @@ def _widened(value: Any, floats: Any, wide: Any) -> Any:
 
 
 def free_memory() -> None:
-    """Return the memory of a GPU that torch keeps, as this process may then wait for long."""
+    """Give back the GPU memory that torch keeps, because this process may then wait for long."""
     import torch
 
     if torch.cuda.is_initialized():
@@ -183,7 +183,7 @@ def without_compiler() -> None:
 
 
 def without_gpu() -> None:
-    """Let code that asks for a GPU run on the CPU, as far as a call of torch says so."""
+    """Let code run on the CPU that asks for a GPU by a call of torch."""
     import torch
 
     class Generator(torch.Generator):  # type: ignore[misc]

@@ -1,9 +1,9 @@
 """An example GPU of each architecture, for machines without a GPU. Pure.
 
 Occupancy follows from the compute capability. Waves and the roofline need the multiprocessors, the
-clock and the bandwidth of a product. Tables name the product with its figures. The figures are from
+clock and the bandwidth of a GPU model. Tables name the model with its figures. The figures are from
 NVIDIA's datasheets and architecture white papers. A clock that these lack is None, and an
-architecture without a published product is not listed.
+architecture without a published model is not listed.
 """
 
 import re

@@ -108,7 +108,7 @@ def occupancy(
 
 
 def gpu_of(device: Device) -> Gpu | None:
-    """Return what a launch may be fitted to; None for a device that is not listed or has no name.
+    """Return the figures by which a launch may be chosen; None for an unknown or unnamed device.
 
     The threads that a multiprocessor holds follow from the compute capability.
     """

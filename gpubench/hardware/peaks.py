@@ -60,17 +60,18 @@ HALVES = {
     "GeForce": {"tf32", "float16", "bfloat16", "bf16x3", "bf16x6", "float8_e4m3"},
     "A10G": {"tf32", "float16", "float16_sum16", "bfloat16", "bf16x3", "bf16x6", "int8"},
 }
-"""Arithmetic with half the rate on tensor cores, by part of the product's name. GeForce adds in
-float32 at half the rate of the professional products of the same capability (RTX 3090 and A40, RTX
-4090 and L40S). The A10G, which is made for one cloud, has half of the A10's rates (70 TFLOP/s in
-16 bits from 80 multiprocessors at 1710 MHz)."""
+"""Arithmetic with half the rate on tensor cores, by part of the GPU's name. GeForce GPUs add in
+float32 at half the rate of professional GPUs of the same capability (RTX 3090 and A40, RTX 4090 and
+L40S). The A10G, which is made for one cloud, has half of the A10's rates (70 TFLOP/s in 16 bits
+from 80 multiprocessors at 1710 MHz).
+"""
 
 TENSOR_CLOCKS_MHZ = {
     (9, 0): {"H100 PCIe": 1620.0, "": 1830.0},
     (10, 0): {"NVIDIA B200": 1856.0, "GB200": 2008.0},
 }
 """The clock of the datasheets' tensor core figures if it is below the highest clock. By capability
-and part of the product's name; the lowest clock that fits counts.
+and part of the GPU's name; the lowest clock that fits counts.
 
 The clocks of GH100 are in NVIDIA's H100 white paper. The clock of B200 follows from the HGX B200
 datasheet: 2,250 TFLOP/s per GPU in 16 bits, over 148 multiprocessors × 8192 operations. The clock

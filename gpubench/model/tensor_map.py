@@ -23,7 +23,7 @@ class TensorMap:
     """Rows and columns."""
 
     box: tuple[int, int]
-    """Rows and columns of one copy, at most 256 each. Outside the matrix it reads zeros."""
+    """Rows and columns of one copy, at most 256 each. A copy reads zeros outside the matrix."""
 
     offset_bytes: int = 0
     """Where the matrix starts in the array."""

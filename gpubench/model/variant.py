@@ -246,7 +246,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _missing(*_: object) -> Any:
-    """Stand for a function that an otherwise complete description lacks here."""
+    """Take the place of a function that a description leaves out: raise NotImplementedError."""
     raise NotImplementedError
 
 

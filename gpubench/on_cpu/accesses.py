@@ -270,7 +270,7 @@ def _kept_file(case: Case) -> Path:
 
 @cache
 def _recorder_hash() -> str:
-    """Return a hash of what makes figures from a source."""
+    """Return a hash of the files that compute the figures of a source."""
     files = sorted(path for path in SHIM.parent.rglob("*") if path.suffix != ".pyc")
     content = b"".join(file.read_bytes() for file in files if file.is_file())
     return hashlib.sha256(content + run.gxx("--version").encode()).hexdigest()
@@ -347,7 +347,7 @@ def sampled_blocks(launch: Launch) -> list[tuple[int, int, int]]:
 
 
 def addresses_to_places(program: Path, source: Path, codes: set[str]) -> dict[str, tuple[str, int]]:
-    """Return the file and the line of addresses of code: the innermost that is not of the shim."""
+    """Return file and line of each address of code, in the innermost function outside the shim."""
     addresses = sorted(code for code in codes if int(code, 16))
     if not addresses:
         return {}

@@ -141,7 +141,7 @@ def differs(output: np.ndarray, right: np.ndarray, allowed: np.ndarray | float) 
 
 
 NULL_POINTER = -1
-"""The index of a null pointer, which runtime.cpp knows."""
+"""The index that stands for a null pointer in runtime.cpp."""
 
 
 def words(*values: int) -> bytes:

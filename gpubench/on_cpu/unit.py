@@ -210,7 +210,7 @@ def _needed(
     of_device: Sequence[_Function],
     wanted: str,
 ) -> set[_Function]:
-    """Return `of_device`, the wanted functions, and all that these or other code name."""
+    """Return `of_device`, and all functions that these, `wanted` or other code name."""
     outside = _replaced(plain, [(each.start, each.end, ";") for each in functions])
     waiting = [
         "".join(x for x in _STATEMENT.findall(outside) if not _DECLARATION.fullmatch(x)),

@@ -1,7 +1,6 @@
 """Operations that users state: `DIR/<op>/operation.py`, in the folder that `--kernels` names.
 
-The file is the question, and kernels are answers to it. So it runs in this process, as the code of
-whoever judges.
+The file states how kernels are judged, so its author is trusted: it runs in this process.
 """
 
 import math

@@ -42,7 +42,7 @@ def variants() -> tuple[Variant, ...]:
 
 @cache
 def libraries() -> frozenset[str]:
-    """Return the names of the variants that call a library's product, such as cuBLAS's."""
+    """Return the names of the variants that call a library's routine, such as cuBLAS's product."""
     names = {variant.baseline for variant in variants()} - {""}
     calls = (v for v in variants() if v.backend == "cuda" and not isinstance(v, CudaVariant))
     return frozenset(names | {variant.name for variant in calls})

@@ -30,7 +30,7 @@ class Visit:
     visits_left: int = 0  # number of visits to come, including this visit
     left_s: float = 0.0  # expected seconds until the last visit is done; 0 while nothing is known
     fresh: bool = False
-    """Whether to measure in a fresh process. The place of code and data in memory changes times."""
+    """Whether to measure in a fresh process. Times depend on where code and data lie in memory."""
 
     wall_limit_s: float | None = None
     """Wall time that a budget leaves for the visit. None: the policy decides."""
@@ -68,7 +68,7 @@ class Strategy(Protocol):
         """Return the schedule of the points that one device measures."""
 
     def unit(self, point: Point) -> Hashable:
-        """Return what the point belongs to: one device measures all points of a unit."""
+        """Return the unit of a point. One device measures all points of a unit."""
 
     def is_done(self, rounds: Sequence[Measurement], timing: Timing) -> bool:
         """Whether a point with these measurements is not measured again."""

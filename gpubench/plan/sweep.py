@@ -271,8 +271,8 @@ def _layouts(sweep: Sweep, variant: Variant, dtype: str) -> Iterator[tuple[str, 
 def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, Launches, State]]:
     """Yield the further conditions under which each point is measured.
 
-    End to end there is one condition, `cold`, `alone` and `burst`: operands that were just copied
-    are neither cold nor hot by choice, and copies keep launches apart and are pauses.
+    End to end, there is one condition: `cold`, `alone` and `burst`. Operands that were just copied
+    are neither cold nor hot by choice. The copies keep launches apart, and are pauses between them.
     """
     for scope in sweep.scopes:
         if scope == Scope.END_TO_END:

@@ -1,4 +1,4 @@
-"""Reads a TOML file of any origin, decodes its tables, and keeps its paths from leading out."""
+"""Reads a TOML file of any origin, decodes its tables, and refuses paths out of its folder."""
 
 import re
 import tomllib

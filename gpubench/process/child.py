@@ -54,7 +54,7 @@ class Child:
 
     socket: socket.socket
     streams: Copier
-    """What copies the child's streams, and names who prints."""
+    """Copies what the child prints, and names who prints it."""
 
     oom_kills: int
     """Number of processes that the system had killed for memory when the child started."""

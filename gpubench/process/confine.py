@@ -1,8 +1,8 @@
 """What foreign code may reach: it writes into a folder of its own, and has few variables (Linux).
 
-Landlock does the first, from Linux 5.13 on, for this process and all that it starts, even as root.
-From Linux 6.12 on, these processes also cannot signal any other process. Where the system has no
-Landlock, foreign code can write every file that its user can write. This module imports the
+Landlock restricts writing, from Linux 5.13 on, for this process and all that it starts, even as
+root. From Linux 6.12 on, these processes also cannot signal any other process. Where the system has
+no Landlock, foreign code can write every file that its user can write. This module imports the
 standard library alone.
 """
 

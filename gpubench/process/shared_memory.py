@@ -26,8 +26,8 @@ def new_file() -> int:
     """Return the descriptor of an empty file without a name.
 
     The file lies on the disk for temporary files, whose page cache may have large pages. To map a
-    MiB of it takes 1 µs, and 60 to 220 µs for a file in memory. It lies in memory if the disk
-    refuses.
+    MiB of it takes 1 µs, and 60 to 220 µs for a file in memory. If the disk does not support such
+    files, the file lies in memory.
     """
     try:
         return os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_RDWR, 0o600)

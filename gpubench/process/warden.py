@@ -103,7 +103,7 @@ def _guard(child: int, grace_s: float) -> NoReturn:
 
 
 def _fills_the_memory() -> bool:
-    """Return whether little memory is left, and the child with all it started has most of it.
+    """Return whether little memory is left, and the child and its descendants use most of it.
 
     A limit of the address space would not help: CUDA reserves more than the machine has.
     """

@@ -32,7 +32,7 @@ MAX_ROWS = 200_000
 """Maximum number of rows that `diff`, `plot` and `report` read within a gigabyte of memory."""
 
 MAX_BYTES = 2**27
-"""Maximum size of a file that they read."""
+"""Maximum size of a file that `diff`, `plot` and `report` read."""
 
 MAX_HEADER = 2**16
 """Maximum number of characters of the first line."""

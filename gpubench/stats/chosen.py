@@ -15,7 +15,7 @@ from gpubench.stats.moderated import LEAST_SD, Floats, shrunk
 
 
 def together(halves: Sequence[float], rounds_us: Sequence[Sequence[float]]) -> Floats:
-    """Return half-widths that hold with 95 % for all times together.
+    """Return half-widths that hold for all times together with a probability of 95 %.
 
     `halves` has half of each time's own 95 % interval, as a fraction of the time. It may have a
     part beside the scatter of its rounds, such as the scatter between sweeps.

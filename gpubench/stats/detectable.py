@@ -14,7 +14,9 @@ from gpubench.stats.polish import polish
 from gpubench.stats.shortest import compare_shortest
 
 COVERED = 0.95
-"""Part of the points, or kernels, whose slow-down these rounds show, where `diff` promises 0.9."""
+"""Fraction of the points, or kernels, whose slow-down must show in these rounds. `diff` promises
+only 0.9.
+"""
 
 
 POWER = 0.9  # part of the cases in which a slow-down is to be found
@@ -54,10 +56,10 @@ def smallest(
 ) -> Detectable:
     """Return what would have been found, from the points' errors.
 
-    `kernels` has the kernel of each point; None: of the BLAS. A slow-down is found beyond the limit
-    of the test plus the `error` that the point had. A kernel is found if half of its points are.
-    The two speeds of other points explain a slow-down of a single point up to `others`. If half of
-    the points or more slowed, `machine` of the slow-down is attributed to the machine.
+    `kernels` has the kernel of each point; None: of the BLAS. A slow-down is found if it exceeds
+    the limit of the test plus the point's `error`. A kernel is found if half of its points are. The
+    two speeds of other points explain a slow-down of a single point up to `others`. If half of the
+    points or more slowed, `machine` of the slow-down is attributed to the machine.
     """
     names = np.array([name or "" for name in kernels])
     own = names != ""

@@ -134,8 +134,9 @@ def shift_by_blas(
     The arguments are the same as for `machine_shift`, but `sides` has the times of the BLAS alone.
     An error is NaN for a point that cannot be compared with the BLAS.
 
-    A difference from the BLAS is judged where the level is less exactly known, and where the BLAS
-    moved by more than `far`. Otherwise the shift is what the BLAS and the other points share.
+    A difference from the BLAS is judged if the points' common level is less exactly known, or if
+    the BLAS moved by more than `far`. Otherwise the shift is what the BLAS and the other points
+    share.
     """
     shared = Shift(shared_median(shifts, blas), level.variance, level.df)
     references, own = shifts[blas], errors[blas]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpubench.engine.run import Outcome
 
 BEYOND = 1.1
-"""Wall time over the budget from which a sweep says that it did not meet it."""
+"""A sweep did not meet its budget if its wall time exceeds the budget by this factor."""
 
 MAX_NAMED = 3
 """Maximum number of kernels without a dtype that are named."""

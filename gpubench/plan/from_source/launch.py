@@ -139,7 +139,7 @@ def edge_of_block(kernel: Function, axis: str, text: str) -> int | None:
 
 
 def _values(text: str) -> dict[str, str]:
-    """Return the numbers that a text defines, always alike, and assigns nowhere else."""
+    """Return the numbers that a text defines with a single value, and assigns nowhere else."""
     pairs = [(name, value or braced) for name, value, braced in _VALUE.findall(text)]
     definitions, assigned = Counter(name for name, _ in pairs), Counter(_ASSIGNED.findall(text))
     values = Counter(name for name, _ in {*pairs})
@@ -196,7 +196,7 @@ class Scope:
         return replace(self, names={**self.names, name: value}), f"{name} = {value}"
 
     def with_missing_extent(self, texts: Sequence[str]) -> Scope:
-        """Return the scope in which the only unknown name is the extent that the kernel lacks."""
+        """Return the scope where the only unknown name means the extent that the kernel lacks."""
         words = _words(texts) - {*self.names, *self.symbols, *self.block}
         unknown = [word for word in words if not _ROUNDS_UP.fullmatch(word)]
         extents = {"M", "N", "K"} - {*self.symbols.values()}

@@ -63,7 +63,7 @@ ROWS_AND_COLUMNS = {"A": "MK", "B": "KN", "C": "MN"}
 def meanings(
     function: Function, kernels: Mapping[str, Function], op: str
 ) -> tuple[list[Parameter], tuple[str, ...]]:
-    """Return the parameters with what they get, and the matrices that are column by column.
+    """Return the parameters with their values, and the column-major matrices.
 
     `kernels` has the kernels of the source by name. What is not known is `?`. Raises ValueError for
     a signature that cannot be read.
@@ -121,9 +121,9 @@ def reads_output(function: Function, kernels: Mapping[str, Function], op: str) -
 
 
 def _of_library(function: Function, values: dict[str, str], op: str) -> tuple[str, ...]:
-    """Return the operands that a call of cuBLAS or CUTLASS, or CuTe's strides, take by columns.
+    """Return the operands that calls of cuBLAS or CUTLASS, or CuTe's strides, take column-major.
 
-    In an operation without layouts, the order of a call's arrays tells which is the matrix.
+    In an operation without layouts, the order of a call's arrays shows which array is the matrix.
     """
     for arguments in calls(BLAS, function.body):
         names = [argument.strip("& ") for argument in arguments]

@@ -100,7 +100,7 @@ def draw(
 
 
 def resolve(group: Sequence[Source], kind: str) -> Kind:
-    """Return the kind; for `auto`, the kind that shows what the rows vary in.
+    """Return the kind; for `auto`, the kind for the columns in which the rows differ.
 
     Raises UsageError for an unknown kind, and if there are no rows.
     """
@@ -147,7 +147,7 @@ def _having(column: str, group: Sequence[Source]) -> list[Panel]:
 
 
 def _sizes(panel: Panel, looks: style.Looks, axes: Axes) -> float:
-    """Draw bytes/s below a copy's if memory bandwidth limits, else operations/s below the peak."""
+    """Draw bytes/s and a copy's rate if memory bandwidth limits, else operations/s and the peak."""
     if is_bandwidth_bound(panel.rows[0]):
         rate, unit, limited_by = "gbytes_per_s", "GB/s", "copy"
     else:
