@@ -246,7 +246,10 @@ def faults() -> Figure:
 
 
 def kills() -> Figure:
-    """Judge the number of kills, on a CPU of one package. A failed check leaves no file."""
+    """Judge the number of kills, on a CPU by one version of gpubench.
+
+    A failed check leaves no file.
+    """
     runs = load(RESULTS / "cpu/kills.json")
     cpu, gpu = (
         sum(run["kills"] for run in ran) for ran in (runs, load(measured_file("kills.json")))
@@ -256,7 +259,7 @@ def kills() -> Figure:
 
 
 def fuzzed() -> Figure:
-    """Judge the number of inputs and findings, of one package."""
+    """Judge the number of inputs and findings, by one version of gpubench."""
     runs = load(RESULTS / "cpu/fuzz.json")
     inputs, findings = (sum(run[name] for run in runs) for name in ("inputs", "findings"))
     holds = inputs >= 10**5 and not findings and of_one_package(runs)

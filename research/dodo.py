@@ -258,8 +258,9 @@ SHAPES = {
     **{f"alone_every_{seed}_{dtype}": f"--seed {seed} --count 18 --every --dtype {dtype}" for seed, dtype in enumerate(("bfloat16", "float8_e4m3", "int8"), 531)},
     **{f"fit_11_{dtype}": f"--seed 11 --count 30 --dtype {dtype} --every" for dtype in ("float64", "float32")},
 }
-"""Files of products of many shapes: those of the figures in README, whose seeds shaped nothing, the
-shapes that the ladder names, and at last what constants were fitted on."""
+"""Files of products of many shapes. First come the shapes of README's figures, on which nothing was
+fitted; then the shapes that the ladder names; then the shapes on which constants were fitted.
+"""
 
 SCALED = {
     "": (2, "wgmma_scaled,cublaslt,torch_scaled_mm", "128x256x128/s4/cluster=1x1/group=8,128x256x128/s4/cluster=2x1/group=8,128x192x128/s4/cluster=1x1/group=8,128x192x128/s4/cluster=2x1/group=8,128x128x128/s5/cluster=1x1/group=8,128x128x128/s5/cluster=2x1/group=8,64x256x128/s4/cluster=2x1/group=8", "4096x4096x7168,4096x7168x2048,4096x2112x7168,1024x7168x2048,2048x4096x4096"),

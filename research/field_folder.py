@@ -5,7 +5,7 @@
     research/field_folder.py table OUT.csv first.json second.json
 
 The problems have honest solutions: the examples of SOL-ExecBench in PyTorch, Triton and CUDA C++,
-and the references of the other projects. The two judgements have other secrets.
+and the references of the other projects. The two judgements use different secret seeds.
 """
 
 import csv

@@ -40,8 +40,9 @@ from gpubench.model import Launches, Problem
 MULTIPROCESSORS = 132
 
 DECAY = {Choice: 6.0, SmallTile: 4.0}
-"""By kind of tile. With 4, a configuration that takes 25 % longer than the best counts 1/e of
-it."""
+"""How fast a configuration's weight falls with its time, by kind of tile. With 4, a configuration
+that takes 25 % longer than the best has 1/e of its weight.
+"""
 
 IN_COMMON = {Choice: 0.9, SmallTile: 0.0}
 """Share, by kind of tile, of a shape's mean error that the fit leaves out."""

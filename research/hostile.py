@@ -44,7 +44,7 @@ from gpubench.results.provenance import package_version
 
 TOKEN = "ghs_0123456789"  # noqa: S105 # of nobody
 PAIRS = 3
-"""Fewer than the page has: enough for a kernel that takes four times as long."""
+"""Fewer pairs than on the page: enough for a kernel that takes four times as long."""
 
 PYTHON = f"""#!/bin/sh
 [ "$2" = venv ] || exit 1
@@ -213,7 +213,9 @@ def steps(moment):
 """Python of the new side by name: `steps` runs when it is described and when it is built."""
 
 CHECKOUT_MODULES = ("platformdirs", "venv", "sitecustomize", "usercustomize", "numpy", "pip")
-"""Files of these names are in each checkout; none may be imported. So is a plugin of pytest."""
+"""Names of files in each checkout, none of which may be imported. Each checkout also has a plugin
+of pytest.
+"""
 
 HONEST = {"scheduling": {1, 2}, "words": {4}}
 """Exit codes of the attacks that also make the new side worse in other ways; else 1, slower."""

@@ -191,7 +191,7 @@ def medians_of(lines: bytes) -> dict[tuple[str, ...], list[str]]:
 def empty_fields(row: Row) -> set[str]:
     """Return the columns that are empty in a row; except the reason, and the commit.
 
-    The child that is killed may be `git`, which says the commit.
+    The child that is killed may be `git`, which prints the commit.
     """
     empty = {name for name, value in asdict(row).items() if value in {None, ""}}
     return empty - {"reason", "commit"}
@@ -298,7 +298,7 @@ def again(directory: Path, command: Command) -> Command:
 def run_once(
     directory: Path, whole: Path, command: Command, duration_s: float, chance: random.Random
 ) -> Counter[str]:
-    """Kill a command, continue and perhaps kill it again; return how often what happened."""
+    """Kill a command, continue and perhaps kill it again; return the number of each outcome."""
     counts: Counter[str] = Counter()
     kept: list[bytes] = []
     process = start(directory, *command)

@@ -428,7 +428,7 @@ TABLES: dict[str, tuple[Callable[..., list[object]], Sequence[object], list[str]
     ),
     "history": (history_line, range(len(operating_history.LINES)), operating_history.HEADING),
 }  # fmt: skip
-"""For each command: what makes a line, of which item, and the heading."""
+"""For each command: the function that makes a line, its items, and the heading."""
 
 
 def source() -> str:

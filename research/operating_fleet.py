@@ -68,7 +68,7 @@ SPREADS: dict[str, tuple[Spread, Sequence[int]]] = {
         lambda rng, shape: 0.003 * rng.lognormal(0, 0.8, shape), (6, 20, 70)
     ),
 }  # fmt: skip
-"""What good devices differ by, and the numbers of devices."""
+"""How much good devices differ, and the numbers of devices."""
 
 LINES = [(name, devices) for name, (_, sizes) in SPREADS.items() for devices in sizes]
 
@@ -148,7 +148,7 @@ def line(noise: Floats, name: str, devices: int, fleets: int, rng: Random) -> li
 # ---- disturbed rounds, and several slow devices
 
 Case = tuple[str, int, int, str]
-"""What good devices differ by, how many devices there are, how many are slow, and a disturbance."""
+"""How much good devices differ, the number of devices, the number of slow ones, a disturbance."""
 
 ROUND, BY_UNIT, EACH = "in one round", "in one round, by unit", "each in a round of its own"
 DISTURBED: Sequence[Case] = [

@@ -43,7 +43,7 @@ class Visits(NamedTuple):
         return self.rng.normal(0, deviation, len(self.numbers))
 
     def chance(self, probability: float | Floats) -> NDArray[np.bool_]:
-        """Return which visits something of this probability happens to."""
+        """Return the visits at which an event of this probability happens."""
         return np.asarray(self.rng.random(len(self.numbers)) < probability)
 
     def kept(self, name: str, low: float, high: float) -> Floats:
@@ -155,8 +155,9 @@ LANDSCAPES: dict[str, tuple[Noise, int, int]] = {
     ),
     "one in ten first visits takes twice to five times as long": (cold_start, 200, 1),
 }  # fmt: skip
-"""Noise, the number of configurations, and the number of those that are equally fast. As many are
-up to 2 % slower."""
+"""Noise, the number of configurations, and the number of those that are equally fast. The same
+number of configurations is up to 2 % slower.
+"""
 
 HEADING = ["landscape", "group holds the best", "and all within 1 % of it", "leader within 1 %",
            "group, median", "visits a configuration"]  # fmt: skip

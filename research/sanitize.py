@@ -33,7 +33,9 @@ MOST_TILES = 64
 """Kernels with more legal tiles run the default ones: a tile takes a third of a second."""
 
 SLOW = "racecheck"
-"""Takes 4.5 s a point, so it runs default tiles at the first two sizes. It ignores tensor maps."""
+"""racecheck takes 4.5 s a point, so it runs default tiles at the first two sizes. It ignores tensor
+maps.
+"""
 
 
 def main() -> int:

@@ -89,7 +89,7 @@ OTHER_KERNELS = (
 """Kernels that take part with their default tiles."""
 
 MULTIPLES = {"float32": 4, "int8": 16, "float8_e4m3": 16, "float8_e4m3_split": 16}
-"""What extents are multiples of, where it is not 8."""
+"""Numbers of which extents are multiples, by precision; for other precisions 8."""
 
 EXTENTS = (384, 8192)  # minimum and maximum of random extents
 SMALL_EXTENTS = (16, 384)
@@ -151,7 +151,7 @@ def batches_of(seed: int, shapes: Iterable[Size]) -> list[Size]:
 def rows_shapes(
     seed: int, count: int, dtype: str, cache: Cache, rows: tuple[int, int]
 ) -> list[Size]:
-    """Draw shapes with a number of rows between two, whose weights suit the state of the cache."""
+    """Draw shapes with a number of rows between two limits, and weights for the cache's state."""
     draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
     shapes: list[Size] = []
     while len(shapes) < count:

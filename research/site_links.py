@@ -13,7 +13,7 @@ OUTSIDE = re.compile(rf"(?<=\]\()((?:\.\./)+)((?:{FOLDERS})/[^)#\s]+|README\.md)
 
 
 def on_startup(**_: Any) -> None:
-    """Turn what mkdocs only mentions about a link into a warning."""
+    """Turn mkdocs' notes on links into warnings."""
     logging.getLogger("mkdocs.structure.pages").addFilter(_as_warning)
 
 

@@ -141,7 +141,7 @@ CASES = (
         "Permission denied",
     ),
 )
-"""Each leaves no process; the files are those of `prepared`."""
+"""Each case must leave no process. `prepared` writes the files of the cases."""
 
 
 def prepared(folder: Path) -> None:

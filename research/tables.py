@@ -111,7 +111,7 @@ def rate(row: Row | None) -> str:
 
 
 def agreement() -> str:
-    """Return a time by gpubench and by Nsight Compute, and how many times agree, in which process.
+    """Return a time by gpubench and by Nsight Compute, and the numbers of times that agree.
 
     The first sentences have times of one process. The last sentence compares two processes.
     """
@@ -196,16 +196,16 @@ def claims_of_others() -> str:
 
 
 def reproduced(first: str, after: str) -> str:
-    """Return what stands in reproduce.md from the title of a table to that of a later one."""
+    """Return the part of reproduce.md from the title of a table to the title of a later table."""
     text = measured_file("reproduce/reproduce.md").read_text(encoding="utf-8")
     start = text.index(f"**{first}")
     return text[start : text.index(f"**{after}", start)].strip()
 
 
 def changed_kernels() -> str:
-    """Return the kernels of each file whose sources differ from those of today.
+    """Return the kernels of each file whose sources differ from today's sources.
 
-    Without kernels of libraries, whose hash depends on what is installed.
+    Kernels of libraries are left out, because their hash depends on what is installed.
     """
     present = {(each.op, each.name): source_hash(each) for each in variants() if not each.libraries}
     key, lines = ("op", "variant", "source_hash"), []

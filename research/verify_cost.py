@@ -4,10 +4,10 @@
     python research/verify_cost.py first --device cpu
 
 Each sweep begins with empty caches of compiled kernels and results, as after the installation, but
-with Python's bytecode, which `pip install` compiles. Verification is what a sweep would leave out
-that trusted its kernels, including the comparison of outputs between samples. It would still make
-the launches that load a kernel into a process, and those that predict how long it takes.
-Exit status: 0 times and shares are within their bounds, 1 one is not.
+with Python's bytecode, which `pip install` compiles. Verification is the work that a sweep would
+skip if it trusted its kernels, including the comparison of outputs between samples. It would still
+make the launches that load a kernel into a process, and those that predict how long it takes. Exit
+status: 0 times and shares are within their bounds, 1 one of them is not.
 """
 
 import compileall
