@@ -147,19 +147,19 @@ def _judged(
 def _why_of_threads(row: Row, baselines: Sequence[Row], claim: float, level: float) -> str:
     """Return why only the number of threads may make a row slower, or an empty text.
 
-    The row is not known to be slower than the baseline with as many threads.
+    The row must be known to be slower than a baseline on as many threads.
     """
-    alike = [each for each in baselines if each.cpu_threads == row.cpu_threads]
-    if row.cpu_threads is None or not alike:
+    if row.cpu_threads is None:
         return ""
+    threads = counted(row.cpu_threads, "thread")
+    alike = [each for each in baselines if each.cpu_threads in {row.cpu_threads, None}]
+    if not alike:
+        return f"no baseline ran on {threads}: use a quiet machine, or state other threads"
     baseline = min(alike, key=lambda each: each.median_us or 0.0)
     ratio = ratio_of_rounds(baseline.round_medians_us, row.round_medians_us, level)
     if ratio and ratio.high < claim:
         return ""
-    threads = counted(row.cpu_threads, "thread")
-    return (
-        f"with {threads}, {baseline.variant} is not faster: use a quiet machine, or fewer threads"
-    )
+    return f"on {threads}, {baseline.variant} is not faster: use a quiet machine, or fewer threads"
 
 
 def _faster_low(baseline: Row, row: Row, level: float, tiles: int) -> float | None:
