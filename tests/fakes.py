@@ -246,7 +246,7 @@ class FakeBackend:
     def usable(self) -> bool:
         return True
 
-    def ceilings(self, _dtypes: Sequence[str] = ()) -> dict[str, float]:
+    def ceilings(self, _dtypes: Sequence[str] = (), _kept: bool = False) -> dict[str, float]:
         self.events.append(Event("copy"))
         return {"measured_copy_gbytes_per_s": COPY_GBYTES_PER_S}
 

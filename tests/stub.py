@@ -55,7 +55,7 @@ class StubWorker:
     def next_round(self) -> None:
         pass
 
-    def ceilings(self, _dtypes: Sequence[str]) -> dict[str, float]:
+    def ceilings(self, _dtypes: Sequence[str], _kept: bool = False) -> dict[str, float]:
         return {"measured_copy_gbytes_per_s": 50.0}
 
     def row_digests(

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Protocol
 
 from gpubench.backends import device_label
-from gpubench.backends.cpu.gauge import highest_rates
 from gpubench.engine.judge.verdict import WrongError, as_judged, why_too_fast
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measurements import Measurements, Place
@@ -149,13 +148,8 @@ class LocalPool:
         if not (bound_by_memory or is_cpu):
             return
         dtypes = {point.problem.dtype for point in job.points if is_cpu}
-        in_order, measure = [x for x in CORE_DTYPES if x in dtypes], self.executor.ceilings
-        if (
-            self.device.backend == "cpu"
-        ):  # this process keeps them, as a child that runs foreign code may write no file
-            rates = highest_rates(self.device, in_order, measure, kept=not bound_by_memory)
-        else:
-            rates = measure(in_order)
+        in_order = [dtype for dtype in CORE_DTYPES if dtype in dtypes]
+        rates = self.executor.ceilings(in_order, not bound_by_memory)
         self.device = replace(self.device, facts=self.device.facts | rates)
 
     def _below_ceiling(self, measurement: Measurement) -> Measurement:

@@ -13,6 +13,7 @@ from secrets import randbits
 from typing import Self
 
 from gpubench.backends import backends
+from gpubench.backends.cpu.gauge import highest_rates
 from gpubench.engine.child.supervisor import START_LIMIT_S, recorded_variables, supervisor_of
 from gpubench.engine.device_lock import lock_device
 from gpubench.engine.measure.runner import Runner
@@ -167,10 +168,20 @@ class Worker:
         if self._child.child:
             self._child.request(START_LIMIT_S, Runner.warm_up)
 
-    def ceilings(self, dtypes: Sequence[str]) -> dict[str, float]:
-        """Measure the device's highest rates in the child."""
-        self._make_ready()
-        return self._child.request(START_LIMIT_S, Runner.ceilings, tuple(dtypes))
+    def ceilings(self, dtypes: Sequence[str], kept: bool = False) -> dict[str, float]:
+        """Measure the device's highest rates in the child.
+
+        With `kept`, rates of a CPU are enough that this process has kept for less than a day. The
+        child cannot keep them: one that runs foreign code may write no file of the user.
+        """
+
+        def measure(names: Sequence[str]) -> dict[str, float]:
+            self._make_ready()
+            return self._child.request(START_LIMIT_S, Runner.ceilings, tuple(names))
+
+        if kept and self.device.backend == "cpu":
+            return highest_rates(self.device, dtypes, measure)
+        return measure(dtypes)
 
     def parts(self) -> Parts:
         """Measure fixed work on each part of the device, in the child."""

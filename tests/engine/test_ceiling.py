@@ -21,7 +21,7 @@ class Gauged(FakeBackend):
         self.rates: Iterator[float] = iter(rates)
         self.asked = 0
 
-    def ceilings(self, dtypes: Sequence[str] = ()) -> dict[str, float]:
+    def ceilings(self, dtypes: Sequence[str] = (), _kept: bool = False) -> dict[str, float]:
         assert list(dtypes) == ["float32"]
         self.asked += 1
         return {PEAK: next(self.rates)}

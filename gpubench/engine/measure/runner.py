@@ -73,7 +73,7 @@ class Runner:
         with self._phase("warming up"):
             self._backend.warm_up()
 
-    def ceilings(self, dtypes: Sequence[str]) -> dict[str, float]:
+    def ceilings(self, dtypes: Sequence[str], _kept: bool = False) -> dict[str, float]:
         """Measure the device's highest rates."""
         with self._phase("warming up"):
             return self._backend.gauge.ceilings(dtypes)
