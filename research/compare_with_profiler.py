@@ -235,7 +235,7 @@ class Judged(NamedTuple):
 
     line: Line
     cause: str | None
-    """Empty: they agree. `clock`: they do at the frequency that each tool saw. None: neither."""
+    """Empty: they agree. `clock`: they agree if corrected for the clocks. None: they disagree."""
 
 
 def judged(lines: Sequence[Line]) -> list[Judged]:
@@ -322,18 +322,18 @@ def summary(lines: Sequence[Line]) -> str:
     *whole, control = sorted(judged(lines), key=lambda each: each.line.launches != "alone")
     causes = Counter(each.cause for each in whole)
     cells = [
-        ["without any allowance", causes[""]],
-        ["at the frequency that each tool saw", causes["clock"]],
+        ["agree directly", causes[""]],
+        ["agree after a correction for different clock frequencies", causes["clock"]],
     ]
     for line in (each.line for each in whole if each.cause is None):
-        times = f"{number(line.gpubench_us, 2)} µs for {number(line.ncu_us, 2)}"
-        cells.append([f"not: `{line.variant}` at {line.n} in {line.dtype}, {times}", 1])
+        times = f"{number(line.gpubench_us, 2)} µs and {number(line.ncu_us, 2)} µs"
+        cells.append([f"disagree: `{line.variant}` at {line.n} in {line.dtype}, {times}", 1])
     shorter_us = (control.line.ncu_us or math.nan) - (control.line.gpubench_us or math.nan)
     text = (
         f"The control, whose launches overlap, is {shorter_us:.2f} µs shorter and "
         f"{'does not agree' if control.cause is None else 'agrees'}."
     )
-    return f"{table([f'{len(whole)} times agree', 'number'], cells)}\n\n{fill(text, WIDTH)}"
+    return f"{table([f'{len(whole)} pairs of times', 'number'], cells)}\n\n{fill(text, WIDTH)}"
 
 
 def main(words: Sequence[str]) -> int:

@@ -128,10 +128,11 @@ def agreement() -> str:
     ]
     return fill(
         f"`shared_tile 16` at 208 takes {tile.gpubench_us:.2f} µs by gpubench's clock and "
-        f"{tile.ncu_us:.2f} by Nsight Compute's, in one process and on the same operands. Of "
-        f"{len(whole)} such times of kernels and libraries, {causes['']} agree within 0.15 µs or "
-        f"1 %, {causes['clock']} more at the frequency that each tool saw, and {causes[None]} do "
-        f"not. In separate processes, {sum(apart)} of {len(apart)} hot float32 calls agree.",
+        f"{tile.ncu_us:.2f} µs by Nsight Compute's, in one process and on the same operands. Of "
+        f"{len(whole)} such pairs of times, {causes['']} agree within 0.15 µs or 1 %. Another "
+        f"{causes['clock']} agree after a correction for different clock frequencies, and "
+        f"{causes[None]} do not agree. In separate processes, {sum(apart)} of {len(apart)} hot "
+        "float32 calls agree.",
         WIDTH,
     )
 
