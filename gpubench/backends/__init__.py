@@ -63,7 +63,7 @@ class Kernel(Protocol):
 
     @property
     def routine(self) -> Routine:
-        """What a row states of the kernel that is bound to the operands."""
+        """The kernel's properties for the row."""
 
     @property
     def min_launches(self) -> int:
@@ -121,7 +121,7 @@ class Ipc(Protocol):
 
 
 class Gauge(Protocol):
-    """What a device can do and the state it is in, apart from any kernel."""
+    """Measures a device's rates and its state, apart from any kernel."""
 
     def ceilings(self, dtypes: Sequence[str] = CORE_DTYPES) -> dict[str, float]:
         """Measure the device's highest rates, by name with unit.
@@ -148,7 +148,7 @@ class Gauge(Protocol):
         """
 
     def configuration(self) -> dict[str, Any]:
-        """Return what may slow the device down: its power cap, ECC errors, the PCIe link.
+        """Return facts that may explain a slow device: its power cap, ECC errors, the PCIe link.
 
         Names have units. Empty if the system reports nothing.
         """
@@ -166,11 +166,11 @@ class Backend(Protocol):
 
     @property
     def gauge(self) -> Gauge:
-        """What measures the device itself."""
+        """Measures the device itself."""
 
     @property
     def ipc(self) -> Ipc | None:
-        """Shares its memory between two processes. None: the processes share files instead."""
+        """Lets two processes share the device's memory. None: the processes share files instead."""
 
     def warm_up(self) -> None:
         """Bring the device to the clock that it keeps under load."""
@@ -234,7 +234,7 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendEntry:
-    """What a backend declares."""
+    """The declaration of a backend."""
 
     name: str  # the name for `--device`, and in the descriptors of its variants
     auto_order: int  # `--device auto` takes the backend with the lowest number that has a device
@@ -258,8 +258,7 @@ class BackendEntry:
 
     load: Callable[[], None] | None = None
     """Imports the modules that `open` needs, in a process that waits for its turn. None if starting
-    a process would change the times of the process that measures.
-    """
+    a process would change the times of the process that measures."""
 
     def timer(self, requested: Timer) -> Timer:
         """Return the requested timer, or the default one if the backend lacks it."""

@@ -24,8 +24,7 @@ FACTORS = ((1, 1), (-1, 2), (-1, -2), (1, -1))
 """Factors of the two operands, for one set after the other.
 
 The results of consecutive sets then differ by powers of two, so each follows exactly from another.
-A workspace, a flag or a sum that is left over from the previous launch becomes visible.
-"""
+A workspace, a flag or a sum that is left over from the previous launch becomes visible."""
 
 ALIGNED_BYTES = 256
 """Each set begins at a multiple of this, as an allocation does. A library may choose its kernel by
@@ -38,7 +37,7 @@ their operands change their sign only."""
 
 @dataclass(frozen=True, kw_only=True)
 class SetPolicy:
-    """How the operands of a problem are kept out of the cache, or in it."""
+    """The policy that keeps the operands of a problem out of the cache, or in the cache."""
 
     count: int  # number of sets
     flush: bool

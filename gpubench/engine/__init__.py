@@ -1,1 +1,1 @@
-"""How a point is run: operands, verifying, sampling, a whole sweep."""
+"""Runs points and whole sweeps: makes operands, verifies results, samples times."""

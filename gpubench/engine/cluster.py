@@ -85,7 +85,7 @@ class Member(NamedTuple):
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What must be equal for the times of two members to be compared."""
+        """Facts that must be equal for the times of two members to be compared."""
         versions = ", ".join(
             f"{name} {text}" for name, text in sorted(self.device.versions.items())
         )

@@ -45,8 +45,7 @@ if TYPE_CHECKING:
 SHARE_S = 60.0
 """Expected time of a share, if a sweep is long enough for several shares per worker. If a worker
 dies, its share is measured again. At the end, all workers wait at most this time for the last
-worker.
-"""
+worker."""
 
 NO_WORKER_LIMIT_S = 30.0
 """A sweep ends after this time without any worker. It can be resumed."""
@@ -59,7 +58,7 @@ seconds, also while they measure."""
 
 
 class Share(NamedTuple):
-    """What a worker receives: it plans the sweep itself, and measures these points of it."""
+    """The request to a worker, which plans the sweep itself and measures these points of it."""
 
     sweep: Sweep
     strategy: Strategy
@@ -72,7 +71,7 @@ class Share(NamedTuple):
 
 
 class ShareResult(NamedTuple):
-    """What a worker returns for a share."""
+    """The answer of a worker for a share."""
 
     address: str
     lines: list[bytes]  # all measurements, as `encode_line` writes them

@@ -1,4 +1,4 @@
-"""What measures a job: a process on this machine, or the workers of a Dask cluster.
+"""Pools, which measure jobs: a process on this machine, or the workers of a Dask cluster.
 
 `Pool` is the interface that `run` uses. `LocalPool` has one device and a child process; the pool
 of a cluster is in `cluster_pool.py`.
@@ -49,7 +49,7 @@ class Pool(Protocol):
     label: str  # how a heading refers to the pool beside the device's name: `cuda:0`, `2 devices`
     notices: tuple[str, ...]  # lines that a user should read before the results
     context: Mapping[str, str]
-    """What a resumed sweep must have in common with the pool, beside the job's context."""
+    """Facts that a resumed sweep and the pool must share, beside the job's context."""
 
     endings: dict[PointKey, str]
     """Why each race of the last job ended, under its points' key without a tile."""
@@ -73,7 +73,7 @@ class Pool(Protocol):
 
 
 Executor = Worker | Runner
-"""What measures the points of a `LocalPool`, one at a time: a child process, or this process."""
+"""Measures the points of a `LocalPool`, one at a time: a child process, or this process."""
 
 CEILING_REPEATS = 3
 """Number of times that a device's peak is measured again, if a result exceeds it."""

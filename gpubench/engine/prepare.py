@@ -21,7 +21,7 @@ from gpubench.results.provenance import package_version, source_hash
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to measure on devices of one kind."""
+    """The plan of a measurement on devices of one kind."""
 
     sweep: Sweep  # its tiles are named one by one, also where the user requested tuned tiles
     device: Device
@@ -93,7 +93,7 @@ class Job:
 
     @property
     def context(self) -> dict[str, Any]:
-        """What must be the same for a sweep to be continued in its file."""
+        """Facts that must be the same for a sweep to be continued in its file."""
         options, problems = self.sweep.options.items(), self.sweep.problems
         return {
             "gpubench": gpubench.__version__,

@@ -44,8 +44,7 @@ MAX_AHEAD = 4
 
 EXAMINATIONS = 3
 """A time is wrong only after this number of wrong measurements in a row, if load may be the
-cause.
-"""
+cause."""
 
 MAX_FAULTS = 3
 """Number of consecutive points of a variant that may end their child, twice each. The variant's

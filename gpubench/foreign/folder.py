@@ -41,7 +41,7 @@ class Folder(NamedTuple):
 
     statement: Statement
     facts: dict[int, Facts]
-    """What runs of the reference showed, by the number of the workload."""
+    """Facts that runs of the reference showed, by the number of the workload."""
 
 
 def prepared(

@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is asked about a workload."""
+    """A request about a workload."""
 
     what: Literal["facts", "inputs", "results", "load"]
     form: str

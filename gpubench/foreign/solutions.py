@@ -39,7 +39,7 @@ class Options(msgspec.Struct):
 
 
 class Spec(msgspec.Struct):
-    """How a solution is built and called."""
+    """Build settings and entry point of a solution."""
 
     entry_point: str
     languages: list[str] = []

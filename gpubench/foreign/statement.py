@@ -1,4 +1,4 @@
-"""What a problem of another project states, as plain data."""
+"""The statement of another project's problem, as plain data."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,7 +57,7 @@ class Part(msgspec.Struct, frozen=True):
     dtype: str  # as torch names it
     offset: int
     leaf: int
-    """Its position among the inputs, or among what the reference returns; -1 for neither."""
+    """The tensor's position among the inputs, or among the reference's results; -1 for neither."""
 
     output: int = -1
     """Position of the output that takes the place of this input in memory; -1 if there is none."""
@@ -67,7 +67,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What a run of the reference shows of a workload."""
+    """Facts about a workload that a run of the reference shows."""
 
     inputs: tuple[Part, ...]
     outputs: tuple[Part, ...]

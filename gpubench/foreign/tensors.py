@@ -236,7 +236,7 @@ def _with_noise(program: Program, number: int, noise: int) -> Leaves:
 
 
 def _is_ignored(program: Program, number: int, at: int, expected: Ran) -> bool:
-    """Whether the reference does not read what an input holds: it is memory for a result."""
+    """Whether the reference ignores the content of an input, which is memory for a result."""
     right = copies(expected.outputs)
     leaves, form = inputs_of(program, number, seed=1)
     is_float = leaves[at].is_floating_point()

@@ -1,1 +1,1 @@
-"""What a device can do: architectures, peaks, occupancy, the roofline."""
+"""Limits of devices: architectures, peaks, occupancy, the roofline."""

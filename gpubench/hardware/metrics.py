@@ -13,8 +13,7 @@ Volta. It gets less from L2 (CUDA C++ Programming Guide and NVIDIA's architectur
 EMULATING_PRODUCTS = {"float32": 6, "float64": 28, "int32": 10}
 """Minimum number of products of 8-bit parts for a product of a wider type that keeps all bits of
 the operands: p·(p+1)/2 for 24, 53 and 32 bits in p parts, without the products of negligible
-weight.
-"""
+weight."""
 
 
 def gflops(problem: Problem, time_us: float) -> float:
@@ -88,8 +87,7 @@ class Roofline:
     peak_unit: str  # `cores` or `tensor cores`
     cores_share: float | None
     """Peak of the cores over the roofline's peak, 0 to 1. None if the cores do not compute in this
-    mode.
-    """
+    mode."""
 
     memory_gbytes_per_s: float
     arithmetic_intensity: float

@@ -74,7 +74,8 @@ class Occupancy:
     warps: int
     max_warps: int
     limited_by: tuple[str, ...]
-    """What allows no further block: `warps`, `blocks`, `registers`, `shared memory`."""
+    """The resources that allow no further block: `warps`, `blocks`, `registers`, `shared
+    memory`."""
 
     blocks_by: dict[str, int]
     """Number of blocks that each resource alone would allow. Unused resources are left out."""

@@ -63,8 +63,7 @@ HALVES = {
 """Arithmetic with half the rate on tensor cores, by part of the GPU's name. GeForce GPUs add in
 float32 at half the rate of professional GPUs of the same capability (RTX 3090 and A40, RTX 4090 and
 L40S). The A10G, which is made for one cloud, has half of the A10's rates (70 TFLOP/s in 16 bits
-from 80 multiprocessors at 1710 MHz).
-"""
+from 80 multiprocessors at 1710 MHz)."""
 
 TENSOR_CLOCKS_MHZ = {
     (9, 0): {"H100 PCIe": 1620.0, "": 1830.0},
@@ -77,8 +76,7 @@ The clocks of GH100 are in NVIDIA's H100 white paper. The clock of B200 follows 
 datasheet: 2,250 TFLOP/s per GPU in 16 bits, over 148 multiprocessors × 8192 operations. The clock
 of GB200 follows from the datasheet of the GB200 NVL72: 2,500 TFLOP/s per GPU, over 152 × 8192.
 Float64 on tensor cores runs at the highest clock, like the cores: 66.9 TFLOP/s at 1980 MHz for
-GH100, 37 at 1965 for B200.
-"""
+GH100, 37 at 1965 for B200."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,7 +106,8 @@ class Config(Mapping[str, Any]):
     def parse(cls, text: str, block: Names = (), thread: Names = THREAD) -> Config:
         """Read what `str(config)` wrote. Raise ValueError for any other text.
 
-        `block` and `thread` name the numbers. A block of another length gets the usual names.
+        `block` and `thread` are the names of the numbers in the text. A block with another number
+        of extents gets the usual names.
         """
         if text == NO_PARAMETERS:
             return cls()
@@ -243,7 +244,10 @@ class Space:
         return self.constraint(config) if self.constraint else None
 
     def _parsed(self, text: str) -> Config:
-        """Parse a text into the order of the axes. `/s` and `/k` are 1 if only they are missing."""
+        """Parse a text into the order of the axes.
+
+        If only `/s` and `/k` are missing, they are 1.
+        """
         config = Config.parse(text, self.block, self.thread or THREAD)
         missing = self.axes.keys() - config.keys()
         values = {**config, **dict.fromkeys(missing, 1)} if missing <= MARKS.keys() else config

@@ -40,10 +40,10 @@ class Array:
     """An operand or a result. Matrices are row-major unless the layout is another."""
 
     name: str
-    """Its name in the kernels, such as `A`."""
+    """The array's name in the kernels, such as `A`."""
 
     shape: str
-    """Its extents, such as `M K`, from the slowest to the fastest in memory."""
+    """The array's extents, such as `M K`, from the slowest to the fastest in memory."""
 
     dtype: str = ""
     """The type of its elements. Empty: the type of the precision's operands or results."""
@@ -55,7 +55,7 @@ class Array:
 
 
 class Compared(NamedTuple):
-    """What a comparison of an output with the right result shows."""
+    """The result of comparing an output with the right result."""
 
     reason: str
     """Why the output is wrong; empty for a right output."""
@@ -71,7 +71,7 @@ class ListedSize(NamedTuple):
     """A problem of an operation that has no other problems than those of a list."""
 
     name: str
-    """What tables call it."""
+    """The problem's name in tables."""
 
     shapes: tuple[Shape, ...]
     """The shapes of the operands and the result."""
@@ -81,7 +81,10 @@ class ListedSize(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """What a kernel computes. The file `operation.py` in the operation's folder states it."""
+    """The operation that a kernel computes.
+
+    The file `operation.py` in the operation's folder states it.
+    """
 
     idea: str
     """The formula, in a line."""
@@ -161,7 +164,7 @@ class Operation:
 
     @property
     def has_layouts(self) -> bool:
-        """Whether its operands are two matrices, so that `--layouts` has a letter for each."""
+        """Whether the operands are two matrices, so that `--layouts` has a letter for each."""
         return {"A", "B"} <= set(self.matrices)
 
     @property
@@ -182,9 +185,9 @@ class Operation:
 
     @property
     def is_product(self) -> bool:
-        """Whether it is a product of a matrix and a matrix or vector, over the extent `terms`.
+        """Whether the operation is a product with a matrix or vector, over the extent `terms`.
 
-        Then scaled operands and single rows show what a tolerance hides.
+        Scaled operands and single rows then show errors that a tolerance hides.
         """
         return self.has_product and not (self.added or self.scaled or self.batch)
 
@@ -200,9 +203,9 @@ class Operation:
 
     @cached_property
     def has_product(self) -> bool:
-        """Whether it is a product, or a batch of products, apart from what is `added` and scales.
+        """Whether the operation is a product or a batch of products, beside added terms and scales.
 
-        Then exact probes, and probes of the widths of sums, show what a tolerance hides.
+        Exact probes, and probes of the widths of sums, then show errors that a tolerance hides.
         """
         factors = [array for array in self.inputs if array.name not in self.added]
         if self.scaled:

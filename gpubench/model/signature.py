@@ -52,7 +52,7 @@ class Parameter:
     """One parameter of a kernel."""
 
     cpp: str
-    """Its type, such as `const float*`."""
+    """The parameter's type, such as `const float*`."""
 
     name: str
     value: str
@@ -62,7 +62,7 @@ class Parameter:
 
     @property
     def is_pointer(self) -> bool:
-        """Whether it takes an array."""
+        """Whether the parameter takes an array."""
         return self.cpp.endswith("*")
 
     @property

@@ -75,7 +75,7 @@ class Launch:
     """Whether the kernel gets the workspace as a pointer, and not only in its tensor maps."""
 
     note: str = ""
-    """What it does beside computing, for `notes` in the row."""
+    """What the launch does beside computing, for `notes` in the row."""
 
     @property
     def sequence(self) -> tuple[Launch, ...]:
@@ -122,7 +122,7 @@ class Variant:
     """One way to compute an operation. Its `.py` describes it. Name and op come from the path."""
 
     idea: str
-    """What it teaches, in a line."""
+    """What the kernel teaches, in a line."""
 
     dtypes: tuple[str, ...] = CORE_DTYPES
     tiles: Space | None = None
@@ -133,49 +133,52 @@ class Variant:
     None: the default tiles."""
 
     baseline: str = ""
-    """Variant of the vendor's BLAS that it is compared with. Empty: none."""
+    """Variant of the vendor's BLAS that the kernel is compared with. Empty: none."""
 
     default: bool = True
-    """Whether a sweep that names no variants runs it."""
+    """Whether a sweep that names no variants runs this variant."""
 
     after: str = ""
-    """The variant that it changes in one way, on the ladder. Empty: not a step."""
+    """The previous step of the ladder, which this variant changes in one way. Empty: not a step."""
 
     rival: bool = False
-    """Whether it is a library's product, which `compare-cublas --rivals` includes."""
+    """Whether the variant calls a rival library, which `compare-cublas --rivals` includes."""
 
     tunes: str = ""
-    """The BLAS variant that it is a tuned call of: the faster of the two is the baseline."""
+    """The BLAS variant of which this is a tuned call: the faster of the two is the baseline."""
 
     capability: tuple[int, int] = (0, 0)
-    """The lowest compute capability that it runs on."""
+    """The lowest compute capability that the kernel runs on."""
 
     refuse: Callable[[Any, Problem], str | None] = lambda _tile, _problem: None
-    """Returns why it cannot take a problem with a legal tile, or None. Without tiles to choose, a
-    function gets None, and a kernel `Config()`."""
+    """Returns why the variant cannot take a problem with a legal tile, or None. Without tiles to
+    choose, a function gets None, and a kernel `Config()`."""
 
     reuse: Callable[[Config], tuple[int, int]] | None = None
     """Rows and columns of C that share one load from global memory: (1, 1) without tiling, (R, 1)
     where R elements of a vector share a load of the other vector. None: not known."""
 
     libraries: tuple[str, ...] = ()
-    """Packages that it imports, such as `torch`. Their versions decide its code."""
+    """Packages that the function imports, such as `torch`. Their versions affect its code."""
 
     file: str = ""
-    """The file of its code, relative to the descriptor. Empty: the usual file of its kind."""
+    """The file of the variant's code, relative to the descriptor. Empty: the usual file of its
+    kind."""
 
     column_major: tuple[str, ...] = ()
-    """The matrices that it takes column by column, such as `("B",)`."""
+    """The matrices that the kernel takes in column-major order, such as `("B",)`."""
 
     layouts: tuple[str, ...] = ()
-    """The values of `--layouts` that it takes beside its own layout, such as `("nn", "nt")`."""
+    """The values of `--layouts` that the kernel takes beside its own layout: `("nn", "nt")`."""
 
     reads_output: bool = False
-    """Whether it reads the result before it writes it. Then the result holds zeros at first."""
+    """Whether the kernel reads the output before writing it. The output then holds zeros at
+    first."""
 
     fixed_addresses: bool = False
-    """Whether it keeps the addresses of its arguments, as in a tensor map. Then no other size is
-    launched, and all operands are copied there before the clock starts."""
+    """Whether the kernel keeps the addresses of its arguments, as in a tensor map. The kernel is
+    then launched at no other size, and all operands are copied to these addresses before the clock
+    starts."""
 
     name: str = ""
     op: str = ""
@@ -184,12 +187,12 @@ class Variant:
 
     @property
     def backend(self) -> str:
-        """Name of the backend it runs on, such as `cuda` or `cpu`."""
+        """Name of the backend that runs the variant, such as `cuda` or `cpu`."""
         raise NotImplementedError
 
     @property
     def is_blas(self) -> bool:
-        """Whether it calls the vendor's BLAS: it is a baseline, or a tuned call of a baseline."""
+        """Whether the variant calls the vendor's BLAS, as a baseline or a tuned call of one."""
         return self.name == self.baseline or self.tunes != ""
 
     def may_overlap(self, tile: Config | None, problem: Problem) -> bool:  # noqa: ARG002 # see CudaVariant
@@ -198,12 +201,12 @@ class Variant:
 
     @property
     def source(self) -> Path:
-        """The file of its code."""
+        """The file of the variant's code."""
         return self.path.parent / self.file if self.file else self.path
 
     @property
     def sources(self) -> tuple[Path, ...]:
-        """Every file that decides its code, the descriptor first."""
+        """Every file that the variant's code depends on, the descriptor first."""
         return tuple(dict.fromkeys((self.path, self.source)))
 
     def own_layout(self, dtype: str) -> tuple[str, ...]:
@@ -366,13 +369,12 @@ class CudaVariant(SourceVariant):
     `{scalar}` is the type of an element. Empty: as above."""
 
     signature: str = ""
-    """Its parameters as in the source, `int M, float alpha=1, const float* A, float* C`.
+    """The kernel's parameters as in the source, `int M, float alpha=1, const float* A, float* C`.
 
     A name means an array (A, B, C; A, x, y; workspace), an extent (M, N, K) or a stride (lda, ldb,
     ldc), in any case. `= 1` passes a constant, `= null` a null pointer, `= A` or `= M*N`
     defines another name, and `= launch` passes the next of the launch's int arguments. A
-    `CUtensorMap` gets the next of the launch's tensor maps. Empty: as above.
-    """
+    `CUtensorMap` gets the next of the launch's tensor maps. Empty: as above."""
 
     grid: Expression | tuple[Expression, ...] = ()
     """Blocks in x, y and z as `model.expression` reads them: `("N/64", "M/64")`, where `/` rounds
@@ -547,7 +549,7 @@ class CallVariant(Variant):
     sample. None: `build` returns the only algorithm."""
 
     threads: int = 0
-    """CPU threads that it may use. 0: the fastest number, which is measured."""
+    """CPU threads that the function may use. 0: the fastest number, which is measured."""
 
     @property
     def backend(self) -> str:
@@ -567,11 +569,11 @@ class HostVariant(SourceVariant, CallVariant):
     """The function as C++ names it, with the tile's parameters in braces: `run<{scalar}, {BM}>`."""
 
     signature: str
-    """Its parameters, as in `CudaVariant`. `const float* alpha=1` passes the address of a number in
-    host memory, and a `cudaStream_t` gets the stream that is timed."""
+    """The function's parameters, as in `CudaVariant`. `const float* alpha=1` passes the address of
+    a number in host memory, and a `cudaStream_t` gets the stream that is timed."""
 
     waits: bool = False
-    """Whether a call waits for the GPU, as `cudaMemcpy` does. Then its rows are `waited`."""
+    """Whether a call waits for the GPU, as `cudaMemcpy` does. The rows are then `waited`."""
 
     runs_on: str = "cuda"
     build: Callable[[Config | None, str], Callable[..., None]] = _missing

@@ -108,7 +108,7 @@ class Access:
 
     @property
     def is_shared(self) -> bool:
-        """Whether it is an access to shared memory."""
+        """Whether the line accesses shared memory."""
         return self.memory == SHARED
 
     @property

@@ -51,7 +51,7 @@ class KernelFaultError(Exception):
 
     @property
     def sentence(self) -> str:
-        """What happened, or an empty text if the finding says it."""
+        """Description of the fault; empty if the finding has it."""
         names = self._names()
         if "data race" in self.finding:
             return clean(self._race(names))
@@ -63,7 +63,7 @@ class KernelFaultError(Exception):
 
     @property
     def is_in_global_memory(self) -> bool:
-        """Whether it is a race in the memory of the GPU, as after an access beyond an array."""
+        """Whether the fault is a race in the GPU's memory, as after an access beyond an array."""
         location = _LOCATION.search(self.report)
         return location is not None and not _memory(location, {}, self.report)[0]
 

@@ -42,7 +42,8 @@ _OPENING, _CLOSING = re.compile(r"<<\s*<"), re.compile(r">>\s*>")
 """Both sides of a configuration. Visual Studio puts a space into them."""
 
 _STATIC = re.compile(r"\bstatic\b(?!\s+constexpr)")
-"""Begins a variable of a host function. Without `thread_local` it would be a shared array."""
+"""Prefix of a variable in a host function. Without `thread_local`, the variable would become a
+shared array."""
 
 _STATEMENT = re.compile(r"[^;{}]*+[;{}]|[^;{}]++")
 _DECLARATION = re.compile(r"(?!\s*template)[^;{}()=]+\([^;{}]*\)\s*;")

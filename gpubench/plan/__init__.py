@@ -1,1 +1,1 @@
-"""What to run: ranges, flags and files, kernels, points."""
+"""Plans what to run: reads ranges, flags and files, and selects kernels and points."""

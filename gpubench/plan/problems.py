@@ -33,7 +33,7 @@ class ListedProblem:
     k: Extent = 1
     further: tuple[Extent, ...] = ()
     weight: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = 1.0
-    """How often the problem occurs in the model."""
+    """Number of times that the problem occurs in the model."""
 
     dtype: str = ""  # empty: every dtype of the sweep
 

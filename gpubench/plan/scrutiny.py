@@ -11,28 +11,29 @@ class Scrutiny:
     """The answer to each question about trust."""
 
     probes_sums: bool = False
-    """Whether the width of its sums is probed. `research/verify_kernels.py --widths` probes our
-    sources."""
+    """Whether the width of the kernel's sums is probed. `research/verify_kernels.py --widths`
+    probes our sources."""
 
     probes_own_sizes: bool = False
     """Whether a probe has as many products in a sum as the measured problem, and the same remainder
     of each extent modulo the tile's extent. The result of a kernel may depend on both."""
 
     is_compared_later: bool = False
-    """Whether its reference is made, and its outputs are compared, after the timed launches. The
+    """Whether the reference is made, and outputs are compared, only after the timed launches. The
     errors are then also compared with the errors of rounded operands."""
 
     tries_other_operands: bool = False
-    """Whether it is launched on other operands and outputs, on which its time may depend."""
+    """Whether the kernel is also launched with other operands and outputs, to see whether its time
+    depends on them."""
 
     has_own_operands: bool = False  # those of its process, not of the job
     is_examined: bool = False
-    """Whether another process examines its measurements."""
+    """Whether another process examines the kernel's measurements."""
 
     has_own_process: bool = False
-    """Whether it has a process to itself, with new operands in each measurement, and each is
-    examined. Such a function can change anything in its process, also the checks of other
-    functions."""
+    """Whether the function has a process to itself, gets new operands in each measurement, and is
+    examined in each measurement. Such a function can change anything in its process, also the
+    checks of other functions."""
 
 
 _OURS = Scrutiny()

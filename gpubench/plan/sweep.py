@@ -51,7 +51,7 @@ Picked = Callable[[Variant, Problem], tuple[Config, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """What the user asked for."""
+    """The sweep that the user asked for."""
 
     op: str = DEFAULT_OP
     variants: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ from gpubench.text import clean
 TOKEN_BYTES = 8
 
 NO_ANSWER = "sent data that is not an answer; killed"
-"""What is wrong with a child that wrote something else into the channel."""
+"""Message about a child that wrote something else into the channel."""
 
 _ERRORS: dict[str, type[GpubenchError]] = {
     kind.__name__: kind

@@ -1,1 +1,1 @@
-"""What is kept: rows, the files that hold them, the store, and how files are written."""
+"""Results: rows, the files that hold rows, and the store."""

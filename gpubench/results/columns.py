@@ -352,4 +352,4 @@ _CONVERSIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "int": (_whole, "a whole number"),
     "float": (float, "a number"),
 }
-"""How the fields of a column, or of a type, are read, and what they are called."""
+"""The reader of a column's or a type's fields, and the name of such fields in messages."""

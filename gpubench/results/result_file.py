@@ -26,7 +26,8 @@ PointOf = Callable[[PointKey], Point | None]
 """Returns the point of a key, or None if the sweep has no such point."""
 
 Context = Mapping[str, Any]
-"""What must be the same when a sweep is continued: options, device, versions, sources (JSON)."""
+"""Facts that must be the same when a sweep is continued: options, device, versions, sources
+(JSON)."""
 
 _HINTS = get_type_hints(Measurement)
 _MEASUREMENT: Any = msgspec.defstruct(

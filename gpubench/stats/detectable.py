@@ -1,4 +1,4 @@
-"""What a comparison is blind to, and how many rounds it needs to find a slow-down."""
+"""Slow-downs that a comparison would miss, and how many rounds would find them."""
 
 import math
 from bisect import bisect_left
@@ -15,16 +15,15 @@ from gpubench.stats.shortest import compare_shortest
 
 COVERED = 0.95
 """Fraction of the points, or kernels, whose slow-down must show in these rounds. `diff` promises
-only 0.9.
-"""
+only 0.9."""
 
 
 POWER = 0.9  # part of the cases in which a slow-down is to be found
 
 SIDES = (*range(3, 20), *range(20, 50, 2), *range(50, 201, 10))
 SWEEPS = (7, 10, 14, 20, 28, 40, 56, 72, 100, 140, 200)
-"""Numbers of sweeps on a CPU that are considered for a side, as `SIDES` has numbers of rounds. With
-two rounds, a variance is hardly known."""
+"""Numbers of sweeps of a side that are considered on a CPU; `SIDES` has numbers of rounds. With two
+rounds, a variance is hardly known."""
 
 DRAWS = 40  # simulated comparisons of each point and number of sweeps
 DRAW_SEED = 83

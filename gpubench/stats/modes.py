@@ -42,7 +42,7 @@ class Modes(NamedTuple):
     """The points with two speeds."""
 
     speeds: dict[int, Speeds]
-    """Their speeds, by the number of the point."""
+    """The two speeds of each of these points, by the number of the point."""
 
     explain: Flags
     """Which points' shifts the two speeds may explain."""

@@ -35,7 +35,7 @@ MIN_RESULTS = 3
 """Minimum number of results of a point for a change point: two show no scatter."""
 
 MIN_REFERENCES = 2
-"""Minimum number of references that show what the machine did: a single one may move alone."""
+"""Minimum number of references that show the machine's shift: a single reference may move alone."""
 
 MAX_RUNS = 3  # maximum number of runs that are sought in one point
 
@@ -53,7 +53,7 @@ class Move(NamedTuple):
 
 
 def machine_levels(levels: Floats, references: NDArray[np.bool_]) -> Floats:
-    """Return what the machine did to all points in each result, as logarithms.
+    """Return the machine's effect on all points in each result, as logarithms.
 
     It is the median of the references' deviations from their own medians; 0 with too few of them.
     `levels` has logarithms of times, of shape (points, results); NaN: no time.
@@ -155,7 +155,7 @@ def _steps(point: int, row: Floats, edges: set[int], margin: float) -> list[Move
 
 
 class _Runs(NamedTuple):
-    """The run of each point that differs most: arrays with an element for each point."""
+    """For each point, the run of results that differs most: arrays with an element per point."""
 
     p: Floats
     edges: NDArray[np.int64]  # where it begins and ends, of shape (points, 2)

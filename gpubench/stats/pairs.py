@@ -1,4 +1,4 @@
-"""Ratios of neighbouring measurements: what slows both of a pair does not change their ratio."""
+"""Ratios of neighbouring measurements. A disturbance of both does not change their ratio."""
 
 import math
 from collections.abc import Sequence
@@ -45,9 +45,9 @@ def ratio_of_rounds(
 
 
 DRIFT_MARGIN = 0.4
-"""What is added to the estimated correlation of neighbouring rounds. With few rounds the estimate
-scatters by a third. In simulated judgements of 15 rounds, at most 5 % of equal functions are called
-faster where rounds have a correlation of 0.8."""
+"""Amount that is added to the estimated correlation of neighbouring rounds. With few rounds the
+estimate scatters by a third. In simulated judgements of 15 rounds, at most 5 % of equal functions
+are called faster where rounds have a correlation of 0.8."""
 
 MAX_DRIFT = 0.95  # maximum of the sum
 

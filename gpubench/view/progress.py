@@ -58,7 +58,7 @@ class Steps:
 
 
 class SweepProgress(Steps, Watcher):
-    """The notes, the heading, each failure, and the point that is measured now as the step."""
+    """Shows the notes, the heading, each failure, and the current point as the step."""
 
     def __init__(self) -> None:
         super().__init__()

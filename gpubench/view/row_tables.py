@@ -274,7 +274,7 @@ SUSTAINED = (
     Column("W", lambda row: number(mean_power_w(row), 0)),
     Column("pJ/op", lambda row: rate(row.pj_per_operation)),
 )
-"""What limits a long run: the clock that the power limit allows, and the energy of an operation."""
+"""Columns of long runs: the clock that the power limit allows, and the energy per operation."""
 
 
 def mean_power_w(row: Row) -> float | None:

@@ -43,7 +43,7 @@ MAX_SETS = 4096
 """Maximum number of operand sets. Only small problems then need a flush, which takes tens of ms."""
 
 Instance = tuple[str, str, Config | None, str, bool]
-"""What is compiled once: operation, variant, tile, dtype, and whether the matrices have the
+"""Key of a compiled function: operation, variant, tile, dtype, and whether the matrices have the
 variant's layout."""
 
 ALIGNMENT = 64  # alignment of operands in bytes: a cache line, so that it is the same in every run
@@ -51,7 +51,7 @@ OBJECT_BYTES = 2**12  # smaller allocations of a call are Python's own objects
 
 
 class CpuTimer:
-    """What all kernels of a backend share: the clock, the number of threads, the cache flush."""
+    """State that a backend's kernels share: the clock, the number of threads, the cache flush."""
 
     def __init__(self, cache_bytes: int, clock_ns: Callable[[], int]) -> None:
         self.clock_ns = clock_ns

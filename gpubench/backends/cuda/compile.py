@@ -31,8 +31,7 @@ NVCC = "--compiler=nvcc"
 
 HOST_CODE = re.compile(r"<<\s*<|^[ \t]*#[ \t]*include", re.MULTILINE)
 """Parts of a source that NVRTC may not support: launches and headers. In a source without them,
-nvcc would find the same errors as NVRTC.
-"""
+nvcc would find the same errors as NVRTC."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,7 +42,7 @@ Operations = tuple[tuple[int, int], tuple[int, int]]
 
 
 class Finish(NamedTuple):
-    """What the library does with a product before it stores it; by default, nothing."""
+    """The library's operations on a product before the store; by default, none."""
 
     epilogue: int = 1  # cublasLtEpilogue_t: CUBLASLT_EPILOGUE_DEFAULT
     adds_matrix: bool = False  # whether a matrix is added to the product

@@ -1,4 +1,4 @@
-"""What a GPU can do and the state it is in: rates, fixed work, sensors."""
+"""Measures a GPU's rates and fixed work, and reads its sensors."""
 
 import ctypes
 from collections import deque

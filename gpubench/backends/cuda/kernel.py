@@ -42,7 +42,7 @@ UNWRITTEN = 0xA5  # content of each byte of the output before such a call
 
 
 class CudaTimers:
-    """What all kernels of a device share: the stream, its timers, and the flush of the cache."""
+    """State that a device's kernels share: the stream, its timers, and the flush of the cache."""
 
     def __init__(
         self,

@@ -265,7 +265,7 @@ def bind_launch(
 def bind_own(
     function: Any, grid: tuple[int, ...], threads: int, *arguments: Any
 ) -> Callable[[], None]:
-    """Prepare a launch of a kernel of this package, as `bind_launch`. It takes CuPy's arrays."""
+    """Prepare a launch of one of our kernels as `bind_launch` does, on CuPy's arrays."""
     values = [
         ctypes.c_void_p(each.data.ptr) if isinstance(each, cupy.ndarray) else each
         for each in arguments

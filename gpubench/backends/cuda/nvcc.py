@@ -47,8 +47,7 @@ SHARED = (
     "-Xlinker=-Bsymbolic," + ",".join(f"--wrap={name}" for name in WRAPPED),
 )
 """Options that keep a library's symbols private, because two libraries may define the same
-template.
-"""
+template."""
 
 ENTRY = "gpubench_call"  # the function that calls the host function in the library
 
@@ -145,7 +144,7 @@ def _driver() -> tuple[str, ...]:
 
 
 _LINKED = {"-lcublas": _cublas, "-lcuda": _driver}
-"""What replaces an option that links a library of CUDA."""
+"""Functions that return the replacement of an option that links a library of CUDA."""
 
 
 def code_for(architecture: str) -> str:

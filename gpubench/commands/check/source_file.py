@@ -22,8 +22,7 @@ SUFFIXES = (".cu", ".cuh")
 
 ONLY_RESULT = ("C",)
 """A layout that is more likely a mistake: a store with exchanged indices. It is checked as
-row-major.
-"""
+row-major."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What is wrong with a result, as far as its elements show."""
+"""Describes a wrong result by its elements."""
 
 import re
 from collections.abc import Iterator

@@ -45,16 +45,14 @@ SAME_MEASUREMENT = 1e-12
 
 NO_INTERVAL = 3.0
 """An interval of logarithms is not shown if its half-width is at least this: 20 times as fast or
-slow.
-"""
+slow."""
 
 MIN_SWEEPS = 5
 """Minimum number of sweeps of each side on a CPU to compare their shortest times too."""
 
 DISTURBED = 3.0
 """A round is disturbed if its effect exceeds the threshold, and also exceeds the scatter of all
-rounds' effects by this factor.
-"""
+rounds' effects by this factor."""
 
 
 def compare(
@@ -175,7 +173,7 @@ class _Shifts(NamedTuple):
 
 
 class _Tests(NamedTuple):
-    """What the statistics say of the points."""
+    """The statistics of the points."""
 
     sides: tuple[RoundStatistics, RoundStatistics]
     shifts: _Shifts

@@ -44,7 +44,7 @@ class DiffVerdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How large a difference must be to count."""
+    """Limits that a difference must exceed to count."""
 
     threshold: float = 0.02
     """Relative difference that matters."""

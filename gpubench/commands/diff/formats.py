@@ -80,7 +80,7 @@ class Report:
     """A comparison of two sides as the formats show it."""
 
     unit: str
-    """What a finding is about: `point` or `row`."""
+    """Subject of a finding: `point` or `row`."""
 
     verdicts: tuple[StrEnum, ...]
     """The worst verdict first: broken, the regression, lesser verdicts, and `same`."""

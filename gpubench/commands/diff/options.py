@@ -18,7 +18,7 @@ AB_CPU_PAIRS = 72
 
 
 class Format(StrEnum):
-    """How a comparison is written."""
+    """Format of a written comparison."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -28,7 +28,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How two sides are compared and shown."""
+    """Options of comparing two sides and showing the result."""
 
     threshold: Annotated[
         str | None,

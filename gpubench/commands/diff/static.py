@@ -31,7 +31,7 @@ class BuildVerdict(StrEnum):
 
 
 class ColumnRule(NamedTuple):
-    """How a column is judged."""
+    """The rule by which a column is judged."""
 
     rising_is_worse: bool
     limit: str
@@ -59,8 +59,7 @@ JUDGED = {
 
 TOOLS = {"loop": "disassembler", "accesses": "recorder"}
 """Groups of columns that a tool fills, and the column that names the tool. A tool may be
-missing.
-"""
+missing."""
 
 COMPARED = {
     column.name: TOOLS.get(column.metadata["group"], "")

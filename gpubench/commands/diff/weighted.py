@@ -21,7 +21,7 @@ class Total:
     """The total of all problems by one kernel, with the tile that was fastest on the base side."""
 
     kernel: str
-    """Its variant and precision: `own float32`."""
+    """The kernel's variant and precision: `own float32`."""
 
     verdict: DiffVerdict
     """`slower`, `faster`, `same` or `ambiguous`."""
@@ -29,7 +29,7 @@ class Total:
     problems: int
     base_us: float
     ratio: float
-    """New total over base total, without what the machine did."""
+    """New total over base total, without the machine's shift."""
 
     ratio_low: float | None
     """None: a point has no interval."""

@@ -50,7 +50,7 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """What the compiler made of an instance, or why it does not compile."""
+    """The compiler's result for an instance, or why the instance does not compile."""
 
     error: str = ""
     resources: Resources | None = None

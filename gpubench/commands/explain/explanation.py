@@ -45,8 +45,7 @@ LIMITERS = {"warps": "the warp slots", "blocks": "the block slots"}
 FIRST_OF_FOUR_SCHEDULERS = (7, 0)
 ISSUED_PER_CLOCK = 128
 """From this compute capability on, four schedulers each issue an instruction of a warp per clock
-(CUDA Programming Guide, compute capabilities), so 128 threads advance by one instruction.
-"""
+(CUDA Programming Guide, compute capabilities), so 128 threads advance by one instruction."""
 
 SHARED_BYTES_PER_CLOCK = 128
 """32 banks of 4 bytes per multiprocessor (CUDA Programming Guide, shared memory, from 5.x on)."""
@@ -62,8 +61,7 @@ class Instance:
     architecture: str
     device: Device
     """The GPU whose figures are used: this machine's, or an example. Its name is empty if no figure
-    is known.
-    """
+    is known."""
 
     reason: str = ""
     """Why the instance cannot run on the architecture; empty if it can."""
@@ -208,7 +206,7 @@ class Explanation(Instance):
 
     @property
     def not_judged(self) -> tuple[str, ...]:
-        """What the explanation leaves out."""
+        """Topics that the explanation leaves out."""
         never = ("whether results are right (gpubench check)", "cache hits", "latency")
         if self.accesses is None:
             return (*never, "accesses (--tiles names one tile, which shows them)")

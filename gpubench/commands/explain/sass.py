@@ -102,7 +102,7 @@ class Instruction(NamedTuple):
 
     @property
     def is_float64(self) -> bool:
-        """Whether it is arithmetic in float64 or a conversion of float64."""
+        """Whether the instruction is arithmetic in float64 or a conversion of float64."""
         return self.name in FLOAT64 or "F64" in self.opcode
 
     @property

@@ -137,7 +137,7 @@ _COLUMNS: dict[str, Callable[[Explanation], str]] = {
 _LEGENDS = {
     "FMA %": "multiply-adds among the instructions of the inner loop",
     "MMA": "matrix instructions of tensor cores in the inner loop",
-    "shared %": "part of shared memory's rate that these would read at their peak",
+    "shared %": "part of shared memory's rate that matrix instructions need at their peak",
 }
 """Meanings of the headings that are not words."""
 
@@ -160,7 +160,7 @@ def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
 
 
 def _limits(state: Occupancy | None) -> str:
-    """What keeps a multiprocessor from being full; empty if it is full."""
+    """The limit that keeps a multiprocessor from being full; empty if it is full."""
     if state is None or state.warps == state.max_warps:
         return ""
     short = {"registers": "regs", "shared memory": "shared"}

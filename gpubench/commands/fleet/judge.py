@@ -34,8 +34,7 @@ MIN_HIDDEN = 2
 this number of devices exceed the limit that the MAD gives, that limit is used. Several good devices
 rarely exceed it at once. In simulated fleets of 8 to 16 good devices that differ as Student's t
 with 3 degrees of freedom, the rule increases the number of fleets with a false alarm by at most a
-tenth.
-"""
+tenth."""
 
 TWO_GROUPS = 2.0
 """Devices form two groups if the gap between them exceeds the threshold, and the width of either
@@ -43,8 +42,7 @@ group by this factor."""
 
 DISTURBED = 3.0
 """Maximum distance of a round from the median of its device's rounds, in standard deviations of a
-typical device's rounds. A round that is further away is moved to this distance.
-"""
+typical device's rounds. A round that is further away is moved to this distance."""
 
 TAILS = {
     3: (1.38, 1.95),
@@ -72,8 +70,7 @@ TAME_TAIL = 2.6
 """Devices differ normally if the quantile of their absolute values is below this number of spreads
 (normal: 2.3; Student's t with 5 degrees of freedom: 3.1, with 3: 4.0). The test finds this in three
 of four fleets of 64 devices with normal spreads, and in one of a hundred fleets with 5 degrees of
-freedom.
-"""
+freedom."""
 
 MAD_TAILS = {
     7: (1.55, 2.51),
@@ -84,8 +81,7 @@ MAD_TAILS = {
     15: (1.17, 2.98),
 }
 """Scale and degrees of freedom of the spread by the MAD, for few other devices. The MAD of fewer
-than seven devices is too inaccurate.
-"""
+than seven devices is too inaccurate."""
 
 NORMAL = 1.25, 1e6
 """Scale and degrees of freedom where the devices differ normally. The scale exceeds 1, as the
@@ -112,8 +108,7 @@ class Judgement(NamedTuple):
     no_majority: NDArray[np.bool_]  # ambiguous because equally many devices are fast and slow
     detectable: Floats
     """Logarithm of the smallest slowdown in each unit that is found with probability 1 - `MISSED`.
-    It is the slowdown of a device that was as fast as the others before. NaN: no other device.
-    """
+    It is the slowdown of a device that was as fast as the others before. NaN: no other device."""
 
     since: Floats  # logarithm of a device's time over its own earlier time; NaN without a history
     slower_than_before: NDArray[np.bool_]

@@ -43,7 +43,7 @@ class UnitTime(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> str:
-        """What identifies a device in all runs: its UUID, or its host and slot."""
+        """The device's identity in all runs: its UUID, or its host and slot."""
         return self.device_uuid or f"{self.host} {self.slot}"
 
 

@@ -45,7 +45,7 @@ EDGE_ROUNDS = 1  # rounds at each end of `together` that do not count: devices s
 
 
 class Asked(NamedTuple):
-    """What a worker measures in one turn."""
+    """The work of one turn of a worker."""
 
     device: str
     phase: str
@@ -67,7 +67,7 @@ class Report(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What identifies the device, as `UnitTime.identity`."""
+        """The device's identity in all runs, as `UnitTime.identity`."""
         return str(self.member.device.facts.get("uuid") or self.member.label)
 
 

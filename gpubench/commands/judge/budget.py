@@ -7,8 +7,7 @@ from gpubench.plan.sweep import Sweep
 
 VISIT_S = 3.0
 """Assumed time of a function in a round until it is measured. Its process imports torch in this
-time.
-"""
+time."""
 
 MIN_SHARE_S = 1.0
 

@@ -20,15 +20,14 @@ LEVEL = 0.95
 
 SHORTEST_US = 40.0
 """Shortest launch of a user's function on a CPU that gets a verdict. A function that computes all
-launches of a request at once saves 1 to 2 µs per launch.
-"""
+launches of a request at once saves 1 to 2 µs per launch."""
 
 LARGEST_OVERHEAD = 0.05
 """Largest part of a launch's time that handing over the operands may take, for a verdict."""
 
 
 class JudgeVerdict(StrEnum):
-    """What is known about a kernel at a problem."""
+    """The verdict on a kernel at a problem."""
 
     FASTER = "faster"
     SAME = "same"

@@ -38,8 +38,7 @@ from gpubench.plan.from_source.files import expanded
 
 SIZES = ((256, 512, 64), (512, 256, 32), (128, 128, 128), (256, 256, 256))
 """M, N and K, or other extents, at which a function is run. The first two sizes that the function
-takes are used. Squares are for functions that take only squares. Most tiles divide these sizes.
-"""
+takes are used. Squares are for functions that take only squares. Most tiles divide these sizes."""
 
 SMALL = ((32, 32, 32), (13, 7, 5))
 """M, N and K at which a Python function is called. They are small, as it may be a plain loop."""
@@ -51,7 +50,7 @@ ONLY_NVCC = {
     r"\b(cute|cutlass|kittens|cooperative_groups|cub|cuda)(::|\s*;)": "it needs a library of CUDA",
     r"\bcublas\w+\s*\(": "it calls cuBLAS",
 }
-"""What g++ cannot compile, by patterns of code. It compiles `wmma`."""
+"""Reasons why g++ cannot compile a source, by patterns of code. g++ can compile `wmma`."""
 
 SUMS = ("float16", "float16_sum16")  # with sums in float32, and in float16
 BIG = 2048  # float16 does not represent 2049

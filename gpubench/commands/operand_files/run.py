@@ -96,9 +96,10 @@ def choose_point(backend: str, problem: Problem, name: str | None, tile: str | N
 def compute(
     backend: Backend, point: Point, inputs: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, float]:
-    """Compute a point once. Return the result and its error, as `max_relative_error` of a sweep.
+    """Compute a point once.
 
-    Raises CompileError, LaunchError or DoesNotFitError.
+    Return the result and its error, which is `max_relative_error` in a sweep. Raises CompileError,
+    LaunchError or DoesNotFitError.
     """
     problem = point.problem
     needed = backend.bytes_needed(problem, cold=False) + verifying_bytes(problem)

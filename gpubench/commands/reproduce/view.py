@@ -28,7 +28,7 @@ class Grid(NamedTuple):
 
     @property
     def parts(self) -> list[RenderableType]:
-        """What a terminal shows, and `tables.markdown` takes."""
+        """A part that a terminal shows, and that `tables.markdown` takes."""
         styles = {"shape holds": "green", "shape differs": "yellow"}
         below = (Text(line, styles.get(line.partition(":")[0], "dim")) for line in self.below)
         return [Text(f"\n{self.title}", style="bold"), self.table, *below]

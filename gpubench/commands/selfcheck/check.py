@@ -74,8 +74,7 @@ MAX_SHARE_LONGER = 0.02  # fraction of the kernels whose gap may be longer than 
 MAX_LONGER = 2.0
 """Maximum length of such a longer gap, in multiples of the limit. Among 174 kernels of an idle
 H200, one gap was longer by 0.49 µs, in each of three measurements. Among 167 kernels of an H100,
-one gap was longer by 1.06 times the limit. Launches that overlap make a gap shorter.
-"""
+one gap was longer by 1.06 times the limit. Launches that overlap make a gap shorter."""
 
 FURTHER_NODE_US = 3.0
 """How much longer a gap may be for each further node of a call: a second kernel has a gap of its
@@ -103,7 +102,7 @@ class Gap(NamedTuple):
 
     @property
     def limit_us(self) -> float:
-        """How far the gap may be from the median and still count as equal to it."""
+        """Maximum distance from the median at which a gap counts as equal to the median."""
         return max(MAX_DEVIATION_US, MAX_DEVIATION_OF_TIME * self.cupti_us)
 
     def deviates(self, median_us: float) -> bool:

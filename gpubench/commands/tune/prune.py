@@ -1,4 +1,4 @@
-"""What is known of a point without a launch: its compiler report, and a bound on its time."""
+"""Facts about a point without a launch: its compiler report, and a bound on its time."""
 
 import math
 from collections.abc import Sequence

@@ -35,7 +35,7 @@ ENDING = "tune.csv"  # end of the default file's name
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What is tuned, and how."""
+    """The settings of tuning."""
 
     sweep: Sweep  # a sweep without tiles
     racing: Racing

@@ -1,4 +1,4 @@
-"""What `tune` measures next: a race for each variant and problem, one after the other."""
+"""The strategy of `tune`: a race for each variant and problem, one after the other."""
 
 import math
 import statistics

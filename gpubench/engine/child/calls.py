@@ -42,7 +42,7 @@ _SENT: dict[Any, Any] = {
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """What a child opened."""
+    """The device that a child opened."""
 
     device: Device
     notices: tuple[str, ...]
@@ -56,7 +56,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What a method returned, and the state of its child."""
+    """The value that a method returned, and the state of its child."""
 
     result: msgspec.Raw
     spent_s: Mapping[str, float]

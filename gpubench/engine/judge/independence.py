@@ -72,7 +72,7 @@ elsewhere; this check must only notice that nothing was computed."""
 
 
 class Case(StrEnum):
-    """What the arrays hold before a launch, in the words of the reason."""
+    """Contents of the arrays before a launch, in the words of the reason."""
 
     POISONED = "nothing"
     """The output holds poison, and A is as before."""

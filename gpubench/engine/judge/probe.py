@@ -8,8 +8,8 @@ many products.
 
 A probe has sizes of the point's own kind: the same remainders, several tiles, and no extent above
 the point's own. A kernel is therefore never launched at a kind of size that the user did not ask
-for. The number of products in a sum is the point's own, except for our own kernels, which have the
-same code for all numbers.
+for. A sum has as many products as in the point. Our own kernels are excepted: their code is the
+same for any number of products.
 """
 
 import math
@@ -43,8 +43,7 @@ from gpubench.plan.scrutiny import scrutiny_of
 
 DISTINCT = 16
 """Maximum number of products of a batch whose probes differ. Each of the other products repeats one
-of these probes, at random.
-"""
+of these probes, at random."""
 
 PERIOD = 256
 """A probe's extents have the same remainders as the point's modulo this and the tile's extents. Our

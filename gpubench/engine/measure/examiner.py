@@ -98,7 +98,7 @@ class Examiner:
     def repeat(self, point: Point, launches: int) -> float | None:
         """Launch on the point's operands, for another process to time.
 
-        Return microseconds per launch, as `Kernel.run`. Raises ChildLostError.
+        Return microseconds per launch, as `Kernel.run` does. Raises ChildLostError.
         """
         if self._kernel is None:  # to bind thousands of sets takes longer than to launch
             kernel = self._backend.bind(point, self._operand_cache.operands(point))

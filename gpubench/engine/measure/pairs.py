@@ -29,8 +29,7 @@ process."""
 
 PAIR_S = PROCESSES * (SETTLE_S + 2 * PAIRS * VISIT_S)
 """Expected time of a kernel and a library in turns. On an H200, each pair heated for the whole
-SETTLE_S.
-"""
+SETTLE_S."""
 
 
 def paired(
@@ -78,6 +77,6 @@ def _is_stationary(windows: list[tuple[float, float]]) -> bool:
 
 
 def mean_joules(values: Sequence[float | None]) -> float | None:
-    """Return the mean of the known energies; None if no energy is known."""
+    """Return the mean of the energies that are known; None if no energy is known."""
     numbers = [value for value in values if value is not None]
     return sum(numbers) / len(numbers) if numbers else None

@@ -129,7 +129,8 @@ class Runner:
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
         """Measure a kernel and a library in turns at the power limit (`engine.pairs`).
 
-        Both have the same problem. Returns the reason if the measurement fails.
+        The kernel and the library have the same problem. Returns the reason if the measurement
+        fails.
         """
         self._operand_cache.use_seed(None)
         try:

@@ -65,7 +65,7 @@ COOLING_S = (1.0, 4.0, 10.0)
 
 @dataclass
 class PointState:
-    """What a process keeps of a point from visit to visit."""
+    """State of a point that a process keeps from visit to visit."""
 
     right: Measurement | None = None  # the last measurement, if its result was right
     expected_us: float = 0.0  # the expected time of a launch; 0: unknown

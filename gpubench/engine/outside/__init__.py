@@ -1,1 +1,1 @@
-"""What the parent owns and sees of a user's kernel, outside the process that runs it."""
+"""Judges a user's kernel from outside the process that runs it."""

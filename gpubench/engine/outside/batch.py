@@ -27,7 +27,7 @@ CHECKED_RESULTS = 2  # number of launches that are compared, if a row cannot be 
 
 
 class Seen(NamedTuple):
-    """What this side of the wall observed of a request."""
+    """Observations of a request from this side of the wall."""
 
     wall_us: float  # from before the child got the operands until rows of its results were copied
     cpu_us: float  # CPU time of all processes of the child
@@ -48,7 +48,7 @@ class Batch:
         """The operands of this request and of the one before it."""
 
         self._held: NDArray[np.uint8] | None = None
-        """What the outputs held before the launches, if these read it."""
+        """Contents of the outputs before the launches, if the launches read them."""
 
         self._spans: Sequence[bool] = ()
         self._nan: tuple[int, int] | None = None  # the launch and the row of A with a NaN

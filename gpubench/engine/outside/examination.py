@@ -58,8 +58,7 @@ class Examination:
         self._child, self._device = child, device
         self._keep = keep
         """Calls a method of another process (`Wall.keep`). None: that process already owns the
-        outputs.
-        """
+        outputs."""
 
         self._fragile: set[Variant] = set()
         """Variants that ended a child at an unusual size. Their other tiles are not launched there,

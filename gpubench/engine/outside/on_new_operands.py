@@ -52,17 +52,15 @@ measures it."""
 LATE_S = 1.5e-3
 """Time by which a request may take longer than a request without launches and the launches, before
 a time is wrong. On an H200 it took up to 0.5 ms longer at launches of 8 µs, and 1.1 ms longer at
-launches of 3 ms. A request of the library beside the function takes as much longer.
-"""
+launches of 3 ms. A request of the library beside the function takes as much longer."""
 
 HELD_REQUESTS = 10
 """Number of requests without a launch. The time of the shortest request is subtracted."""
 
 CHECKED_BYTES = 2**20
-"""Maximum bytes of a result without rows that are read before the clock stops. Of a larger result,
-only some elements are read. Reading 64 MB took 31 ms, and this time varies by more than
-`LATE_S`.
-"""
+"""A result without rows is read whole before the clock stops, if it has at most this many bytes. Of
+a larger result, only some elements are read. Reading 64 MB took 31 ms, and this time varies by more
+than `LATE_S`."""
 
 CHECKED_ELEMENTS = 1024  # their number
 

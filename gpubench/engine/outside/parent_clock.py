@@ -22,8 +22,7 @@ them."""
 
 GROWTH = 5
 """Ratio of a batch to the batch before it. The first batch has few launches, because the reported
-time may be too short.
-"""
+time may be too short."""
 
 REQUEST_S = 3e-4  # time that a request takes beside its launches, which is not counted
 

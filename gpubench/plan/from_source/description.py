@@ -72,7 +72,7 @@ class Description:
 
 @dataclass(frozen=True, kw_only=True)
 class _Read:
-    """What was read of a source about one of its functions."""
+    """Facts about a function that were read from its source."""
 
     function: Function
     others: list[str]  # names of the other functions that could be described

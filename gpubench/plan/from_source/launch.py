@@ -152,7 +152,7 @@ def _values(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """What the names in an expression mean."""
+    """The meanings of the names in an expression."""
 
     names: Mapping[str, str] = field(default_factory=dict)  # expressions of C++
     types: Mapping[str, str] = field(default_factory=dict)  # a template's types
@@ -270,7 +270,7 @@ class _Reader(ast.NodeTransformer):
             return ast.BinOp(arguments[0], ast.Div(), arguments[1])
         if name in {"ceil", "ceilf"} and isinstance(part := arguments[0], ast.BinOp):
             return ast.BinOp(part.left, ast.Div(), part.right)
-        raise ValueError(f"{name} is not a function that a description has")
+        raise ValueError(f"{name} is not a function that a description can call")
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         left, right = self.visit(node.left), self.visit(node.right)

@@ -1,4 +1,4 @@
-"""Speed over exact bits: what a bit costs."""
+"""Speed over exact bits, which shows the cost of a bit."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -49,7 +49,7 @@ CURVE_IN = 3.8
 
 
 class _Drawing(NamedTuple):
-    """How a kind draws rows."""
+    """The functions by which a kind draws rows."""
 
     headline: str
     panels: Callable[[Sequence[Source]], list[Panel]]
@@ -59,7 +59,7 @@ class _Drawing(NamedTuple):
     """Draws a panel into axes, and returns their height in inches."""
 
     missing: str
-    """What the rows lack if there is no panel."""
+    """Message on what the rows lack if there is no panel."""
 
 
 def draw(

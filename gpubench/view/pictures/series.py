@@ -32,7 +32,7 @@ class Source:
     """The measured rows of one device and version in one file: one line style of a picture."""
 
     label: str
-    """What distinguishes it from the other sources; empty if there is no other."""
+    """Label that distinguishes this source from the others; empty if there is no other."""
 
     dashes: Any
     rows: tuple[Row, ...]
