@@ -39,7 +39,7 @@ RIGHT_AS_PRODUCTS = {("narrow_products", "float8_e4m3fn"), ("narrow_products", "
 """Products of 8 bits fit into 16 bits, so nothing is rounded."""
 
 POSSIBLE = {"slows_neighbours"}
-"""What docs/reliability.md names as possible. It is reported, and not judged."""
+"""Cheats that docs/reliability.md names as possible. They are reported, and not judged."""
 
 TIMEOUT_S = 400
 
@@ -126,8 +126,8 @@ STATES = {
     "after pinned lines, reset": (True, False, True),
     "after pinned lines and a set-aside, reset": (True, True, True),
 }
-"""What precedes the neighbour: a kernel that pins its operands, a part of the cache that is set
-aside for them, and a reset of the cache."""
+"""Which of three steps precede the neighbour: a kernel that pins its operands, a part of the cache
+that is set aside for them, and a reset of the cache."""
 
 
 def times_of_a_neighbour() -> dict[str, float]:

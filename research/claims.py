@@ -36,7 +36,7 @@ from gpubench.view.row_tables import best_of, by_problem
 
 RESULTS = ROOT / "results"
 GPU_COST, CPU_COST = measured_file("verify_cost.txt"), RESULTS / "cpu" / "verify_cost.txt"
-"""What `verify_cost.py` printed."""
+"""The output of `verify_cost.py`."""
 
 REPRODUCED = measured_file("reproduce/reproduce.csv")
 
@@ -48,7 +48,7 @@ EMULATED = "cublas_emulated"
 DISAGREE = "rounds disagree"
 
 Figure = tuple[str, str]
-"""What was measured, and the outcome."""
+"""A figure that was measured, and the outcome."""
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ class Ended:
 
     wall_s: float
     out: str
-    """What it printed; empty if that went to a file."""
+    """The process's output; empty if the output went to a file."""
 
     err: str
 

@@ -87,7 +87,7 @@ class Line:
 
     @property
     def case(self) -> tuple[str, ...]:
-        """What was measured."""
+        """The key of the measured case."""
         return self.dtype, self.variant, self.tile, self.n, self.launches
 
 

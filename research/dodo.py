@@ -55,7 +55,7 @@ WRITES_FILES = {0, 1, 3}
 """Exit codes after which the files are complete. 1 and 3 say that a bound is missed."""
 
 CRASHED = "Traceback (most recent call last)"
-"""What Python writes before it ends with exit code 1, because a program failed."""
+"""Texts that Python prints before it ends with exit code 1 because a program failed."""
 
 
 def step(name: str, command: str, *more: str) -> dict[str, Any]:
@@ -209,7 +209,7 @@ EXAMINED = {
     "grouped": "bfloat16 --op gemm_grouped_skewed --variants wgmma_grouped --sizes 3x40x264x144",
     "scaled": "float8_e4m3 --op gemm_scaled --variants wgmma_scaled --sizes 136x272x272",
 }
-"""What compute-sanitizer checks of operations beside plain products."""
+"""Arguments of `sanitize.py` for operations beside plain products."""
 # fmt: on
 
 ANY_ROWS = (
@@ -259,8 +259,7 @@ SHAPES = {
     **{f"fit_11_{dtype}": f"--seed 11 --count 30 --dtype {dtype} --every" for dtype in ("float64", "float32")},
 }
 """Files of products of many shapes. First come the shapes of README's figures, on which nothing was
-fitted; then the shapes that the ladder names; then the shapes on which constants were fitted.
-"""
+fitted; then the shapes that the ladder names; then the shapes on which constants were fitted."""
 
 SCALED = {
     "": (2, "wgmma_scaled,cublaslt,torch_scaled_mm", "128x256x128/s4/cluster=1x1/group=8,128x256x128/s4/cluster=2x1/group=8,128x192x128/s4/cluster=1x1/group=8,128x192x128/s4/cluster=2x1/group=8,128x128x128/s5/cluster=1x1/group=8,128x128x128/s5/cluster=2x1/group=8,64x256x128/s4/cluster=2x1/group=8", "4096x4096x7168,4096x7168x2048,4096x2112x7168,1024x7168x2048,2048x4096x4096"),

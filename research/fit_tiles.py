@@ -41,8 +41,7 @@ MULTIPROCESSORS = 132
 
 DECAY = {Choice: 6.0, SmallTile: 4.0}
 """How fast a configuration's weight falls with its time, by kind of tile. With 4, a configuration
-that takes 25 % longer than the best has 1/e of its weight.
-"""
+that takes 25 % longer than the best has 1/e of its weight."""
 
 IN_COMMON = {Choice: 0.9, SmallTile: 0.0}
 """Share, by kind of tile, of a shape's mean error that the fit leaves out."""

@@ -130,7 +130,7 @@ def processes():
         yield pid
         pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 """
-"""What the attacks have in common. They reach for files of this script and for their parents."""
+"""Code that all attacks share. It tries to change files of this script, and finds its parents."""
 
 DAEMON = """
 def steps(moment):
@@ -214,8 +214,7 @@ def steps(moment):
 
 CHECKOUT_MODULES = ("platformdirs", "venv", "sitecustomize", "usercustomize", "numpy", "pip")
 """Names of files in each checkout, none of which may be imported. Each checkout also has a plugin
-of pytest.
-"""
+of pytest."""
 
 HONEST = {"scheduling": {1, 2}, "words": {4}}
 """Exit codes of the attacks that also make the new side worse in other ways; else 1, slower."""

@@ -113,7 +113,7 @@ gpubench = "0.1.0"
 tuned_utc = "2026-01-01T00:00:00+00:00"
 """
 VICTIMS = ("sweep", "child", "both", "SIGINT", "SIGTERM", "SIGHUP")
-"""What is killed; or the signal that the sweep gets, after which it keeps what it measured."""
+"""The process that is killed; or the signal that ends the sweep, which keeps its measurements."""
 
 ENDS_WITHIN_S = 10.0
 OURS = re.compile(rf"{re.escape(str(ROOT))}/gpubench/(?!__)")
@@ -189,7 +189,7 @@ def medians_of(lines: bytes) -> dict[tuple[str, ...], list[str]]:
 
 
 def empty_fields(row: Row) -> set[str]:
-    """Return the columns that are empty in a row; except the reason, and the commit.
+    """Return the columns that are empty in a row, without the reason and the commit.
 
     The child that is killed may be `git`, which prints the commit.
     """

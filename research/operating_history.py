@@ -16,7 +16,7 @@ from gpubench.stats.moves import MARGIN, Move, find_moves, machine_levels
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Case = tuple[str, int, int]
-"""What the rounds are, the number of results, and of points."""
+"""The kind of rounds, the number of results, and the number of points."""
 
 ROUNDS = 5
 MACHINE = 0.01
@@ -29,7 +29,7 @@ KINDS: Mapping[str, Mapping[str, float]] = {
     "+30 % in one round of a third of the results": {"disturbed": 1 / 3},
     "one point in ten has two speeds, 8 % apart": {"speeds": 0.08},
 }
-"""What is added to the recorded rounds."""
+"""Changes that are added to the recorded rounds."""
 
 LINES = [
     (kind, results, points) for kind in KINDS for results, points in ((3, 50), (6, 14), (10, 50))

@@ -137,7 +137,7 @@ def ramp(size: float) -> Change:
 
 
 def inside_rounds(size: float) -> Change:
-    """The device became slower in each round, whose points have a random order."""
+    """The device became slower during each round. A round's points have a random order."""
 
     def apply(scene: Scene) -> None:
         for logs in scene.sides.values():

@@ -36,7 +36,7 @@ class Visits(NamedTuple):
     """Number of configurations in the landscape."""
 
     memory: dict[str, Floats]
-    """What a landscape keeps from round to round."""
+    """State that a landscape keeps from round to round."""
 
     def normal(self, deviation: float | Floats = 0.004) -> Floats:
         """Return normal noise."""
@@ -58,7 +58,7 @@ class Visits(NamedTuple):
 
 
 Noise = Callable[[Visits], Floats]
-"""What the visits of a round add to the logarithms of the times."""
+"""The noise of a round's visits, which is added to the logarithms of the times."""
 
 
 def outliers(part: float, factor: float, *, of_best: bool = True) -> Noise:
@@ -156,8 +156,7 @@ LANDSCAPES: dict[str, tuple[Noise, int, int]] = {
     "one in ten first visits takes twice to five times as long": (cold_start, 200, 1),
 }  # fmt: skip
 """Noise, the number of configurations, and the number of those that are equally fast. The same
-number of configurations is up to 2 % slower.
-"""
+number of configurations is up to 2 % slower."""
 
 HEADING = ["landscape", "group holds the best", "and all within 1 % of it", "leader within 1 %",
            "group, median", "visits a configuration"]  # fmt: skip

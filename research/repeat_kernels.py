@@ -42,7 +42,7 @@ DTYPES = "bfloat16,float16,tf32,float64,int8,float8_e4m3,float8_e4m3_split"
 LARGEST_OPERAND = 2
 
 Count = dict[str, Any]
-"""How many results were right or wrong, as it is saved."""
+"""Numbers of right and wrong results, as they are saved."""
 
 SMALL_EXTENT = 40  # the largest extent of the first triples
 SMALL_TRIPLES = 2000  # their number

@@ -34,8 +34,7 @@ MOST_TILES = 64
 
 SLOW = "racecheck"
 """racecheck takes 4.5 s a point, so it runs default tiles at the first two sizes. It ignores tensor
-maps.
-"""
+maps."""
 
 
 def main() -> int:

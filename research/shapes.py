@@ -171,7 +171,7 @@ CLASSES = ("small", "tall", "wide", "deep K", "large")
 
 
 def shape_class(m: int, n: int, k: int) -> str:
-    """Name what decides how a shape is divided among multiprocessors."""
+    """Name the class of a shape, by how it is divided among multiprocessors."""
     if k >= 3 * math.sqrt(m * n):
         return "deep K"
     if m * n <= 1536**2:
@@ -504,7 +504,7 @@ class Outcome:
 
     @property
     def ratio(self) -> float:
-        """How many times as fast as the library the kernel is."""
+        """The kernel's speed relative to the library."""
         return self.library.median_us / self.own.median_us
 
     @property
@@ -514,7 +514,7 @@ class Outcome:
 
     @property
     def shape_class(self) -> str:
-        """What decides how the shape is divided among multiprocessors."""
+        """The class of the shape, by how it is divided among multiprocessors."""
         return shape_class(self.own.m, self.own.n, self.own.k)
 
 
