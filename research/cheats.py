@@ -55,7 +55,7 @@ LIMIT = 0.05
 
 
 def sweep(variants: Sequence[str], dtypes: str, *words: str) -> list[Row]:
-    """Sweep kernels in some element types and return the rows, which exist after the limit too."""
+    """Sweep kernels in some element types; return the rows, also if the time limit was reached."""
     names = ("--kernels", CHEATS, "--variants", ",".join(variants), "--dtypes", dtypes)
     command = (*GPUBENCH, "sweep", "--device", "cuda", *names, *words, "--cache", "both")
     with tempfile.TemporaryDirectory() as folder:

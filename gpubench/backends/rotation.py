@@ -177,7 +177,7 @@ Placed = Callable[[], AbstractContextManager[None]]
 
 
 class FixedArrays:
-    """Arrays that stay where they are, for kernels that keep the addresses of their arguments."""
+    """Arrays at fixed addresses, for kernels that keep the addresses of their arguments."""
 
     def __init__(self) -> None:
         self._arrays: dict[Problem, tuple[Any, ...]] = {}

@@ -162,7 +162,7 @@ def _results(program: Program, bound: Bound, facts: Facts) -> Leaves:
 
 
 class Solution:
-    """A function of a problem's arguments, as a function of the bytes of a launch."""
+    """Adapts a function of a problem's arguments to the bytes of a launch."""
 
     def __init__(
         self,
@@ -183,7 +183,10 @@ class Solution:
         self._clocks = clocks
 
     def __call__(self, inputs: Any, outputs: Any) -> None:
-        """Compute the results of a launch. Only the first of a workload waits for the device."""
+        """Compute the results of a launch.
+
+        Only the first launch of a workload waits for the device.
+        """
         import torch
 
         size = inputs.numel()

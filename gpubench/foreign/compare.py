@@ -248,8 +248,8 @@ def _errors(
 ) -> tuple[Values, Values]:
     """Return the error of each element as a part of the tolerance, and the error.
 
-    Rounding the right value once to the result's type is no error. If an element should be a number
-    and is not, or the reverse, the part is infinite.
+    Rounding the right value once to the result's type is no error. The part is infinite if only one
+    of the two values is a finite number.
     """
     ratios, off = np.empty(result.size), np.empty(result.size)
     relative = tolerance.relative + ROUNDED_ONCE * _roundoff(part.dtype)

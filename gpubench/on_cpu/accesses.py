@@ -184,7 +184,7 @@ class Accesses:
 
     @property
     def sectors_over_least(self) -> float | None:
-        """Sectors, divided by the fewest that hold the bytes of each request: at least 1."""
+        """Sectors over the minimum number of sectors that hold each request's bytes: at least 1."""
         least_sectors = self._sum("least_sectors")
         return self._sum("sectors") / least_sectors if least_sectors else None
 

@@ -125,7 +125,7 @@ class Explanation(Instance):
 
     @cached_property
     def accumulators(self) -> int | None:
-        """Number of elements of the result per thread, from the grid for a huge result.
+        """Number of elements of the result per thread, by the grid that a huge result would have.
 
         Assumes that the grid's x and y cover the result, and its z covers parts of K. None if the
         grid does not grow with the result, or if threads share an element.

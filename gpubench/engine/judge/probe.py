@@ -46,8 +46,9 @@ DISTINCT = 16
 of these probes, at random."""
 
 PERIOD = 256
-"""A probe's extents have the same remainders as the point's modulo this and the tile's extents. Our
-own kernels check their bounds, so for them the remainders modulo the tile do not matter."""
+"""A probe's extents have the same remainders as the point's extents, modulo this number and modulo
+the tile's extents. Our own kernels check their bounds, so for them the remainders modulo the tile
+do not matter."""
 
 TILES = (2, 4, 8, 16, 32)
 """Number of tiles that a probe spans in each direction, as far as the point does. A probe uses the

@@ -244,7 +244,7 @@ def legend(axes: Axes, lines: Sequence[Line2D]) -> None:
 
 
 Bar = tuple[str, str, float, str]
-"""The texts left and right of a bar, its length, and its colour."""
+"""A bar: the texts left and right of the bar, its length, and its colour."""
 
 
 def draw_bars(
