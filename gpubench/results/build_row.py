@@ -79,7 +79,7 @@ class BuildRow(OfSize):
 
     loop_instructions: int | None = _loop("instructions of an iteration")
     loop_float64: int | None = _loop(
-        "float64 arithmetic and conversions; in float64 kernels without multiply-adds"
+        "in float64 kernels without multiply-adds: float64 arithmetic and conversions"
     )
     multiply_adds_per_instruction: float | None = _loop("multiply-adds of a thread per instruction")
 

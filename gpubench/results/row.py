@@ -84,12 +84,12 @@ class Row(OfSize):
     )
     host_us: float | None = _time("time of the CPU to enqueue a launch (timer events)")
     first_call_s: float | None = _time(
-        "a function: its first calls, in which it may compile or tune; in no other time"
+        "time of a function's first calls, which may compile or tune; not in other times"
     )
 
     clock: str | None = _time(
-        "parent: a process that does not run the kernel confirms the time to 5 %; own: none can "
-        "confirm the time of a GPU's function (notes); else child"
+        "parent: a process without the kernel confirms the time to 5 %; own: no such process can "
+        "confirm the time of a GPU's function (see notes); child: otherwise"
     )
     clock_ratio: float | None = _time("time by the parent's clock over the reported time (median)")
 
