@@ -32,7 +32,10 @@ def user_cache(*names: str) -> Path:
 
 
 def cache_file(kind: str, *facts: object) -> Path:
-    """Return the file of the user's cache for these facts. Its name changes with each of them."""
+    """Return the file of the user's cache for these facts.
+
+    The file's name depends on all of the facts.
+    """
     return user_cache(kind, hashlib.sha256(repr(facts).encode()).hexdigest())
 
 

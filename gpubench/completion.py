@@ -7,7 +7,7 @@ import typer
 
 
 def variants(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Complete a list of variants: those of the operation named before, and the user's own."""
+    """Complete a list of variants: the named operation's variants, and the user's own."""
     from gpubench.plan.registry import descriptors, home
     from gpubench.plan.sweep import Sweep
 

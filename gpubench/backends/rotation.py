@@ -125,7 +125,10 @@ class Rotation:
         return index
 
     def take(self, launches: int, flush: Callable[[], None] | None = None) -> list[int]:
-        """Return the next sets. Call `flush` first if one of them was used since the last flush."""
+        """Return the next sets.
+
+        Call `flush` first if one of these sets was used since the last flush.
+        """
         if flush and self._untouched < launches:
             flush()
             self._untouched = self._count

@@ -212,9 +212,10 @@ def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
 
 
 def _whole(make: Callable[[], Any]) -> Any:
-    """Return the cluster that a call starts. Ctrl-C closes the cluster when all of it has started.
+    """Return the cluster that a call starts.
 
-    Dask cannot close a part of a cluster: its workers would start in a folder that is removed.
+    Ctrl-C closes the cluster as soon as the whole cluster has started. Dask cannot close a part of
+    a cluster: its workers would start in a folder that is removed.
     """
     clusters = []
     try:

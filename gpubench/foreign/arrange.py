@@ -47,7 +47,7 @@ def is_arrangeable(shape: tuple[int, ...], dtype: str) -> bool:
 
 
 def is_independent(values: NDArray[Any]) -> bool:
-    """Whether values look like independent ones of one distribution."""
+    """Whether values look like independent values of one distribution."""
     if not np.isfinite(values).all() or (values == 0).mean() > MOST_ZEROS:
         return False
     is_square = values.ndim > 1 and values.shape[-1] == values.shape[-2]

@@ -1,4 +1,4 @@
-"""Compares the results of a launch with the right ones: by the stated tolerance, and beside it."""
+"""Compares the results of a launch with the right results: by the tolerance, and further checks."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -96,7 +96,7 @@ class Comparison:
         return WithReference(self._facts, right, launches)
 
     def _learn(self, right: list[Values]) -> None:
-        """Add how the right values differ from those of the launch before."""
+        """Add how the right values differ from the right values of the launch before."""
         last, self._last = self._last, right
         self._first = self._first or right
         if not last:
@@ -108,14 +108,14 @@ class Comparison:
 
 
 class WithReference:
-    """Compares results with the right ones of a launch."""
+    """Compares results with the right results of a launch."""
 
     def __init__(self, facts: Facts, right: list[_Right], launches: list[_Launches]) -> None:
         self._facts, self._right, self._launches = facts, right, launches
 
     @property
     def is_wide(self) -> bool:
-        """Whether the right results of floating-point numbers are those in float64."""
+        """Whether the float64 results are the right results of floating-point numbers."""
         pairs = zip(self._facts.outputs, self._right, strict=True)
         return all(each.is_wide for part, each in pairs if _roundoff(part.dtype))
 

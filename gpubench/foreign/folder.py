@@ -147,7 +147,7 @@ def _of_own_sizes(listed: dict[int, Facts]) -> dict[int, Facts]:
 
 
 def _name(text: str, beside: str = "") -> str:
-    """Return a name of an operation or a function from that of a problem or a file."""
+    """Return a name of an operation or a function from the name of a problem or a file."""
     name = _NOT_OF_NAMES.sub("_", text.lower()).strip("_")[:MAX_NAME] or "problem"
     name = name if name[0].isalpha() else f"p_{name}"
     return f"{name}_{beside}" if name == REFERENCE else name

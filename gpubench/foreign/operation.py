@@ -45,7 +45,7 @@ def read_record(folder: Path) -> Record:
 
 
 def dtype_of(record: Record) -> str:
-    """Return the precision by whose peak a problem is rated: that of its first input of floats."""
+    """Return the precision by whose peak a problem is rated: its first floating-point input's."""
     facts = next(iter(record.facts.values()))
     types = [part.dtype for part in (*facts.inputs, *facts.outputs)]
     return next((name for name in types if name in PRECISIONS), "float32")
@@ -99,7 +99,7 @@ def operation_in(file: str) -> Operation:
 def variant_in(file: str, solution: str = "", digest: str = "") -> CallVariant:
     """Return the description of a solution, or of the problem's reference.
 
-    `digest` is that of the solution's content, so the description changes with it.
+    `digest` is the digest of the solution's content, so the description changes with the content.
     """
     record = read_record(Path(file).parent)
 

@@ -48,7 +48,7 @@ def ask_for(
 ) -> Any:
     """Return the answer to a request, by default from the process of the problem (`keep`).
 
-    The process may write what it keeps for the folder `home`, by default that of the problem.
+    The process may write what it keeps for the folder `home`, by default the problem's folder.
     Raises UsageError with the file and what is wrong.
     """
     if runs_foreign_code():

@@ -50,7 +50,7 @@ class _Line(msgspec.Struct):
 
 
 def find(path: Path) -> list[Path]:
-    """Return the definitions that a path names: a file, or those of a folder."""
+    """Return the definitions that a path names: a file, or all definitions of a folder."""
     if path.is_dir():
         return [*path.glob("definition.json"), *sorted(path.glob("definitions/**/*.json"))]
     return [path] if path.suffix == ".json" and '"axes"' in read_text(path) else []

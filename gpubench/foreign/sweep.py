@@ -24,9 +24,10 @@ def is_problem(text: str) -> bool:
 
 
 def at_once(options: Mapping[str, Any]) -> int:
-    """Return the number of references that run at once. Each has its process, and its threads.
+    """Return the number of references that run at the same time.
 
-    With a GPU, it imports torch for most of the time, in a single thread.
+    Each has its process, and its threads. With a GPU, it imports torch for most of the time, in a
+    single thread.
     """
     threads = 2 if _device(options) == "cpu" else 1
     return max(1, min(MAX_AT_ONCE, cpu_threads() // threads))
@@ -35,7 +36,7 @@ def at_once(options: Mapping[str, Any]) -> int:
 def prepare_ahead(
     problems: Sequence[tuple[Path, Sequence[Path]]], options: Mapping[str, Any]
 ) -> dict[Path, Path]:
-    """Run the references of problems at once, and return the folders of their kernels.
+    """Run the references of problems in parallel, and return the folders of their kernels.
 
     `of_problem` would run them one after the other. It finds a failure again, and reports it. The
     processes of the references answer further requests, until `process.end` is called.

@@ -61,7 +61,7 @@ def module_of(path: Path, name: str, text: str = "") -> ModuleType:
 
 
 def random(name: str, shape: tuple[int, ...] | None, dtype: str) -> Any:
-    """Return random values that suit an input's name: normal ones, and integers of a range."""
+    """Return random values that suit an input's name: normal values, and integers of a range."""
     import torch
 
     if shape is None:

@@ -2,7 +2,7 @@
 
 The limits are from the CUDA Programming Guide, "Technical Specifications per Compute Capability".
 The allocation units of registers and shared memory, and the four partitions of the register file,
-are from `cuda_occupancy.h` in the CUDA toolkit. The result equals that of
+are from `cuda_occupancy.h` in the CUDA toolkit. The result equals the result of
 `cuOccupancyMaxActiveBlocksPerMultiprocessor`.
 """
 

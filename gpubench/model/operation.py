@@ -68,7 +68,7 @@ class Compared(NamedTuple):
 
 
 class ListedSize(NamedTuple):
-    """A problem of an operation that has no other problems than those of a list."""
+    """A problem of an operation whose only problems are listed."""
 
     name: str
     """The problem's name in tables."""
@@ -109,7 +109,7 @@ class Operation:
     Aᵀ·(A·x), is named twice."""
 
     added: tuple[str, ...] = ()
-    """The operands after the first two that are added to a product of these. Where they hold zeros,
+    """The operands that are added to the product of the first two operands. Where they hold zeros,
     the result is the product, which is probed exactly."""
 
     scaled: Callable[..., tuple[Any, Any]] | None = None

@@ -159,7 +159,10 @@ def _is_cuda(file: Path) -> bool:
 
 
 def _replaced(text: str, cuts: Sequence[tuple[int, int, str]]) -> str:
-    """Return the text with parts replaced. What a part loses in lines is appended to it."""
+    """Return the text with parts replaced.
+
+    If a replacement has fewer lines than its part, line ends are appended to it.
+    """
     parts, at = [], 0
     for start, end, new in sorted(cuts):
         if start < at:  # inside a function that is left out

@@ -102,7 +102,7 @@ class _Description(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Described:
-    """A function of a description. A call of it is a call of the other process.
+    """A function of a description. Calling the function is a request to the other process.
 
     The functions that need the device's arrays, such as `build`, run where they are called: in the
     process that measures.

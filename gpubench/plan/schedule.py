@@ -60,8 +60,8 @@ class Strategy(Protocol):
     def is_race(self) -> bool:
         """Whether the points of a unit compete with each other.
 
-        Then one device measures all of them, kernels are compiled when their turn comes, and legal
-        tiles that were not planned may join.
+        One device then measures all points of a unit, kernels are compiled when their turn comes,
+        and legal tiles that were not planned may join.
         """
 
     def schedule(self, points: Sequence[Point], sweep: Sweep, device: Device) -> Schedule:

@@ -190,7 +190,7 @@ def all_ended() -> Iterator[None]:
 
 
 def _resource_tracker() -> set[int]:
-    """Return the process that multiprocessing keeps for the life of this one, if it has started."""
+    """Return multiprocessing's resource tracker, which lives as long as this process, if any."""
     module = sys.modules.get("multiprocessing.resource_tracker")
     pid = getattr(getattr(module, "_resource_tracker", None), "_pid", None)
     return set() if pid is None else {pid}

@@ -27,7 +27,8 @@ LOOK_EVERY_S = 1.0
 """Time between two looks at the memory. A look takes a third of a millisecond."""
 
 MIN_FREE = 0.05
-"""Part of the memory that a child must leave, if it has more than `MAX_USED` of it."""
+"""Part of the memory that a child must leave, if the child has more than `MAX_USED` of the
+memory."""
 
 MAX_USED = 0.4
 

@@ -1,7 +1,7 @@
 """Intervals of times of which the shortest is chosen, so that the chosen time's interval holds too.
 
-The shortest of many times is short partly by chance. Intervals that hold for all of them together
-(Bonferroni) hold for whichever is chosen. Few rounds show little of a time's scatter, so it is
+The shortest of many times is short partly by chance. Intervals that hold for all times together
+(Bonferroni) also hold for the chosen time. Few rounds show little of a time's scatter, so it is
 shrunk towards the scatter of all times (`moderated.shrunk`).
 """
 

@@ -55,8 +55,8 @@ class Move(NamedTuple):
 def machine_levels(levels: Floats, references: NDArray[np.bool_]) -> Floats:
     """Return the machine's effect on all points in each result, as logarithms.
 
-    It is the median of the references' deviations from their own medians; 0 with too few of them.
-    `levels` has logarithms of times, of shape (points, results); NaN: no time.
+    It is the median of the references' deviations from their own medians; 0 with too few
+    references. `levels` has logarithms of times, of shape (points, results); NaN: no time.
     """
     effects, chosen = np.zeros(levels.shape[1]), levels[references]
     if len(chosen) >= MIN_REFERENCES:

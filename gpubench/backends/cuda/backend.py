@@ -59,7 +59,7 @@ class CudaOperands(OperandSets):
         return {index: fingerprints[index] for index in self.rotation.used}
 
     def fill_outputs(self, value: float) -> None:
-        """Fill the output of each set that launches wrote into; all of them at once."""
+        """Fill the outputs of all sets that launches wrote into, by one operation."""
         if len(self.rotation.used) == len(self.sets):
             self.outputs.fill(value)
         else:

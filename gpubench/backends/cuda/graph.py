@@ -62,8 +62,8 @@ def captured(stream: int, launches: Iterable[Launch], *, overlap: bool) -> Itera
     """Yield the graph of launches, in order.
 
     Each launch is a child graph, and the edges between child graphs are full. With `overlap`, all
-    launches are captured together, and the edges between them are those that the kernels request.
-    Raises DoesNotFitError if a launch cannot be captured.
+    launches are captured together, and the kernels determine the edges between launches. Raises
+    DoesNotFitError if a launch cannot be captured.
     """
     if overlap:
         graph = _capture(stream, launches)

@@ -63,7 +63,7 @@ class CudaStream:
         self._stream.use()
 
     def launch_empty(self) -> None:
-        """Launch a kernel that returns at once."""
+        """Launch a kernel that returns immediately."""
         self.block(0.0)
 
     def block(self, microseconds: float) -> None:

@@ -92,7 +92,7 @@ AB_OPTIONS = ("threshold", "strict", "format", "output", "force", "full")
 
 @app.command(
     epilog="Example: gpubench ab old/.venv/bin/python new/.venv/bin/python --sizes 512 "
-    "--tiles 8,16. Exit codes: those of diff.",
+    "--tiles 8,16. The exit codes are the same as for diff.",
 )
 @partial(option.sweep_options, without=("output", "samples", "rounds"))
 @partial(diff_options, names=AB_OPTIONS)

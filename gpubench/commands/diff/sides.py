@@ -76,7 +76,7 @@ def read_side(paths: Sequence[Path]) -> Side:
 
 
 def make_side(rows_by_file: Mapping[Path, Sequence[Row]]) -> Side:
-    """Return the side of these rows. Raises UsageError for a row that cannot be used."""
+    """Return the side that these rows make. Raises UsageError for a row that cannot be used."""
     files: dict[Path, list[Row]] = {}
     for path, rows in rows_by_file.items():
         # Configurations eliminated by a race have fewer rounds than on the other side.

@@ -101,9 +101,9 @@ def run_build(
 def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[CudaVariant]:
     """Return the kernels that a list names, of every operation or of `op`.
 
-    With a directory of the user, the operations are the ones with a folder in it, or else the
-    default, and `all` selects only the directory's kernels. Raises UsageError for a name that is no
-    kernel, and for a description that cannot be used.
+    A directory of the user selects the operations that have a folder in it, or else the default
+    operation. `all` then selects only the directory's kernels. Raises UsageError for a name that is
+    no kernel, and for a description that cannot be used.
     """
     default = operation_named(op, kernels)
     ops = (

@@ -148,7 +148,7 @@ class FleetRun:
         }
 
     def measure(self) -> None:
-        """Run all turns. On an exception, such as Ctrl-C, cancel those that run."""
+        """Run all turns. On an exception, such as Ctrl-C, cancel the turns that run."""
         try:
             for host in self._steps:
                 self._advance(host)

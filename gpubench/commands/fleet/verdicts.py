@@ -259,7 +259,7 @@ def _verdict(
 
 
 def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list[str]]:
-    """Return the devices whose products have other bits than those of most devices of their kind.
+    """Return the devices whose products differ in a bit from most devices' of their kind.
 
     Their data was silently corrupted. Without a majority nothing shows which device is right, and
     all are named.

@@ -51,9 +51,9 @@ CAPTIONS = {
     "peak and the BLAS.",
     Kind.BLAS: "Speed of each variant at its best tile, in percent of the BLAS of the same device, "
     "at the largest size.",
-    Kind.ROOFLINE: "Speed over arithmetic intensity, counting the bytes that must move. The slope "
-    "is the bandwidth of a copy, or that of the datasheet. No kernel can be above the roof. The "
-    "distance to the roof is what tuning may gain.",
+    Kind.ROOFLINE: "Speed over arithmetic intensity, counting the bytes that must move. The slope is the "
+    "bandwidth of a copy, or else the datasheet's bandwidth. No kernel can be above the roof. The"
+    " distance to the roof is what tuning may gain.",
 }
 
 CSV_COLUMNS = {column.name: column for column in COLUMNS}
@@ -304,7 +304,7 @@ AXES = (
 
 
 def _identity(rows: Sequence[Row], time: Iterable[Column] = ()) -> list[Column]:
-    """The columns that identify a row, without those that are equal in all rows.
+    """The columns that identify a row, without the columns that are equal in all rows.
 
     The columns of the time follow the size, so that a phone shows them.
     """

@@ -224,7 +224,7 @@ def matches(selection: Selection, point: Selection) -> bool:
 def shipped(kind: str = "") -> dict[str, Path]:
     """Return the files of the experiments that come with gpubench, by name.
 
-    The kind `claims` has those that need a checkout of other people's code.
+    The kind `claims` has the experiments that need a checkout of another project.
     """
     folder = (_IN_PACKAGE if _IN_PACKAGE.is_dir() else _BESIDE_PACKAGE) / kind
     return {path.stem: path for path in sorted(folder.glob("*.toml")) if "sweep" in read_toml(path)}
@@ -250,7 +250,7 @@ def paths_of(names: Sequence[str]) -> dict[str, Path]:
 def find(
     names: Sequence[str], checkout: Path | None = None, *, runs: bool = True
 ) -> list[Experiment]:
-    """Read the named experiments, or the shipped ones that need no checkout.
+    """Read the named experiments, or the shipped experiments that need no checkout.
 
     `checkout` is the folder with the code of the experiments that have a `[checkout]`. Without
     `runs`, they may lack it. Raises UsageError for an unknown name and for an invalid file.

@@ -1,7 +1,7 @@
 """`gpubench tune --table`: the fastest of the configurations of `--tiles auto` for each problem.
 
-The first round visits each configuration briefly. Then those that may be the fastest are measured
-as a sweep measures, in new processes, beside the libraries.
+The first round visits each configuration briefly. Then the configurations that may be the fastest
+are measured as in a sweep, in new processes, beside the libraries.
 """
 
 import math

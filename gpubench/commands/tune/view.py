@@ -66,7 +66,7 @@ def _statement(race: Sequence[Row], within: float) -> str:
 
 
 def _why_left(race: Sequence[Row]) -> list[str]:
-    """Return the number of configurations that left, by reason, those without a launch first."""
+    """Return the numbers of configurations that left, by reason: first those without a launch."""
     gone = [row for row in race if row.status != Status.OK]
     reasons = Counter((bool(row.rounds), row.status, row.reason) for row in gone)
     return [

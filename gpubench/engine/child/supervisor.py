@@ -296,7 +296,8 @@ def start_ahead(
 ) -> None:
     """Start a number of children for each folder of torch functions, and open a device in each.
 
-    They import torch at once, and the first child of each folder compiles what it needs at once.
+    All children import torch immediately. The first child of each folder then compiles what the
+    folder needs.
     """
     count, made = min(count, MAX_CHILDREN_AHEAD), list[Supervisor]()
     with ExitStack() as starting:

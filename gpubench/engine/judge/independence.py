@@ -211,8 +211,8 @@ class _Launches:
         """Whether the output is right for new operands.
 
         If operands take long to make, their reference may take long, too. Only the first result and
-        some later ones, at random, are then compared with a reference. All other results must
-        differ from the result of earlier operands.
+        some random later results are then compared with a reference. All other results must differ
+        from the result of earlier operands.
         """
         if (
             self._problem.operation.make
@@ -285,7 +285,8 @@ def _counts(short_us: list[float], long_us: list[float], limit: float) -> bool:
 def _mixed_pairs(short_us: list[float], long_us: list[float]) -> int:
     """Return the number of pairs whose launches are in the opposite order.
 
-    It depends only on the order of the launches, so a few disturbed ones do not hide a difference.
+    The number depends only on the order of the launches' times, so a few disturbed launches do not
+    hide a difference.
     """
     return sum(x >= y for x in short_us for y in long_us)
 

@@ -33,7 +33,7 @@ products may resemble the roundings of operands."""
 
 WIDTHS = range(-11, -2)
 """The widths that are tried, as numbers of bits that the operand's significand loses. A tolerance
-shows smaller widths. Larger ones differ too little."""
+shows smaller widths. Larger widths differ too little."""
 
 FLUSHED = (9, 11, 13, 15)  # elements below 2⁻ⁱ that are taken as 0, for each of these i
 

@@ -111,7 +111,7 @@ def make_width_probes(problem: Problem, seed: int) -> tuple[WidthProbe, ...]:
 def _terms(
     rng: np.random.Generator, depth: int, exponent: int, max_large: int
 ) -> NDArray[np.float64]:
-    """Draw terms: an even number of large terms, at most `max_large`, and small ones elsewhere."""
+    """Draw terms: an even number of large terms, at most `max_large`, and otherwise small terms."""
     large = 2 * (min(depth // 2, max_large) // 2)
     total = int(rng.integers(1, min(LARGEST_RESULT, depth - large) + 1))
     total += (total - (depth - large)) % 2 * (1 if total == 1 else -1)

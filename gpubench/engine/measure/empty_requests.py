@@ -1,6 +1,7 @@
 """Requests without launches, in a process that never runs a user's function.
 
-Their time is subtracted from that of launches on new operands (`engine.outside.on_new_operands`).
+Their time is subtracted from the time of launches on new operands
+(`engine.outside.on_new_operands`).
 """
 
 from collections.abc import Callable

@@ -372,7 +372,7 @@ def _compiles_when_called(point: Point) -> bool:
 
 
 def _has_operands_of(earlier: Measurement | None, blank: Measurement) -> bool:
-    """Return whether an earlier measurement had the operands of this one."""
+    """Return whether an earlier measurement had the operands of the current measurement."""
     return earlier is not None and earlier.seed == blank.seed
 
 

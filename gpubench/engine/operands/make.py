@@ -74,7 +74,7 @@ def make_new_values(
 
     By default, return the values of which other operands consist.
 
-    The values are uniform where the fill has no random ones.
+    The values are uniform if the fill has no random values.
     """
     rng, kind = np.random.default_rng(seed), np.dtype(problem.precision.element)
     is_random = fill not in {Fill.INDEX, Fill.ZEROS, Fill.ONES}

@@ -221,7 +221,7 @@ class OnNewOperands:
 
     @property
     def _in_queue(self) -> bool:
-        """Whether the launches are in the queue before the seed comes: none of them waits."""
+        """Whether the launches are in the queue before the seed comes: no call is `waited`."""
         return self._is_timed and self._point.launches != Launches.WAITED
 
     def _taken_s(self, launches: int) -> float:

@@ -28,7 +28,7 @@ REQUEST_S = 3e-4  # time that a request takes beside its launches, which is not 
 
 PATIENCE_S = 3.0
 """The child's time is wrong if every batch in this time disagrees. Other work on the machine does
-not disturb all of them."""
+not disturb all batches."""
 
 AGREEING_S = 0.5
 """Batches are repeated for this time until one confirms the reported time (`CLOCKS_AGREE`)."""
@@ -53,8 +53,8 @@ def require_time(
     per launch by that process's clock, if it has one. Return None for launches on a GPU that are
     too short. Raises WrongError if launches take longer than was reported.
 
-    The time in which either process waits for a core does not count. Both may wait at once, so the
-    launches take at least the time in which the process runs.
+    The time in which either process waits for a core does not count. Both processes may wait at the
+    same time, so the launches take at least the time in which the process runs.
     """
     if by_events and reported_us < LEAST_US:
         return None

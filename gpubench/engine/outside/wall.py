@@ -104,7 +104,8 @@ class Wall:
     def keep(self, limit_s: float, method: Callable[..., Any], *arguments: Any) -> Any:
         """Call a method of `Keeper` or `EmptyRequests` in a child that never runs foreign code.
 
-        Raises DeviceUnavailableError and ChildLostError, and then raises it at once in later calls.
+        Raises DeviceUnavailableError and ChildLostError, and raises the same error in all later
+        calls, without a further attempt.
         """
         is_of_keeper = method in {Keeper.keep, Keeper.read_results, Keeper.read_elements}
         child = self._keeper if is_of_keeper else self._gauge

@@ -295,7 +295,7 @@ def _assigned(body: str) -> dict[str, list[str]]:
 
 
 def _indices(body: str, array: str, numbers: Sequence[str]) -> list[str]:
-    """Return the expressions that index an array, and the expressions of variables in these."""
+    """Return the expressions that index an array, and the expressions of variables in an index."""
     assigned = _assigned(body)
     texts, names = [], {array}
     for name, values in assigned.items():
