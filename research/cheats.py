@@ -2,9 +2,9 @@
 
     python research/cheats.py
 
-Needs a GPU. `tests/cheats` has the kernels. Right ones beside them must be `ok`. Then a kernel runs
-that pins its operands in the L2 cache. The time of its neighbour must not change.
-Exit status: 0 all bounds hold, 1 one is broken.
+Needs a GPU. `tests/cheats` has the kernels. Right kernels beside them must be `ok`. Then a kernel
+runs that pins its operands in the L2 cache. The time of its neighbour must not change. Exit status:
+0 all bounds hold, 1 one is broken.
 """
 
 import subprocess

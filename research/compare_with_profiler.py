@@ -239,7 +239,7 @@ class Judged(NamedTuple):
 
 
 def judged(lines: Sequence[Line]) -> list[Judged]:
-    """Judge each line but those of empty kernels and of several kernels.
+    """Judge each line, except lines of empty kernels and of several kernels.
 
     Where the multiprocessors had another clock under Nsight Compute, this changes a part of the
     time, or all of it: what waits for memory does not follow the clock.

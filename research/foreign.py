@@ -64,7 +64,7 @@ def described(
 
 
 def cpu_seconds() -> float:
-    """Return the seconds that processes of this one computed, whatever else the machine did."""
+    """Return the CPU seconds of this process's children, which other work does not change."""
     used = getrusage(RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -98,7 +98,7 @@ def differences(
 
 
 def _without_ones(extents: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the extents of a grid or a block without those of 1 at the end."""
+    """Return the extents of a grid or a block, without the extents of 1 at the end."""
     while len(extents) > 1 and extents[-1] == 1:
         extents = extents[:-1]
     return extents

@@ -53,7 +53,7 @@ printf '#!/bin/sh\\n' > "$3/bin/pip"
 printf '#!/bin/sh\\nexec {sys.executable} -P -m gpubench "$@"\\n' > "$3/bin/gpubench"
 chmod +x "$3/bin/pip" "$3/bin/gpubench"
 """
-"""As `python3`: it makes an environment whose gpubench is that of this interpreter."""
+"""A stand-in for `python3`, which makes an environment with this interpreter's gpubench."""
 
 FUNCTION = """
 import numpy as np

@@ -325,7 +325,7 @@ DIFF_HEADING = ["rounds are", "rounds", "slower", "found", "slowed points found"
 
 
 def ab_on_gpu(by: float, fit: bool, rng: Random) -> tuple[operating_ab.Ended, list[Key]]:
-    """Return a comparison whose rounds scatter as recorded ones, and the points made slower."""
+    """Return a comparison whose rounds scatter as recorded rounds do, and the slowed points."""
     products = files_of(fit)[0]
     world = products.chosen(choose_points(products, 100, rng))
     base, new = np.split(redrawn(world.logs, 2 * AB_PAIRS, rng), 2, axis=1)

@@ -10,8 +10,9 @@ kernel refuses are skipped. Kernels without tensor cores run only if they are na
 result differs.
 
 With `--triples`, each named kernel runs once at each of 2,500 random sizes, with one default tile
-each. M, N and K are 1 to 40 in the first 2,000. In the others, M and N are a multiple of the tile's
-extents, or differ by one from it, and so does K from a multiple of a step or of all stages.
+each. M, N and K are 1 to 40 in the first 2,000. In the other 500, M and N are a multiple of the
+tile's extents, or differ from a multiple by one. K is a multiple of a step or of all stages, or
+differs from a multiple by one.
 """
 
 import itertools
@@ -98,7 +99,7 @@ class Products:
                         yield {"point": point.label, "right": repeats - wrong, "wrong": wrong}
 
     def of_triples(self, variants: list[Variant], dtypes: list[str]) -> Iterator[Count]:
-        """Yield the counts of each kernel and type at all triples, and the labels of wrong ones."""
+        """Yield the counts of each kernel and type at all triples, and labels of wrong points."""
         points: dict[tuple[str, str], list[Point]] = {}
         for variant, dtype in itertools.product(variants, dtypes):
             if dtype in variant.dtypes:

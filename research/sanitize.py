@@ -5,7 +5,7 @@
     python research/sanitize.py memcheck bfloat16 --op gemm_gelu --variants wgmma_epilogue
 
 Needs a GPU and `compute-sanitizer` (CUDA toolkit). It sweeps the kernels whose first dtype is the
-given one, over every legal block tile. Of a kernel with many tiles it runs the default ones. Exits
+given one, over every legal block tile. A kernel with many tiles runs only its default tiles. Exits
 1 if the tool reports an error or a point is wrong, 2 if the sweep could not begin. memcheck finds
 accesses outside allocations, racecheck races in shared memory, synccheck illegal use of barriers.
 """
@@ -30,7 +30,7 @@ SIZES = ("129x261x77", "130x260x68", "136x264x72", "136x264x144")
 of 8 and K of 16: tensor maps of 16-bit and 8-bit elements require that."""
 
 MOST_TILES = 64
-"""Kernels with more legal tiles run the default ones: a tile takes a third of a second."""
+"""Kernels with more legal tiles run their default tiles: a tile takes a third of a second."""
 
 SLOW = "racecheck"
 """racecheck takes 4.5 s a point, so it runs default tiles at the first two sizes. It ignores tensor

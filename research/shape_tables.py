@@ -39,7 +39,7 @@ KINDS = {
     "odd_2": "odd multiples of 2",
     "odd_4": "odd multiples of 4",
 }
-"""Random shapes beside those of `ALONE`."""
+"""Random shapes beside the shapes of `ALONE`."""
 
 OTHERS = {
     **{(dtype, "few_hot"): 1.05 for dtype in ("bfloat16", "float16", "float8_e4m3")},

@@ -389,7 +389,7 @@ class Bench:
                     yield kind, variant, tile
 
     def of_dtype(self, names: Iterable[str]) -> list[CudaVariant]:
-        """Return those of the kernels that have the precision."""
+        """Return the kernels that have the precision."""
         kernels = (self.variants[name] for name in names)
         return [x for x in kernels if isinstance(x, CudaVariant) and self.dtype in x.dtypes]
 

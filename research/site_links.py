@@ -1,6 +1,7 @@
 """A hook of mkdocs that adds to the site the files of the repository to which pages link.
 
-A link that leads nowhere is a warning, which fails the build. mkdocs only mentions some of them.
+A link that leads nowhere is a warning, which fails the build. Without this hook, mkdocs only
+mentions some of these links.
 """
 
 import logging
