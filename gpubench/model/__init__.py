@@ -1,4 +1,7 @@
-"""The nouns: what is measured, how, and the outcome. Standard library only."""
+"""The types of what is measured, of how it is measured, and of the outcome.
+
+Standard library only.
+"""
 
 from gpubench.model.config import Config as Config
 from gpubench.model.config import Space as Space

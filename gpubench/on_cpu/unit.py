@@ -17,7 +17,7 @@ SHIM = Path(__file__).parent / "shim"
 EXTERN_C = re.compile(
     r'\bextern\s*"C"(?=(?:\s*__launch_bounds__\s*\([^()]*\)|[^{;()])*\b__global__\b)'
 )
-"""`extern "C"` of a kernel, which has internal linkage here."""
+"""The `extern "C"` before a kernel. It is removed, because kernels have internal linkage here."""
 
 DYNAMIC_SHARED = re.compile(
     r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]((?:\s*\[[^\[\];]+\])*)\s*;"

@@ -23,8 +23,8 @@ BLOCK_BYTES = 2**16  # what a pipe holds
 MAX_BLOCKS = 16
 
 _COMMAND = re.compile(r"##(?=\w*\[)")
-"""Beginning of a command to a CI service, such as `##[group]` or `##vso[`, anywhere in a line.
-`::` is a command at the beginning of a line alone, where the speaker's name is."""
+"""Beginning of a command to a CI service, such as `##[group]` or `##vso[`, anywhere in a line. `::`
+is a command only at the beginning of a line, where the speaker's name stands."""
 
 
 class Copier:

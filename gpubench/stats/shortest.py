@@ -105,7 +105,10 @@ def _ranked(number: int) -> int:
 
 @cache
 def _tail(first: int, number: int) -> NDArray[np.float64]:
-    """Return the probability that the scores of `first` of all times sum to at least the index."""
+    """Return the probabilities of the sums of the scores of `first` times in random order.
+
+    Element i is the probability that the sum is i or more.
+    """
     ranked = _ranked(number)
     ways = np.zeros((ranked + 1, ranked * (ranked + 1) // 2 + 1))  # by number of times, and sum
     ways[0, 0] = 1

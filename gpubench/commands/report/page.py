@@ -51,9 +51,9 @@ CAPTIONS = {
     "peak and the BLAS.",
     Kind.BLAS: "Speed of each variant at its best tile, in percent of the BLAS of the same device, "
     "at the largest size.",
-    Kind.ROOFLINE: "Speed over arithmetic intensity, counting the bytes that must move. The slope is the "
-    "bandwidth of a copy, or else the datasheet's bandwidth. No kernel can be above the roof. The"
-    " distance to the roof is what tuning may gain.",
+    Kind.ROOFLINE: "Speed over arithmetic intensity, counting the bytes that must move. The slope "
+    "is the bandwidth of a copy, or else the datasheet's bandwidth. No kernel can be above the "
+    "roof. The distance to the roof is what tuning may gain.",
 }
 
 CSV_COLUMNS = {column.name: column for column in COLUMNS}

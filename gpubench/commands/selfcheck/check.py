@@ -3,9 +3,9 @@
 The launch gap is the time per launch in a stream (events) minus the execution time (CUPTI). It is
 the time that the device takes between two kernels. It is a property of the machine, so it must be
 equal for all kernels. If it is not, one of the two timers is disturbed, or launches overlap. Among
-many kernels, a gap or two may be a little longer. An empty kernel shows a clock that is wrong by
-the same amount at all kernels, because a third clock times its launches. A control shows that the
-check sees overlap: a kernel whose launches do overlap must be found.
+many kernels, a gap or two may be a little longer. A clock may also be wrong by the same amount at
+all kernels. An empty kernel shows this, because a third clock times its launches. A control shows
+that the check sees overlap: a kernel whose launches do overlap must be found.
 """
 
 import re

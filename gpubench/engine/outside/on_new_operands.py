@@ -50,9 +50,10 @@ BESIDE_S = 5e-3
 measures it."""
 
 LATE_S = 1.5e-3
-"""Time by which a request may take longer than a request without launches and the launches, before
-a time is wrong. On an H200 it took up to 0.5 ms longer at launches of 8 µs, and 1.1 ms longer at
-launches of 3 ms. A request of the library beside the function takes as much longer."""
+"""A time is wrong if a request takes longer by more than this than the launches and a request
+without launches together. On an H200 it took up to 0.5 ms longer at launches of 8 µs, and 1.1 ms
+longer at launches of 3 ms. Requests of the library beside the function took longer, too.
+"""
 
 HELD_REQUESTS = 10
 """Number of requests without a launch. The time of the shortest request is subtracted."""
