@@ -331,7 +331,7 @@ def fleet_twice() -> Figure:
 
 
 def random_shapes(dtype: str, at_least: float) -> Figure:
-    """Judge the geometric mean of launches alone, by the draw of shapes."""
+    """Judge the geometric mean of launches alone, weighted as shapes are drawn."""
     return ratio_figure(alone_mean(dtype), at_least)
 
 

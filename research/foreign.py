@@ -72,7 +72,7 @@ def cpu_seconds() -> float:
 def differences(
     row: dict[str, str], variant: Variant, text: str, *, is_proved: bool
 ) -> tuple[list[str], str]:
-    """Return the fields of a description that are not as in the source, and its launch."""
+    """Return the fields of a description that differ from the source, and the launch."""
     fields, launch = [], ""
     if " ".join(variant.dtypes) != row["dtypes"]:
         fields.append(f"dtypes={' '.join(variant.dtypes)}")

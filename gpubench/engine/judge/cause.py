@@ -38,8 +38,8 @@ def why_wrong_rows(
     """Judge some rows of a result; return why they are wrong, or nothing, and their error.
 
     `inputs` are the operands in host memory, and `earlier` the operands of the previous launch into
-    the same output. Operations on vectors have a short result, so `output` is complete. With
-    `is_transposed`, a reason calls the first operand B, and the second A.
+    the same output. For operations on vectors, `output` is the complete result, because it is
+    short. With `is_transposed`, a reason calls the first operand B, and the second A.
     """
     error = rows_error(np, problem, inputs, rows, output)
     if not (reason := why_inaccurate(error, problem.tolerance)):

@@ -80,7 +80,7 @@ class Function:
 
     @property
     def launches(self) -> list[SourceLaunch]:
-        """The first launches in the body."""
+        """The first `MAX_LAUNCHES` launches in the body."""
         launches_of_body = []
         for mark in islice(_LAUNCH.finditer(self.body), MAX_LAUNCHES):
             end = self.body.find(">>>", mark.end())

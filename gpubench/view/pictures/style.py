@@ -92,7 +92,7 @@ NARROW = 10**2.3
 FORMATS = (".svg", ".png", ".pdf")
 
 FONTS = "'DejaVu Sans', Verdana, sans-serif"
-"""Fonts of about equal width for text in an SVG, which stays text."""
+"""Fonts of about equal width, because the viewer of an SVG chooses the font of its text."""
 
 DPI = 192
 """Twice a screen's, so that a PNG with the width of a README is sharp."""
