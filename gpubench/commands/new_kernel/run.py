@@ -137,10 +137,11 @@ def _proved(
     if description.asked:
         return f"First say in its signature what these are: {', '.join(description.asked)}."
     path = folder / op / f"{name}.py"
+    hint = f" It may be no product: {description.hint}." if description.hint else ""
     try:
         proof = prove(load(path, op), folder)  # this command wrote the file, so it is safe to run
     except UsageError as error:  # the description as written is refused
-        return f"Not proved: {error}."
+        return f"Not proved: {error}.{hint}"
     if proof.column_major is not None or proof.squares_only:
         description = redescribe(column_major=proof.column_major, squares_only=proof.squares_only)
         Output(path, overwrite=True, flag="").write(description.text.encode())
@@ -148,7 +149,7 @@ def _proved(
     if proof.sizes and not proof.reason:
         return f"The description is complete: its results at {proof.sizes} are right on the CPU."
     look = f" Check the guesses: {', '.join(description.guesses)}." if description.guesses else ""
-    return f"Not proved: {proof.reason}.{look}"
+    return f"Not proved: {proof.reason}.{look}{hint}"
 
 
 def _checked(name: str, op: str | None, folder: Path) -> str:

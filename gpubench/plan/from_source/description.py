@@ -53,6 +53,7 @@ ALIASES = {
 SCALAR = re.compile(r"\bScalar\b")
 _OWN_HALF = re.compile(r"\b(?:cute|cutlass)::half_t\b")
 _LIBRARIES = {"cublas": re.compile(r"\bcublas\w+\("), "cuda": re.compile(r"\bcu[A-Z]\w+\(")}
+_NO_PRODUCT = re.compile(r"\b(__)?(exp2?|rsqrt|tanh)f?\s*\(|/\s*\w*(?:sum|norm)\w*\b")
 _HALF_ACCUMULATOR = re.compile(
     r"\bmma_in_float16\b|F16F16F16|UniversalFMA<T|accumulator\s*,[^<>;]*\b(?:(?:__)?half|T)\s*>"
 )
@@ -68,6 +69,7 @@ class Description:
     text: str
     asked: list[str]  # parameters whose meaning is not known
     guesses: list[str]  # fields of the description that are guesses
+    hint: str = ""  # why the function may be no product
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,10 +147,14 @@ def describe_file(
         guesses.append("tiles")
     if is_guess:
         guesses.append("dtypes")
+    no_product = _NO_PRODUCT.search(body) if OPERATIONS[op].is_product else None
     return Description(
         text="\n".join([*lines, *space, *launch, ")\n"]),
         asked=[each.name for each in asked],
         guesses=guesses,
+        hint=f"it has {' '.join(no_product[0].split())}: a softmax or a norm?"
+        if no_product
+        else "",
     )
 
 

@@ -62,9 +62,15 @@ def test_a_launch_that_leaves_results_unwritten_is_not_proved(
     assert "Not proved: on the CPU: fault: a launch" in told(tmp_path, none, capsys)
 
 
-def test_a_wrong_product_is_not_proved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_product_is_not_proved_and_a_softmax_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     wrong = kernel(LOOP.replace("k = 0", "k = 1"))
     assert "results at 256x512x64 are wrong." in told(tmp_path, wrong, capsys)
+    softmax = kernel(LOOP.replace("= sum;", "= expf(sum) / sum;"))
+    assert "It may be no product: it has expf(: a softmax or a norm?" in told(
+        tmp_path, softmax, capsys
+    )
 
 
 @pytest.mark.parametrize(
