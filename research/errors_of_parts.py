@@ -19,14 +19,14 @@ from shapes import log_uniform
 
 from gpubench.backends import open_backend
 from gpubench.engine.operands.make import on_host
-from gpubench.model import Problem, Timer
+from gpubench.model import PRECISIONS, Problem, Timer
 from gpubench.plan.registry import of_op
 
 EXTENTS, LONG_EXTENTS = (16, 2048), (16, 65_536)  # of M and N, and of K
 CONTENDERS = (("cublas", "float32"), ("wgmma_parts", "bf16x6"), ("wgmma_parts", "bf16x3"))
 OPERANDS = ("uniform", "positive", "wide")
 EXPONENTS = 40  # wide operands have magnitudes of 2^-40 to 2^40
-FLOAT32_ROUNDOFF = 2.0**-24
+FLOAT32_ROUNDOFF = PRECISIONS["float32"].sum_roundoff
 
 
 def values(xp: Any, kind: str, shape: tuple[int, int], seed: int) -> Any:

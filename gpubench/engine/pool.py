@@ -18,6 +18,7 @@ from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measurements import Measurements, Place
 from gpubench.engine.prepare import Job
 from gpubench.engine.worker import Worker
+from gpubench.hardware.peaks import fma_rate
 from gpubench.model import CORE_DTYPES, OPERATIONS, Device, Measurement, PointKey, Timer
 from gpubench.plan.schedule import Estimate, Visit
 
@@ -158,7 +159,7 @@ class LocalPool:
         The peak was perhaps measured beside other load, so it is measured again first.
         """
         problem, series = measurement.point.problem, measurement.series
-        name = f"measured_{problem.dtype}_fma_gflops"
+        name = fma_rate(problem.dtype)
         if series is None or name not in self.device.facts:
             return measurement
         gflops = problem.flops / series.median_us / 1e3

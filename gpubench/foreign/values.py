@@ -177,7 +177,8 @@ def without_compiler() -> None:
         if "torch._inductor" in sys.modules:
             use(mode, warn_only=warn_only)
         else:
-            torch._C._set_deterministic_algorithms(mode, warn_only=warn_only)  # noqa: SLF001
+            # The public function imports the compiler.
+            torch._C._set_deterministic_algorithms(mode, warn_only=warn_only)  # noqa: SLF001 # see above
 
     torch.use_deterministic_algorithms = use_deterministic_algorithms
 

@@ -104,6 +104,11 @@ def find_peak(device: Device, arithmetic: str, unit: str) -> Peak | None:
     return _peak(device, arithmetic, unit, None) if (arithmetic, unit) in RATES else None
 
 
+def fma_rate(dtype: str) -> str:
+    """Name the measured rate of multiply-adds of a precision among a device's facts."""
+    return f"measured_{dtype}_fma_gflops"
+
+
 def peak_gflops(device: Device, dtype: str, clock_mhz: float | None = None) -> float | None:
     """Return the peak of the fastest unit that computes in `dtype`, for percentages of the peak.
 
@@ -112,7 +117,7 @@ def peak_gflops(device: Device, dtype: str, clock_mhz: float | None = None) -> f
     its measured rate of multiply-adds, if it was measured.
     """
     if device.compute_capability is None:
-        measured: float | None = device.facts.get(f"measured_{dtype}_fma_gflops")
+        measured: float | None = device.facts.get(fma_rate(dtype))
         return measured
     arithmetic = PRECISIONS[dtype].rate_of if dtype in PRECISIONS else dtype
     rates = [peak.gflops for peak in peaks(device, clock_mhz) if peak.arithmetic == arithmetic]

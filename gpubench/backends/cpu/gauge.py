@@ -25,6 +25,7 @@ from gpubench.hardware.host import (
     memory_bytes,
     read_text,
 )
+from gpubench.hardware.peaks import fma_rate
 from gpubench.model import CORE_DTYPES, Device, Health
 from gpubench.text import shown
 
@@ -116,11 +117,6 @@ class KeptRate(msgspec.Struct):
 
     rate: float
     measured: Annotated[datetime, msgspec.Meta(tz=True)]
-
-
-def fma_rate(dtype: str) -> str:
-    """Name the rate of multiply-adds of a precision."""
-    return f"measured_{dtype}_fma_gflops"
 
 
 def highest_rates(

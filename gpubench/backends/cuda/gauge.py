@@ -17,6 +17,7 @@ from gpubench.backends.cuda.kernel import CudaTimers, faults
 from gpubench.backends.cuda.launching import bind_own, load_function
 from gpubench.backends.cuda.nvml import Nvml
 from gpubench.backends.cuda.stream import own_kernel
+from gpubench.hardware.peaks import fma_rate
 from gpubench.model import CORE_DTYPES, PRECISIONS, Device, Health
 
 TENSOR_THREADS = 256
@@ -63,7 +64,7 @@ class CudaGauge:
                 "measured_read_gbytes_per_s": self._read_gbytes_per_s(),
             }
             if dtypes:
-                rates["measured_float32_fma_gflops"] = self._fma_gflops()
+                rates[fma_rate("float32")] = self._fma_gflops()
                 rates |= {
                     f"measured_{dtype}_tensor_gflops": rate
                     for dtype, rate in self._tensor_rates().items()

@@ -35,9 +35,10 @@ def with_ceilings(device: Device) -> Device:
     """The device with its measured ceilings among its facts."""
     entry = backends()[device.backend]
     gauge = entry.open(device.index, entry.timers[0]).gauge
-    if device.backend != "cpu":
-        return replace(device, facts=device.facts | gauge.ceilings())
-    rates = highest_rates(device, CORE_DTYPES, gauge.ceilings, kept=False)
+    if device.backend == "cpu":
+        rates = highest_rates(device, CORE_DTYPES, gauge.ceilings, kept=False)
+    else:
+        rates = gauge.ceilings()
     return replace(device, facts=device.facts | rates)
 
 

@@ -1,6 +1,5 @@
 """Judges measurements of users' kernels from outside the process that runs them."""
 
-import math
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -191,7 +190,7 @@ def _require_result(request: Callable[..., Any], point: Point) -> None:
         content = request(Examiner.result_on, point, seed)
         inputs = made.result()
     kind = np.dtype(problem.types[-1])
-    if len(content) != kind.itemsize * math.prod(problem.output_shape):
+    if len(content) != problem.bytes_of_arrays[-1]:
         raise missing(f"{len(content)} bytes at {problem.size}")
     output = np.frombuffer(content, kind).reshape(problem.output_shape)
     require_right_on(np, problem, inputs, output)

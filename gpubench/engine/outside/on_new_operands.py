@@ -271,7 +271,7 @@ class OnNewOperands:
         elif randbelow(2):
             self._copies = [randbelow(self._sets)]
         count = math.prod(shape)
-        if self._rows or count * np.dtype(self._problem.types[-1]).itemsize <= CHECKED_BYTES:
+        if self._rows or self._problem.bytes_of_arrays[-1] <= CHECKED_BYTES:
             return self._read_whole()
         self._elements = [randbelow(count) for _ in range(CHECKED_ELEMENTS)]
         return self._read(Keeper.read_elements, self._copies[0], self._elements)

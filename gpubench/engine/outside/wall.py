@@ -107,7 +107,7 @@ class Wall:
         Raises DeviceUnavailableError and ChildLostError, and raises the same error in all later
         calls, without a further attempt.
         """
-        is_of_keeper = method in {Keeper.keep, Keeper.read_results, Keeper.read_elements}
+        is_of_keeper = getattr(Keeper, method.__name__, None) is method
         child = self._keeper if is_of_keeper else self._gauge
         if self._fault:
             raise self._fault
