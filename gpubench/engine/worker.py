@@ -67,6 +67,7 @@ class Worker:
 
     def __init__(self, device: str, timer: Timer, kernels: Path | None = None) -> None:
         self._child, self._wall = supervisor_of(device, timer, kernels), Wall(device)
+        self._is_own = kernels is None  # whether all kernels are gpubench's
         self._lock = ExitStack()
         self._last: Point | None = None  # the point that this child measured last
         self._timing, self._seed = Timing(), 0  # the policy of the job
@@ -171,15 +172,16 @@ class Worker:
         """Measure the device's highest rates in the child.
 
         With `kept`, rates of a CPU are enough that this process has kept for less than a day. The
-        child cannot keep them: one that runs foreign code may write no file of the user.
+        child cannot keep them: one that runs foreign code may write no file of the user. Nor is a
+        rate kept that such a child may have measured after it ran foreign code.
         """
 
         def measure(names: Sequence[str]) -> dict[str, float]:
             self._make_ready()
             return self._child.request(START_LIMIT_S, Runner.ceilings, tuple(names))
 
-        if kept and self.device.backend == "cpu":
-            return highest_rates(self.device, dtypes, measure)
+        if self.device.backend == "cpu" and (kept or self._is_own):
+            return highest_rates(self.device, dtypes, measure, kept=kept)
         return measure(dtypes)
 
     def parts(self) -> Parts:

@@ -196,6 +196,20 @@ def test_a_child_lost_at_another_request_is_an_error(worker: Worker, folder: Pat
     assert worker.ceilings(())["measured_copy_gbytes_per_s"] > 0  # of a fresh child
 
 
+def test_a_rate_is_kept_unless_the_child_may_have_run_foreign_code(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def kept(kernels: Path | None) -> bool:
+        with Worker("cpu", Timer.EVENTS, kernels) as worker:
+            assert worker.ceilings(())["measured_copy_gbytes_per_s"] > 0
+        return any(tmp_path.glob("cache/gpubench/rates/*"))
+
+    assert not kept(folder)
+    assert kept(None)
+
+
 def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> None:
     worker.measure(at(folder, 1))
     once = worker.spent_s["sampling"]
