@@ -14,15 +14,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from subprocess import run
 
-from common import GPUBENCH, parser
+from common import GPUBENCH, child, parser
 from compare_with_profiler import Line, profiled
 from foreign import TABLE, described
 
 from gpubench.grouping import grouped
 
-SIZES = {"gemm": "1000,2048,4096", "gemv": "1000,2048,4096"}
+SIZES = "1000,2048,4096"
 PROFILED, PROFILED_SIZE = 8, "2048"
 COLUMNS = (
     "repository", "file", "function", "kernel", "op", "n", "dtype", "compute_mode", "status",
@@ -34,9 +33,9 @@ def swept(op: str, dtype: str, names: Sequence[str], own: Path) -> list[dict[str
     """Return the rows of a sweep of described kernels beside cuBLAS."""
     output = own / f"{op}_{dtype}.csv"
     command = [*GPUBENCH, "sweep", "--device", "cuda", "--op", op, "--kernels", str(own)]
-    command += ["--variants", ",".join((*names, "cublas")), "--sizes", SIZES[op]]
+    command += ["--variants", ",".join((*names, "cublas")), "--sizes", SIZES]
     command += ["--dtypes", dtype, "--rounds", "1", "--force", "-o", str(output)]
-    if run(command, check=False).returncode and not output.exists():
+    if child(command, out=sys.stdout).code and not output.exists():
         return []  # cuBLAS has no product in this dtype
     with output.open(newline="", encoding="utf-8") as lines:
         return [*csv.DictReader(lines)]
