@@ -89,18 +89,17 @@ class Worker:
 
         try:
             opened = self._child.open()
-            opened_device = opened.device
-            self._child.device_name = (
-                f"{opened_device.backend}:{opened_device.index}"  # also for later children
-            )
-            facts = opened_device.facts | {"environment": ";".join(recorded_variables()) or None}
-            self.device = replace(opened_device, facts=facts)
+            environment = {"environment": ";".join(recorded_variables()) or None}
+            self.device = replace(opened.device, facts=opened.device.facts | environment)
             """The device as the first child described it."""
+
+            name = f"{self.device.backend}:{self.device.index}"
+            self._child.device_name = name  # also for later children
+            self._wall.use_device(name)
 
             shares_files = backends()[self.device.backend].host_arrays
             keep = None if shares_files else self._wall.keep
             self._examination = Examination(self._child, self.device, keep)
-            self._wall.device_name = self._child.device_name
             unlocked = lock_device(self.device, self._lock)
         except BaseException:
             self.__exit__()
@@ -157,11 +156,6 @@ class Worker:
             if self._uses_wall:
                 ahead.enter_context(self._wall.starting_ahead(backend))
             yield
-
-    @property
-    def _has_functions(self) -> bool:
-        """Whether the job has functions of users."""
-        return bool(self._owners - {""})
 
     def warm_up(self) -> None:
         """Warm up in this child. A later child warms up when it starts."""
@@ -233,7 +227,7 @@ class Worker:
             result = self._wall.measure(self._child, result, self._timing, wall_limit_s)
         if scrutiny_of(point.variant).is_examined:
             result = self._examined(result, wall_limit_s)
-        elif self._has_functions and self._timing.examined_in == 1:
+        elif any(self._owners) and self._timing.examined_in == 1:  # beside functions of users
             result = self._examination.with_clock_ratio(result, self._timing, self._seed)
         if result.status == Status.OK:
             self._faults[name] = 0
@@ -277,8 +271,8 @@ class Worker:
         self._make_ready_for(point.variant)
         started = datetime.now(UTC).isoformat(timespec="microseconds")
         try:
-            result = self._child.request_in_steps(
-                self._limits_s,
+            result = self._child.request(
+                (self._timing.point_limit_s or COMPILE_LIMIT_S, self._timing.hang_s),
                 Runner.measure,
                 point,
                 wall_limit_s,
@@ -294,11 +288,6 @@ class Worker:
         if not self._child.usable:
             self._child.end()
         return result, not self._child.usable
-
-    @property
-    def _limits_s(self) -> tuple[float, float]:
-        """The time limits to compile a point, or to call a function once, and to measure it."""
-        return self._timing.point_limit_s or COMPILE_LIMIT_S, self._timing.hang_s
 
     def _seed_of(self, variant: Variant) -> int | None:
         """Return the seed of the operands of a measurement that begins now. None: the job's.

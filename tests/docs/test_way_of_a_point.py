@@ -46,8 +46,6 @@ class InThisProcess(Supervisor):
     def request(self, _limit_s: float, method: Any, *arguments: Any, **named: Any) -> Any:
         return method(self.runner, *arguments, **named)
 
-    request_in_steps = request
-
     def compile(self, *_arguments: object) -> None:
         """Compile nothing: the backend is a fake."""
 

@@ -37,7 +37,7 @@ POINTS = tuple(
 def test_a_call_arrives_as_it_was_made(point: Point) -> None:
     arguments = bound(Runner.measure, point, 0.5, measurement(at=point), seed=3)
     call = msgspec.msgpack.decode(encode_call(Runner.measure, arguments), type=Call)
-    received = decode_arguments(Runner.measure, call.arguments)
+    received = decode_arguments(Runner.measure, call)
     assert call.method == "Runner.measure"
     assert received == arguments
     assert repr(received) == repr(arguments)  # tiles are equal whatever their parts are called
@@ -47,7 +47,7 @@ def test_an_argument_of_another_type_is_refused() -> None:
     content = encode_call(Runner.measure, {"point": POINTS[0], "seed": "1"})
     call = msgspec.msgpack.decode(content, type=Call)
     with pytest.raises(msgspec.ValidationError, match="Expected `int "):
-        decode_arguments(Runner.measure, call.arguments)
+        decode_arguments(Runner.measure, call)
 
 
 def test_a_result_comes_back_with_the_points_that_were_requested() -> None:

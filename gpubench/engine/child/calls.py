@@ -15,9 +15,10 @@ from typing import Any, get_type_hints
 import msgspec
 from msgspec.structs import asdict
 
-from gpubench.model import Config, Device, Measurement, Point, Status
+from gpubench.model import OPERATIONS, Config, Device, Measurement, Point, Problem, Status
 from gpubench.model.config import ConfigParts
 from gpubench.plan.descriptor import load
+from gpubench.plan.operations import add_operation
 
 
 def _struct_of(kind: type[Any], **replaced: Any) -> type[msgspec.Struct]:
@@ -53,6 +54,8 @@ class Call(msgspec.Struct, frozen=True):
 
     method: str
     arguments: msgspec.Raw
+    operation: str
+    """The file that states the operation of a problem among the arguments; empty for ours."""
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -76,16 +79,21 @@ def bound(method: Callable[..., Any], *arguments: Any, **named: Any) -> dict[str
 def encode_call(method: Callable[..., Any], arguments: Mapping[str, Any]) -> bytes:
     """Return a call for `decode_arguments`."""
     sent = {name: _plain(value) for name, value in arguments.items()}
-    return encode(Call(method.__qualname__, msgspec.Raw(encode(sent))))
+    problem = arguments.get("problem")
+    is_users = isinstance(problem, Problem) and not OPERATIONS.is_ours(problem.op)
+    operation = str(OPERATIONS.files[problem.op]) if problem and is_users else ""
+    return encode(Call(method.__qualname__, msgspec.Raw(encode(sent)), operation))
 
 
-def decode_arguments(method: Callable[..., Any], content: msgspec.Raw) -> dict[str, Any]:
+def decode_arguments(method: Callable[..., Any], call: Call) -> dict[str, Any]:
     """Return the arguments of a call, in the child.
 
-    Raises what the descriptions of the variants raise.
+    Raises what the descriptions of the operation and of the variants raise.
     """
+    if call.operation:
+        add_operation(Path(call.operation))
     values: dict[str, Any] = {}
-    message = msgspec.msgpack.decode(content, type=_arguments_of(method))
+    message = msgspec.msgpack.decode(call.arguments, type=_arguments_of(method))
     for name in message.__struct_fields__:  # a point comes before its earlier measurement
         if (value := getattr(message, name)) is not msgspec.UNSET:
             values[name] = _made(value, values)

@@ -102,7 +102,7 @@ class Server:
         elif owner != Server.__name__:
             target = self._others.get(owner, self._opened)
         try:
-            arguments = decode_arguments(getattr(type(target), name), call.arguments)
+            arguments = decode_arguments(getattr(type(target), name), call)
         except UsageError as error:  # a description changed since the parent read it
             raise ChildLostError(str(error)) from error
         result = getattr(target, name)(**arguments)

@@ -185,28 +185,20 @@ class Supervisor:
 
     def request(
         self,
-        limit_s: float,
+        limits_s: float | tuple[float, ...],
         method: Callable[Concatenate[Any, P], A],
         *arguments: P.args,
         **named: P.kwargs,
     ) -> A:
         """Call a method of the child's `Server`, `Runner` or `Examiner`.
 
-        Raises what the method raised, and ChildLostError if no answer arrives within the limit, or
-        if the answer is invalid. The child is then ended.
+        `limits_s` is the time limit, or one for each step that the child reports. Raises what the
+        method raised, and ChildLostError if no answer arrives within the limit, or if the answer is
+        invalid. The child is then ended.
         """
-        return self.request_in_steps((limit_s,), method, *arguments, **named)
-
-    def request_in_steps(
-        self,
-        limits_s: Iterable[float],
-        method: Callable[Concatenate[Any, P], A],
-        *arguments: P.args,
-        **named: P.kwargs,
-    ) -> A:
-        """Call a method like `request`, with a time limit for each step that the child reports."""
+        steps_s = limits_s if isinstance(limits_s, tuple) else (limits_s,)
         by_name = bound(method, *arguments, **named)
-        result: A = self._result(limits_s, lambda _steps: None, method, by_name)
+        result: A = self._result(steps_s, lambda _steps: None, method, by_name)
         return result
 
     def request_with_file(

@@ -5,7 +5,6 @@ Their time is subtracted from the time of launches on new operands
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from gpubench.backends.new_elements import NEW_VALUES
 from gpubench.backends.rotation import set_size
 from gpubench.errors import first_line
 from gpubench.model import Problem
-from gpubench.plan.operations import add_operation
 
 
 class EmptyRequests:
@@ -26,13 +24,8 @@ class EmptyRequests:
         self._operands: Any = None
         self._release: Callable[[int], None] | None = None
 
-    def make_room(self, problem: Problem, launches: int, position: int, stated_in: str = "") -> str:
-        """Allocate the new operands of a number of launches. Return why that is impossible.
-
-        `stated_in` is the file of a user's operation.
-        """
-        if stated_in:
-            add_operation(Path(stated_in))
+    def make_room(self, problem: Problem, launches: int, position: int) -> str:
+        """Allocate the new operands of a number of launches. Return why that is impossible."""
         shape, kind = problem.input_shapes[position], np.dtype(problem.types[position])
         size = set_size(shape, kind.itemsize)
         self._release = self._operands = None

@@ -4,7 +4,6 @@ The process of the function opens their memory, and the parent reads results thr
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from gpubench.engine.operands.make import on_host
 from gpubench.engine.operands.shared import shared_bytes
 from gpubench.errors import ChildLostError, LaunchError, first_line
 from gpubench.model import Problem
-from gpubench.plan.operations import add_operation
 
 
 def outputs_in(memory: Any, problem: Problem, kind: Any) -> Any:
@@ -49,14 +47,12 @@ class Keeper:
         self._exported: tuple[bytes, Any] = b"", np.empty(0, np.uint8)
         self._problem: Problem | None = None
 
-    def keep(self, problem: Problem, launches: int, stated_in: str = "") -> tuple[bytes, str]:
+    def keep(self, problem: Problem, launches: int) -> tuple[bytes, str]:
         """Keep the outputs of a number of launches.
 
-        `stated_in` is the file of a user's operation. Return the handle of their memory, and why no
-        process can open it; empty if nothing is known against it.
+        Return the handle of their memory, and why no process can open it; empty if nothing is known
+        against it.
         """
-        if stated_in:
-            add_operation(Path(stated_in))
         self._problem, needed = problem, shared_bytes(problem, launches)[1]
         if needed > self._exported[1].size:  # twice as much at least, as no memory is freed
             try:

@@ -6,14 +6,12 @@ The parent owns the outputs, makes the operands, and times the requests (`engine
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
 from gpubench.engine.operands.shared import shared_bytes, shared_sets
 from gpubench.errors import ChildLostError, CompileError, DoesNotFitError, LaunchError
 from gpubench.model import Point, Problem
-from gpubench.plan.operations import add_operation
 from gpubench.process.descendants import drop_capabilities
 from gpubench.process.shared_memory import Window
 
@@ -31,13 +29,8 @@ class Walled:
         """Give up the rights of root, before a user's function is loaded."""
         drop_capabilities()
 
-    def prepare(self, problem: Problem, launches: int, stated_in: str = "") -> None:
-        """Map the outputs of a number of launches, which come with the request.
-
-        `stated_in` is the file of a user's operation.
-        """
-        if stated_in:
-            add_operation(Path(stated_in))
+    def prepare(self, problem: Problem, launches: int) -> None:
+        """Map the outputs of a number of launches, which come with the request."""
         self.forget()
         inputs, outputs = (Window(size) for size in shared_bytes(problem, launches))
         self._windows = inputs, outputs

@@ -17,7 +17,7 @@ from gpubench.engine.judge.verdict import require, why_nan_is_lost
 from gpubench.engine.judge.verify import CHECKED_ROWS, poison, require_right_on, take_rows
 from gpubench.engine.measure.walled import Walled
 from gpubench.engine.operands.make import widened
-from gpubench.engine.operands.shared import shared_bytes, shared_sets, stated_in
+from gpubench.engine.operands.shared import shared_bytes, shared_sets
 from gpubench.grouping import grouped
 from gpubench.model import Problem
 from gpubench.process.descendants import cpu_ns, descendants, resident_bytes
@@ -58,9 +58,7 @@ class Batch:
         descriptor = new_sealed_file(output_bytes)
         try:
             self._outputs = np.frombuffer(mmap(descriptor, output_bytes), np.uint8)
-            child.request_with_file(
-                descriptor, limit_s, Walled.prepare, problem, launches, *stated_in(problem)
-            )
+            child.request_with_file(descriptor, limit_s, Walled.prepare, problem, launches)
         finally:
             os.close(descriptor)
 
@@ -167,14 +165,12 @@ class Batch:
             if not self.problem.operation.is_product:
                 require_right_on(np, self.problem, inputs, copies)
                 continue
-            has_nan = [(launch, row) == self._nan for row in chosen]
-            if any(has_nan):
-                require(
-                    why_nan_is_lost(np.isnan(copies[has_nan].astype(np.float64)).ravel().tolist())
-                )
-            rows, output = [row for row in chosen if (launch, row) != self._nan], copies
-            if any(has_nan):
-                output = copies[~np.asarray(has_nan)]
+            has_nan = np.array([(launch, row) == self._nan for row in chosen])
+            rows, output = list(chosen), copies
+            if has_nan.any():
+                is_nan = np.isnan(copies[has_nan].astype(np.float64))
+                require(why_nan_is_lost(is_nan.ravel().tolist()))
+                rows, output = list(np.asarray(chosen)[~has_nan]), copies[~has_nan]
             if not rows:
                 continue
             has_all_bits = finds_rounding and not self._spans[launch]

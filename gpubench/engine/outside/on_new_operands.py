@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpubench.engine.judge.cause import why_wrong_rows
-from gpubench.engine.judge.verdict import (
-    WrongError,
-    missing,
-    require,
-    why_dependent,
-)
+from gpubench.engine.judge.verdict import WrongError, missing, require, why_dependent
 from gpubench.engine.judge.verify import CHECKED_ROWS, is_unwritten, require_right_on
 from gpubench.engine.measure.empty_requests import EmptyRequests
 from gpubench.engine.measure.examiner import Examiner
@@ -28,7 +23,6 @@ from gpubench.engine.operands.make import (
     transposed,
     widened,
 )
-from gpubench.engine.operands.shared import stated_in
 from gpubench.engine.outside.parent_clock import AGREEING_S, LAUNCH_US, PATIENCE_S, timed
 from gpubench.errors import ChildLostError, DeviceUnavailableError, first_line
 from gpubench.model import CLOCKS_AGREE, Cache, Device, Launches, Measurement, Scope, Timer
@@ -140,9 +134,8 @@ class OnNewOperands:
         if not keep:
             return ""
         try:
-            stated = stated_in(problem)
-            handle, why = keep(Keeper.keep, problem, self._sets, *stated)
-            why = why or keep(EmptyRequests.make_room, problem, self._sets, self._position, *stated)
+            handle, why = keep(Keeper.keep, problem, self._sets)
+            why = why or keep(EmptyRequests.make_room, problem, self._sets, self._position)
         except (ChildLostError, DeviceUnavailableError) as error:
             return f"no second process can use the GPU: {first_line(error)}"
         why = why or self._request(Examiner.open_outputs, problem, handle, self._sets)

@@ -78,13 +78,8 @@ class Wall:
 
         self._fault: Exception | None = None  # why these are of no use
 
-    @property
-    def device_name(self) -> str:
-        """The device, as `--device` names it."""
-        return self._gauge.device_name
-
-    @device_name.setter
-    def device_name(self, name: str) -> None:
+    def use_device(self, name: str) -> None:
+        """Let later children open a device, as `--device` names it."""
         self._gauge.device_name = self._keeper.device_name = name
 
     @contextmanager
