@@ -13,6 +13,7 @@ import cupy
 
 from gpubench.backends.cuda import cublaslt
 from gpubench.backends.cuda.gemm_types import GEMM_TYPES, OP_N, OP_T, operation_of
+from gpubench.backends.cuda.launching import run_all
 from gpubench.backends.functions import Prepared
 
 DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT: the library's heuristic chooses the algorithm
@@ -39,34 +40,16 @@ def gemm(dtype: str) -> Prepared:
     if dtype.startswith("float8"):
         return cublaslt.gemm(dtype)
     types = GEMM_TYPES[dtype]
-    alpha, beta = types.scalar(1), types.scalar(0)
+    one, zero = one_and_zero(types.scalar)
 
     def bind(a: Any, b: Any, c: Any) -> Callable[[], None]:
-        m, k = a.shape
-        n = b.shape[1]
+        (m, k), n = a.shape, b.shape[1]
         (operation_a, lda), (operation_b, ldb) = operation_of(a), operation_of(b)
-        return _bound(
-            "cublasGemmEx",
-            operation_b,
-            operation_a,
-            n,
-            m,
-            k,
-            ctypes.byref(alpha),
-            pointer(b),
-            types.operand,
-            ldb,
-            pointer(a),
-            types.operand,
-            lda,
-            ctypes.byref(beta),
-            pointer(c),
-            types.result,
-            n,
-            types.compute,
-            DEFAULT_ALGORITHM,
-            arrays=(a, b, c),
-        )
+        sizes = operation_b, operation_a, n, m, k
+        left, right = (pointer(b), types.operand, ldb), (pointer(a), types.operand, lda)
+        result, how = (pointer(c), types.result, n), (types.compute, DEFAULT_ALGORITHM)
+        arguments = *sizes, one, *left, *right, zero, *result, *how
+        return _bound("cublasGemmEx", arguments, (a, b, c))
 
     return Prepared(bind)
 
@@ -74,37 +57,16 @@ def gemm(dtype: str) -> Prepared:
 def gemm_batched(dtype: str) -> Prepared:
     """Return C = A·B for each of a batch of row-major matrices, by `cublasGemmStridedBatchedEx`."""
     types = GEMM_TYPES[dtype]
-    alpha, beta = types.scalar(1), types.scalar(0)
+    one, zero = one_and_zero(types.scalar)
 
     def bind(a: Any, b: Any, c: Any) -> Callable[[], None]:
-        batch, m, k = a.shape
-        n = b.shape[2]
-        return _bound(
-            "cublasGemmStridedBatchedEx",
-            OP_N,
-            OP_N,
-            n,
-            m,
-            k,
-            ctypes.byref(alpha),
-            pointer(b),
-            types.operand,
-            n,
-            ctypes.c_longlong(k * n),
-            pointer(a),
-            types.operand,
-            k,
-            ctypes.c_longlong(m * k),
-            ctypes.byref(beta),
-            pointer(c),
-            types.result,
-            n,
-            ctypes.c_longlong(m * n),
-            batch,
-            types.compute,
-            DEFAULT_ALGORITHM,
-            arrays=(a, b, c),
-        )
+        (batch, m, k), n = a.shape, b.shape[2]
+        left = pointer(b), types.operand, n, ctypes.c_longlong(k * n)
+        right = pointer(a), types.operand, k, ctypes.c_longlong(m * k)
+        result = pointer(c), types.result, n, ctypes.c_longlong(m * n)
+        how = batch, types.compute, DEFAULT_ALGORITHM
+        arguments = OP_N, OP_N, n, m, k, one, *left, *right, zero, *result, *how
+        return _bound("cublasGemmStridedBatchedEx", arguments, (a, b, c))
 
     return Prepared(bind)
 
@@ -122,12 +84,7 @@ def gemm_grouped(dtype: str) -> Prepared:
             for group, (begin, end) in enumerate(pairwise((0, *map(int, offsets.get()))))
             if end > begin
         ]
-
-        def multiply() -> None:
-            for part in parts:
-                part()
-
-        return multiply
+        return partial(run_all, parts)
 
     return Prepared(bind)
 
@@ -152,12 +109,7 @@ def atax(dtype: str) -> Prepared:
         if rows not in between:
             between[rows] = cupy.empty(rows, dtype)
         parts = first.bind(a, v, between[rows]), second.bind(a, between[rows], c)
-
-        def multiply() -> None:
-            for part in parts:
-                part()
-
-        return multiply
+        return partial(run_all, parts)
 
     return Prepared(bind)
 
@@ -170,31 +122,22 @@ def cupy_matmul(a: Any, b: Any, c: Any) -> None:
 def _matrix_vector(dtype: str, operation: int) -> Prepared:
     """Return a product with a row-major matrix. `operation` applies to its transpose, N×M."""
     routine = {"float32": "cublasSgemv_v2", "float64": "cublasDgemv_v2"}[dtype]
-    scalar = GEMM_TYPES[dtype].scalar
-    alpha, beta = scalar(1), scalar(0)
+    one, zero = one_and_zero(GEMM_TYPES[dtype].scalar)
 
     def bind(a: Any, x: Any, y: Any) -> Callable[[], None]:
         m, n = a.shape
-        return _bound(
-            routine,
-            operation,
-            n,
-            m,
-            ctypes.byref(alpha),
-            pointer(a),
-            n,
-            pointer(x),
-            1,
-            ctypes.byref(beta),
-            pointer(y),
-            1,
-            arrays=(a, x, y),
-        )
+        arguments = operation, n, m, one, pointer(a), n, pointer(x), 1, zero, pointer(y), 1
+        return _bound(routine, arguments, (a, x, y))
 
     return Prepared(bind)
 
 
-def _bound(function: str, *arguments: Any, arrays: object) -> Callable[[], None]:
+def one_and_zero(scalar: Callable[[int], Any]) -> tuple[Any, Any]:
+    """Return references to alpha and beta of a plain product, which keep the numbers."""
+    return ctypes.byref(scalar(1)), ctypes.byref(scalar(0))
+
+
+def _bound(function: str, arguments: tuple[Any, ...], arrays: object) -> Callable[[], None]:
     """Return a call in the current stream, which keeps the arrays."""
     routine = getattr(cublaslt.library("cublas"), function)
     handle = _handle(cupy.cuda.get_current_stream().ptr)

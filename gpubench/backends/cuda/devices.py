@@ -165,20 +165,15 @@ def _library_versions() -> dict[str, str]:
         nvrtc = ".".join(map(str, nvrtc_version()))
     except CompileError as error:
         nvrtc = str(error)
-    driver = _driver_version()
+    # The version of the kernel module, such as 580.95.05.
+    driver = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", read_text("/proc/driver/nvidia/version"))
     blas = cublas.getVersion(device.get_cublas_handle())
     return {
         "cupy": cupy.__version__,
-        **({"driver": driver} if driver else {}),
+        **({"driver": driver[1]} if driver else {}),
         "nvrtc": nvrtc,
         "blas": f"cuBLAS {blas // 10000}.{blas // 100 % 100}.{blas % 100}",  # 130100 is 13.1.0
     }
-
-
-def _driver_version() -> str:
-    """Return the version of the kernel module, such as 580.95.05; empty if it is not found."""
-    version = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", read_text("/proc/driver/nvidia/version"))
-    return version[1] if version else ""
 
 
 def _version(number: int) -> str:

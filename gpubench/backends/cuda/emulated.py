@@ -11,7 +11,13 @@ from typing import Any
 
 import cupy
 
-from gpubench.backends.cuda.cublas import DEFAULT_ALGORITHM, call, new_handle, pointer
+from gpubench.backends.cuda.cublas import (
+    DEFAULT_ALGORITHM,
+    call,
+    new_handle,
+    one_and_zero,
+    pointer,
+)
 from gpubench.backends.cuda.gemm_types import COMPUTE_64F_EMULATED_FIXEDPOINT, OP_N, R_64F
 from gpubench.errors import LaunchError
 
@@ -27,42 +33,20 @@ class EmulatedGemm:
         self._workspace = cupy.empty(min(WORKSPACE_BYTES, free // 4), "uint8")
         self._handle = new_handle(cupy.cuda.get_current_stream().ptr, self._workspace)
         self._bits = cupy.zeros(1, "int32")
-        self._one, self._zero = ctypes.c_double(1), ctypes.c_double(0)
+        self._one, self._zero = one_and_zero(ctypes.c_double)
         self._checked = False
         # CUBLAS_EMULATION_STRATEGY_EAGER: emulate also where it is not faster.
         call("cublasSetEmulationStrategy", self._handle, 2)
-        call(
-            "cublasSetFixedPointEmulationMantissaBitCountPointer",
-            self._handle,
-            pointer(self._bits),
-        )
+        where = pointer(self._bits)
+        call("cublasSetFixedPointEmulationMantissaBitCountPointer", self._handle, where)
 
     def __call__(self, a: Any, b: Any, c: Any) -> None:
         """Enqueue the product. Wait for the first product, and require that it was emulated."""
-        m, k = a.shape
-        n = b.shape[1]
-        call(
-            "cublasGemmEx",
-            self._handle,
-            OP_N,
-            OP_N,
-            n,
-            m,
-            k,
-            ctypes.byref(self._one),
-            pointer(b),
-            R_64F,
-            n,
-            pointer(a),
-            R_64F,
-            k,
-            ctypes.byref(self._zero),
-            pointer(c),
-            R_64F,
-            n,
-            COMPUTE_64F_EMULATED_FIXEDPOINT,
-            DEFAULT_ALGORITHM,
-        )
+        (m, k), n = a.shape, b.shape[1]
+        left, right, result = (pointer(b), R_64F, n), (pointer(a), R_64F, k), (pointer(c), R_64F, n)
+        how = COMPUTE_64F_EMULATED_FIXEDPOINT, DEFAULT_ALGORITHM
+        arguments = OP_N, OP_N, n, m, k, self._one, *left, *right, self._zero, *result, *how
+        call("cublasGemmEx", self._handle, *arguments)
         if not self._checked and self.bits < 0:
             raise LaunchError("cuBLAS computes this in float64 itself: it emulates nothing here")
         self._checked = True

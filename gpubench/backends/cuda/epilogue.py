@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import cupy
 
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.cublaslt import PLAIN, Finish
-from gpubench.backends.cuda.launching import bind_own, load_function
+from gpubench.backends.cuda.launching import bind_own, load_function, run_all
 from gpubench.backends.functions import Prepared
 from gpubench.model import PRECISIONS
 
@@ -61,12 +61,7 @@ def with_pass(act: str, dtype: str, product: Prepared) -> Prepared:
             ctypes.c_int(rows),
             ctypes.c_int(columns),
         )
-
-        def call() -> None:
-            multiply()
-            finish()
-
-        return call
+        return partial(run_all, (multiply, finish))
 
     return Prepared(bind)
 

@@ -104,7 +104,7 @@ class Instances:
 
                 def bind_call(arrays: Sequence[Any]) -> Callable[[], None]:
                     launch = call.bind(problem, [array.data.ptr for array in arrays])
-                    return partial(_run_all, [launch], arrays)
+                    return partial(run_all, [launch], arrays)
 
                 return CudaRoutine(bind=bind_call, call=call, code_hash=call.code_hash)
             return replace(
@@ -133,7 +133,7 @@ class Instances:
                     functions, launches, arguments_on, strict=True
                 )
             ]
-            return bound[0] if len(bound) == 1 else partial(_run_all, bound)
+            return bound[0] if len(bound) == 1 else partial(run_all, bound)
 
         compiled, _ = loaded[main.sequence.index(main.main)]
         return CudaRoutine(
@@ -273,7 +273,8 @@ def bind_own(
     return bind_launch(function, Launch(grid=grid, block=(threads,)), values, keep_alive=arguments)
 
 
-def _run_all(launches: Sequence[Callable[[], None]], _alive: object = None) -> None:
+def run_all(launches: Sequence[Callable[[], None]], _alive: object = None) -> None:
+    """Enqueue launches in order, and keep the arrays `_alive`."""
     for launch in launches:
         launch()
 

@@ -253,7 +253,10 @@ def entry_symbol(log: str, expression: str) -> str:
 
 def demangled(symbol: str) -> str:
     """Return a symbol as C++ writes it, or unchanged if it is not a mangled name."""
-    library, status = _cxx_library(), ctypes.c_int()
+    try:
+        library, status = ctypes.CDLL("libstdc++.so.6"), ctypes.c_int()
+    except OSError as error:
+        raise CompileError("nvcc needs g++ and its library libstdc++.so.6") from error
     demangle: Any = library["__cxa_demangle"]
     demangle.restype = ctypes.c_void_p
     text = demangle(symbol.encode(), None, None, ctypes.byref(status))
@@ -262,11 +265,3 @@ def demangled(symbol: str) -> str:
     name = ctypes.string_at(text).decode(errors="replace")
     library.free(ctypes.c_void_p(text))
     return name
-
-
-@cache
-def _cxx_library() -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL("libstdc++.so.6")
-    except OSError as error:
-        raise CompileError("nvcc needs g++ and its library libstdc++.so.6") from error
