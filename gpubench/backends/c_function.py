@@ -9,15 +9,7 @@ from typing import Any
 
 from gpubench.errors import CompileError
 from gpubench.model import HostVariant, Problem
-from gpubench.model.signature import (
-    FORMATS,
-    NULL,
-    STREAM,
-    Parameter,
-    array_index,
-    number,
-    packed,
-)
+from gpubench.model.signature import FORMATS, NULL, STREAM, Parameter, array_index, number, packed
 
 C_TYPES: dict[str, Any] = {
     "b": ctypes.c_byte,

@@ -12,15 +12,7 @@ from gpubench.errors import LaunchError
 from gpubench.foreign import values
 from gpubench.foreign.arrange import arrange
 from gpubench.foreign.statement import Facts, Program
-from gpubench.foreign.tensors import (
-    Leaves,
-    inputs_of,
-    is_tensor,
-    nested,
-    results_of,
-    view,
-    write,
-)
+from gpubench.foreign.tensors import Leaves, inputs_of, is_tensor, nested, results_of, view, write
 from gpubench.text import counted
 
 DEFAULT_STREAM = 0

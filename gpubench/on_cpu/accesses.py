@@ -20,15 +20,7 @@ from gpubench.cache import cache_file, keep_value, kept
 from gpubench.errors import CompileError
 from gpubench.hardware.host import cpu_threads
 from gpubench.hardware.occupancy import gpu_of
-from gpubench.model import (
-    OPERATIONS,
-    Config,
-    CudaVariant,
-    Device,
-    Launch,
-    Problem,
-    Variant,
-)
+from gpubench.model import OPERATIONS, Config, CudaVariant, Device, Launch, Problem, Variant
 from gpubench.model.sources import include_folders, read_source
 from gpubench.on_cpu import run
 from gpubench.on_cpu.case import Case, encoded_launches, words

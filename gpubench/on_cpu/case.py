@@ -9,15 +9,7 @@ import numpy as np
 from gpubench.engine.judge.verify import poison
 from gpubench.engine.operands.make import make_reference
 from gpubench.errors import NotOnCpuError, UsageError
-from gpubench.model import (
-    Config,
-    CudaVariant,
-    Gpu,
-    HostVariant,
-    Launch,
-    Problem,
-    Variant,
-)
+from gpubench.model import Config, CudaVariant, Gpu, HostVariant, Launch, Problem, Variant
 from gpubench.model.signature import (
     LAUNCH,
     NULL,

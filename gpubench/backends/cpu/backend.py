@@ -29,13 +29,7 @@ from gpubench.backends.rotation import (
     operand_factors,
     set_policy,
 )
-from gpubench.errors import (
-    CompileError,
-    DoesNotFitError,
-    LaunchError,
-    missing_module,
-    with_place,
-)
+from gpubench.errors import CompileError, DoesNotFitError, LaunchError, missing_module, with_place
 from gpubench.hardware.host import cpu_threads, free_memory_bytes
 from gpubench.model import CallVariant, Config, Device, HostVariant, Point, Problem, Scope, Series
 

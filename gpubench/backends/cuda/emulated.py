@@ -11,13 +11,7 @@ from typing import Any
 
 import cupy
 
-from gpubench.backends.cuda.cublas import (
-    DEFAULT_ALGORITHM,
-    call,
-    new_handle,
-    one_and_zero,
-    pointer,
-)
+from gpubench.backends.cuda.cublas import DEFAULT_ALGORITHM, call, new_handle, one_and_zero, pointer
 from gpubench.backends.cuda.gemm_types import COMPUTE_64F_EMULATED_FIXEDPOINT, OP_N, R_64F
 from gpubench.errors import LaunchError
 

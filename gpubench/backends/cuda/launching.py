@@ -19,13 +19,7 @@ from gpubench.backends.cuda.driver import kernel_arguments, launch_config
 from gpubench.backends.cuda.host_function import HostFunction
 from gpubench.backends.cuda.nvcc import compile_library
 from gpubench.backends.functions import Prepared, as_tensors, writing
-from gpubench.errors import (
-    CompileError,
-    DoesNotFitError,
-    LaunchError,
-    first_line,
-    missing_module,
-)
+from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line, missing_module
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import (
     CallVariant,

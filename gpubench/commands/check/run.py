@@ -13,12 +13,7 @@ from time import perf_counter
 from gpubench.backends import backends
 from gpubench.backends.cuda import compile as compiler
 from gpubench.backends.cuda import nvcc
-from gpubench.commands.check.cases import (
-    all_cases,
-    evenly,
-    race_cases,
-    tiles_to_run,
-)
+from gpubench.commands.check.cases import all_cases, evenly, race_cases, tiles_to_run
 from gpubench.commands.check.source_file import SUFFIXES, described
 from gpubench.commands.check.wrong import stores_of_result, why_wrong
 from gpubench.engine.small_sweep import rows_at

@@ -15,12 +15,7 @@ from gpubench.commands.diff.formats import (
     shortened,
 )
 from gpubench.commands.diff.options import Options
-from gpubench.commands.diff.static import (
-    BuildFinding,
-    BuildVerdict,
-    compare_builds,
-    read_limits,
-)
+from gpubench.commands.diff.static import BuildFinding, BuildVerdict, compare_builds, read_limits
 from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.plan.selection import selection

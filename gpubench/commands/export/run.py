@@ -22,15 +22,7 @@ from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.files import Output
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.kernel_options import find_kernel, read_options
-from gpubench.model import (
-    OPERATIONS,
-    Config,
-    CudaVariant,
-    Device,
-    Launch,
-    Problem,
-    TensorMap,
-)
+from gpubench.model import OPERATIONS, Config, CudaVariant, Device, Launch, Problem, TensorMap
 from gpubench.model.signature import LAUNCH, TENSOR_MAP, WORKSPACE, array_index, number
 from gpubench.model.sources import flattened, include_folders
 from gpubench.model.tensor_map import L2_PROMOTION_BYTES, SWIZZLE_BYTES

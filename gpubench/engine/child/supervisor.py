@@ -16,12 +16,7 @@ from gpubench.backends import backends
 from gpubench.cache import environment_of_foreign, environment_with_caches
 from gpubench.engine.child.calls import Done, Opened, bound, decode_result, encode_call
 from gpubench.engine.child.serve import Server
-from gpubench.errors import (
-    ChildLostError,
-    DeviceUnavailableError,
-    GpubenchError,
-    HostChangedError,
-)
+from gpubench.errors import ChildLostError, DeviceUnavailableError, GpubenchError, HostChangedError
 from gpubench.hardware.host import CACHE_VARIABLE
 from gpubench.model import Point, Timer
 from gpubench.process.channel import Channel

@@ -20,15 +20,7 @@ from gpubench.text import unknown
 from gpubench.view.numbers import number
 from gpubench.view.pictures import Kind, Theme, style
 from gpubench.view.pictures.bits import bits_panels, draw_bits
-from gpubench.view.pictures.series import (
-    Panel,
-    Series,
-    Source,
-    edge_of,
-    extent,
-    panels,
-    titles,
-)
+from gpubench.view.pictures.series import Panel, Series, Source, edge_of, extent, panels, titles
 from gpubench.view.pictures.tiles import draw_tiles, looks_of, tile_panels
 from gpubench.view.row_tables import is_bandwidth_bound, is_baseline
 
