@@ -230,7 +230,9 @@ class Solution:
         for thread in {*threading.enumerate()} - threads:
             if not _is_of_library(getattr(thread, "_target", None) or type(thread)):
                 raise LaunchError("it leaves a thread that runs after the call")
-        others = self._streams.keys() - {DEFAULT_STREAM, _current_stream()}
+        others = self._streams.keys() - {DEFAULT_STREAM}
+        if torch.cuda.is_initialized():
+            others -= {torch.cuda.current_stream().cuda_stream}
         if others and not torch.cuda.is_current_stream_capturing():
             torch.cuda.current_stream().synchronize()
             if not all(self._streams[handle].query() for handle in others):
@@ -241,14 +243,6 @@ def _is_of_library(thing: Any) -> bool:
     """Whether a function or class is of torch, or of the pools in which it compiles."""
     package = str(getattr(thing, "__module__", "")).partition(".")[0]
     return package in {"torch", "triton", "concurrent", "multiprocessing"}
-
-
-def _current_stream() -> int:
-    import torch
-
-    return (
-        torch.cuda.current_stream().cuda_stream if torch.cuda.is_initialized() else DEFAULT_STREAM
-    )
 
 
 def _watched_streams() -> dict[int, Any]:

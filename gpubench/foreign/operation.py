@@ -124,16 +124,16 @@ def _built(file: str, solution: str, digest: str, dtype: str) -> Callable[..., N
     statement = record.statement
     program = process.program_of(statement.form, statement.path, record.device)
     facts = {each.input_bytes: (each, number) for number, each in record.facts.items()}
-    if not solution:
-
-        def reference(*arguments: Any) -> Any:
-            return program.reference(arguments)
-
-        return bound.Solution(program, facts, reference, takes_outputs=False, clocks=bound.clocks())
-    if digest_of(Path(solution)) != digest:
+    if solution and digest_of(Path(solution)) != digest:
         raise CompileError(f"{Path(solution).name} has changed since it was described")
     clocks = bound.clocks()
-    function, takes_outputs = solutions.load(program, Path(solution), dtype)
+
+    def reference(*arguments: Any) -> Any:
+        return program.reference(arguments)
+
+    function, takes_outputs = (
+        solutions.load(program, Path(solution), dtype) if solution else (reference, False)
+    )
     return bound.Solution(program, facts, function, takes_outputs=takes_outputs, clocks=clocks)
 
 

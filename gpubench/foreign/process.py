@@ -3,8 +3,8 @@
 A process that runs foreign code already, such as one that measures, runs the code itself.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -63,18 +63,7 @@ def ask_for(
         raise UsageError(f"{request.path}: {error}") from error
 
 
-@contextmanager
-def own_process() -> Iterator[ForeignProcess]:
-    """Provide a further process that answers requests."""
-    process = ForeignProcess(__name__)
-    try:
-        yield process
-    finally:
-        process.end()
-
-
 _process = ForeignProcess(__name__)
-
 
 _kept: dict[str, ForeignProcess] = {}  # by the file of a problem
 

@@ -10,7 +10,7 @@ from typing import Any
 from gpubench.backends import find_devices
 from gpubench.errors import UsageError
 from gpubench.hardware.host import cpu_threads
-from gpubench.model import OPERATIONS, Launches, Size
+from gpubench.model import OPERATIONS, Launches
 from gpubench.plan.problems import ListedProblem
 from gpubench.plan.ranges import parse_sizes
 from gpubench.text import shown
@@ -72,6 +72,7 @@ class Compilations:
     ) -> None:
         """Begin."""
         from gpubench.foreign import folder, process
+        from gpubench.plan.foreign_process import ForeignProcess
 
         device, numbers = _device(options), _chosen(options)
         compiled = [each for each in problems if device != "cpu" and folder.is_compiled(each[1])]
@@ -79,7 +80,8 @@ class Compilations:
         self._processes = ExitStack()
         self._running = dict[Path, Future[None]]()
         for path, solutions in compiled:
-            own = self._processes.enter_context(process.own_process())
+            own = ForeignProcess(process.__name__)
+            self._processes.callback(own.end)
             self._running[path] = self._pool.submit(
                 folder.compile_ahead, path, numbers, solutions, device, own
             )
@@ -100,11 +102,7 @@ def _device(options: Mapping[str, Any]) -> str:
 
 
 def _chosen(options: Mapping[str, Any]) -> list[int]:
-    return _numbers(parse_sizes(options["sizes"]) if options.get("sizes") else ())
-
-
-def _numbers(sizes: Sequence[Size]) -> list[int]:
-    return [size[0] for size in sizes]
+    return [size[0] for size in (parse_sizes(options["sizes"]) if options.get("sizes") else ())]
 
 
 def of_problem(fields: Mapping[str, Any], solutions: Sequence[Path] | None) -> dict[str, Any]:
@@ -121,10 +119,8 @@ def of_problem(fields: Mapping[str, Any], solutions: Sequence[Path] | None) -> d
         number = f"{len(problems)} problems, such as {which}: name one" if which else "no problem"
         raise UsageError(f"--op: {shown(text)} has {number}")
     form, path = problems[0]
-    device = find_devices(fields.get("device", "auto"))[0][0].backend
     beside = forms.solutions(form, path) if solutions is None else solutions
-    numbers = _numbers(parse_sizes(fields["sizes"]) if "sizes" in fields else ())
-    home = folder.prepared(form, path, numbers, beside, device)
+    home = folder.prepared(form, path, _chosen(fields), beside, _device(fields))
     op = operation_named(home.op, home.path)
     operation = OPERATIONS[op]
     listed = tuple(

@@ -150,9 +150,10 @@ def examine(program: Program, number: int, stated: Tolerance | None) -> Facts:
     outputs, output_bytes = parts_of((at if at < ran.returned else -1, x) for at, x in listed)
     place_of, empty = dict[int, tuple[int, bool]](), _without_content(program, number)
     for output, tensor in enumerate(ran.outputs):
-        own = ran.leaf_of[output]
-        free = empty - {*place_of, *ran.leaf_of}
-        at = own if own >= 0 else next((x for x in free if _is_alike(before[x], tensor)), -1)
+        own, size = ran.leaf_of[output], tensor.numel()
+        free = [(x, before[x]) for x in empty - {*place_of, *ran.leaf_of}]
+        alike = (x for x, y in free if y.dtype == tensor.dtype and y.numel() == size)
+        at = own if own >= 0 else next(alike, -1)
         if at in empty:
             place_of[at] = output, False
         elif at in ran.changed:
@@ -219,20 +220,13 @@ def _same(left: Any, right: Any) -> bool:
     return bool(torch.equal(*(x.reshape(-1).contiguous().view(torch.uint8) for x in (left, right))))
 
 
-def _is_alike(leaf: Any, output: Any) -> bool:
-    return bool(leaf.dtype == output.dtype and leaf.numel() == output.numel())
-
-
 def _without_content(program: Program, number: int) -> set[int]:
     """Return the inputs that the problem left unwritten: they are memory for a result."""
-    first, second = (_with_noise(program, number, noise) for noise in NOISE.values())
-    return {at for at, (x, y) in enumerate(zip(first, second, strict=True)) if not _same(x, y)}
-
-
-def _with_noise(program: Program, number: int, noise: int) -> Leaves:
-    """Return a workload's inputs, where new memory holds noise."""
-    with values.filled_with(noise):
-        return inputs_of(program, number, seed=1)[0]
+    leaves = []
+    for noise in NOISE.values():
+        with values.filled_with(noise):
+            leaves.append(inputs_of(program, number, seed=1)[0])
+    return {at for at, pair in enumerate(zip(*leaves, strict=True)) if not _same(*pair)}
 
 
 def _is_ignored(program: Program, number: int, at: int, expected: Ran) -> bool:

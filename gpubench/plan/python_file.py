@@ -1,14 +1,12 @@
 """Runs a user's Python file: the description of a kernel, or the statement of an operation."""
 
-import importlib.util
 import re
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType
+from types import ModuleType
 from typing import Any
 
 from gpubench.errors import UsageError
@@ -25,17 +23,16 @@ def is_name(name: str) -> bool:
 
 def loaded(path: Path, name: str, defines: str) -> Any:
     """Run a Python file that defines a name, and return its module. Raises UsageError."""
-    loader = _Loader(name, str(path))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    if spec is None:
-        raise UsageError(f"{path}: not a Python file")
+    module = ModuleType(name)
+    module.__file__ = str(path)
     with described_by(path), recursion_kept():
+        # Python's cache of bytecode misses a second edit within one second.
+        code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
         # Checked before anything runs: the folder of `--kernels` may hold other scripts.
-        if defines not in loader.get_code(loader.name).co_names:
+        if defines not in code.co_names:
             raise UsageError(f"{path}: defines no {defines}")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[loader.name] = module  # where a dataclass in the file looks for its annotations
-        loader.exec_module(module)
+        sys.modules[name] = module  # where a dataclass in the file looks for its annotations
+        exec(code, vars(module))  # noqa: S102 # descriptions are run, as the help of --kernels says
     return module
 
 
@@ -63,19 +60,3 @@ def recursion_kept() -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(depth)
-
-
-class _Loader(SourceFileLoader):
-    """Compiles the file without Python's cache of bytecode.
-
-    That cache misses a second edit within one second, and it would write into the user's folder.
-    """
-
-    _code: CodeType | None = None
-
-    def get_code(self, fullname: str) -> CodeType:
-        """Return the code of the file, which is compiled once."""
-        if self._code is None:
-            path = self.get_filename(fullname)
-            self._code = self.source_to_code(self.get_data(path), path)
-        return self._code

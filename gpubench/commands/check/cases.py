@@ -227,11 +227,10 @@ def rounded_down(extent: int, step: int) -> int:
 def covered(variant: CudaVariant, tile: Config, problem: Callable[[int], Problem]) -> int:
     """Return the largest extent, up to `WIDEST`, that a single block covers."""
 
-    def more_blocks(extent: int) -> bool:
-        return variant.launch(tile, problem(extent)).main.blocks > one_block
+    def blocks(extent: int) -> int:
+        return variant.launch(tile, problem(extent)).main.blocks
 
-    one_block = variant.launch(tile, problem(1)).main.blocks
-    return max(1, bisect.bisect_left(range(1, WIDEST + 1), x=True, key=more_blocks))
+    return max(1, bisect.bisect_right(range(1, WIDEST + 1), blocks(1), key=blocks))
 
 
 def prime(limit: int) -> int:

@@ -177,7 +177,9 @@ def _compile(
             elif tile is not None:
                 compiler.compile_instance(*variant.compilation(tile, dtype, architecture))
     except CompileError as error:
-        if _lacks_a_tool(variant, error):
+        # Is a header missing that the source includes, or nvcc for host code?
+        has_host_code = compiler.HOST_CODE.search(read_source(variant.source))
+        if NO_FILE.search(str(error)) or (nvcc.find() is None and has_host_code):
             say(f"not compiled for a GPU: {error}", "yellow")
             return True
         say(f"does not compile: {error}", "red")
@@ -186,15 +188,6 @@ def _compile(
     seconds = perf_counter() - started
     say(f"compiled for {target}, {dtype}: {names} ({seconds:.1f} s)")
     return True
-
-
-def _lacks_a_tool(variant: HostVariant | CudaVariant, error: CompileError) -> bool:
-    """Whether nvcc is missing for host code, or a header that the source includes."""
-    if NO_FILE.search(str(error)):
-        return True
-    return (
-        nvcc.find() is None and compiler.HOST_CODE.search(read_source(variant.source)) is not None
-    )
 
 
 def _check_source(

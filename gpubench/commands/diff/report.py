@@ -73,9 +73,11 @@ def make_report(
     unsettled = bool(verdicts & open_verdicts) or comparison.drifted
     unsettled = (options.strict and unsettled) or not comparison.two_sided
     code = exit_code(verdicts, DiffVerdict, unsettled=unsettled)
-    not_judged = _not_judged(comparison)
+    is_judged = any(finding.p is not None for finding in comparison.two_sided.values())
+    not_judged = "" if is_judged else _why_untested(comparison)
     untimed = comparison.untimed
-    not_timed = f"no time on either side: {len(untimed)}" if untimed else ""
+    closing = [f"no time on either side: {len(untimed)}" if untimed else "", _blind(comparison)]
+    closing += [f"weighted total of {counted(x.problems, 'problem')}: {x}" for x in totals]
     return Report(
         base=base.name,
         new=new.name,
@@ -94,7 +96,7 @@ def make_report(
         equal=f"within ±{100 * comparison.limits.threshold:g} %",
         notes=tuple(_notes(comparison, rows, base, new)),
         advice=tuple(_advice(comparison, rows, builds, strict=options.strict)),
-        closing=tuple(filter(None, (not_timed, _blind(comparison), *_weighted(totals), sentence))),
+        closing=tuple(filter(None, (*closing, sentence))),
         fields={
             "limits": asdict(comparison.limits),
             "drift": comparison.drift,
@@ -165,19 +167,8 @@ def _blind(comparison: Comparison) -> str:
     return f"found in nine of ten cases, if slower by: {', '.join(texts)}{less}"
 
 
-def _weighted(totals: Sequence[Total]) -> list[str]:
-    """Return a line for each total."""
-    return [f"weighted total of {counted(each.problems, 'problem')}: {each}" for each in totals]
-
-
-def _not_judged(comparison: Comparison) -> str:
-    """Return why no point could be judged, and what to measure; empty if any point was judged."""
-    if any(finding.p is not None for finding in comparison.two_sided.values()):
-        return ""
-    return _why_untested(comparison)
-
-
 def _why_untested(comparison: Comparison) -> str:
+    """Return why points could not be judged, and what to measure."""
     causes = {finding.cause for finding in comparison.untested.values()}
     if Cause.TOO_FEW_SWEEPS in causes:
         return f"one sweep a side on a CPU, measure {SWEEPS}"

@@ -124,12 +124,6 @@ def read_limits(text: str | None) -> dict[str, str]:
     return limits
 
 
-def _allowed(limit: str, base: float) -> float:
-    """Return the change that a limit such as `64`, or `10%` of the base's value, allows."""
-    percent = limit.removesuffix("%")
-    return float(limit) if percent == limit else abs(base) * float(percent) / 100
-
-
 def compare_builds(
     base: Sequence[BuildRow], new: Sequence[BuildRow], limits: Mapping[str, str]
 ) -> dict[BuildKey, BuildFinding]:
@@ -220,7 +214,9 @@ def _effect(
 ) -> BuildVerdict:
     if name not in limits or not isinstance(base, int | float) or not isinstance(new, int | float):
         return BuildVerdict.CHANGED
-    if abs(new - base) <= _allowed(limits[name], base):
+    limit = limits[name]  # such as `64`, or `10%` of the base's value
+    allowed = abs(base) * float(limit[:-1]) / 100 if limit.endswith("%") else float(limit)
+    if abs(new - base) <= allowed:
         return BuildVerdict.CHANGED
     is_worse = (new > base) == JUDGED[name].rising_is_worse
     return BuildVerdict.WORSE if is_worse else BuildVerdict.BETTER
