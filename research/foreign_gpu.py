@@ -66,7 +66,7 @@ def main() -> int:
     for (op, dtype), names in kinds.items():
         written = [name for name in names if (chosen.own / op / f"{name}.py").exists()]
         rows += swept(op, dtype, written, chosen.own)
-    write(rows, by_name, {}, chosen.output)
+        write(rows, by_name, {}, chosen.output)
     os.environ["KERNELS"] = str(chosen.own)
     right = [
         Line(by_name[row["variant"]]["dtypes"].split()[0], row["variant"], row["tile"], row["m"])
