@@ -21,7 +21,7 @@ def main() -> None:
 def leave_the_current_directory() -> None:
     """Import nothing from the current directory, where `python -m` looks first.
 
-    It may contain other people's code, such as the checkout of a pull request.
+    The current directory may contain other people's code, such as the checkout of a pull request.
     """
     package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120 # as above
     if not sys.flags.safe_path and os.path.realpath(sys.path[0]) == os.getcwd() != package:  # noqa: PTH109 # as above

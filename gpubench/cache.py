@@ -104,8 +104,8 @@ def environment_of_foreign(
     """Return the environment of a process that runs a user's kernels, and the folder it may fill.
 
     A process that `measures` gets the kept rates of this CPU, which it then need not measure again.
-    The folder holds what compilers keep for these kernels. It is a part of the user's cache, unless
-    the kernels are in a temporary folder themselves, or the cache cannot be used.
+    The folder holds what compilers keep for these kernels. The folder is a part of the user's
+    cache, unless the kernels are in a temporary folder themselves, or the cache cannot be used.
     """
     there = kernels.resolve()
     folder = user_cache("foreign", hashlib.sha256(bytes(there)).hexdigest()[:16])
@@ -127,7 +127,7 @@ def environment_of_foreign(
 def _temporary_folder() -> Path:
     """Return the folder of the system's temporary files, which another gpubench may have replaced.
 
-    It starts sweeps with a folder of their own in it.
+    That gpubench runs this process with a temporary folder of its own inside the system's folder.
     """
     folder = Path(tempfile.gettempdir()).resolve()
     return folder.parent if folder.name.startswith(TEMPORARY) else folder

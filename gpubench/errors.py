@@ -8,7 +8,7 @@ DISTRIBUTION = "gpubench-kernels"
 """The name of this package for installers. Another project is called `gpubench` there."""
 
 BY_SIGNAL = 128
-"""Exit codes from here on belong to signals. They also end `git bisect run`."""
+"""Exit codes from here on belong to signals. Such codes also end `git bisect run`."""
 
 NO_MORE_PROCESSES = "no further process or thread can start (ulimit -u, or the container's limit)"
 
@@ -106,9 +106,9 @@ def missing_module(error: ModuleNotFoundError) -> DoesNotFitError:
 def install_command(extra: str) -> str:
     """Return the command that adds an extra: `pip install '.[cuda13]'` in a checkout.
 
-    It names where this copy was installed from (PEP 610), or else the distribution. No package can
-    be added to an environment of `uvx` or `pipx run`. There, the command runs gpubench with the
-    extra instead.
+    The command names where this copy was installed from (PEP 610), or else the distribution. No
+    package can be added to an environment of `uvx` or `pipx run`. There, the command runs gpubench
+    with the extra instead.
     """
     import json
     from importlib.metadata import PackageNotFoundError, distribution

@@ -69,7 +69,7 @@ def make_directory(directory: Path, flag: str = "--output") -> None:
 class Output:
     """A file that a command writes: claimed before the work, and put in place when it is complete.
 
-    It replaces no file that has appeared since, or that is locked. No link is followed.
+    The file replaces no file that has appeared since, or that is locked. No link is followed.
     """
 
     def __init__(
@@ -106,7 +106,9 @@ class Output:
             raise self._refused(error) from error
 
     def write(self, content: Content) -> None:
-        """Write the complete file, or leave what was there. It is on disk when this returns.
+        """Write the complete file, or leave what was there.
+
+        The file is on disk when the function returns.
 
         Raises UsageError if that fails, or if another file has appeared there.
         """

@@ -24,7 +24,10 @@ C_TYPES: dict[str, Any] = {
 
 
 class CFunction:
-    """A C function that computes on the CPU. It takes NumPy arrays by a signature."""
+    """A C function that computes on the CPU.
+
+    The function takes NumPy arrays in the order of a signature.
+    """
 
     def __init__(self, variant: HostVariant, dtype: str) -> None:
         self._parameters = variant.parameters()

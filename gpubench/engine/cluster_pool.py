@@ -48,7 +48,7 @@ dies, its share is measured again. At the end, all workers wait at most this tim
 worker."""
 
 NO_WORKER_LIMIT_S = 30.0
-"""A sweep ends after this time without any worker. It can be resumed."""
+"""A sweep ends after this time without any worker. The sweep can be resumed."""
 
 CONTINUES = "what was measured is kept, and --resume continues it, with --on or without"
 

@@ -10,7 +10,7 @@ from gpubench.files import lock, regular
 from gpubench.model import Device
 
 LOCKS = Path("/tmp")  # noqa: S108 # opened without following links, and nothing in it is trusted
-"""One directory for all users and sessions of the machine, whatever their TMPDIR is."""
+"""All users and sessions of the machine share this directory, whatever their TMPDIR is."""
 
 
 def lock_device(device: Device, until: ExitStack) -> str:

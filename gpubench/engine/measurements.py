@@ -77,8 +77,8 @@ class Measurements:
     def device_speeds(self) -> dict[Place, float]:
         """Return the speed of each place relative to the median place, in percent.
 
-        It is the median over the points that several places measured. A place without such a point
-        has no speed.
+        The speed is the median over the points that several places measured. A place without such a
+        point has no speed.
         """
         times_us: defaultdict[Point, dict[Place, float]] = defaultdict(dict)
         for place, by_point in self.by_place.items():

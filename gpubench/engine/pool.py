@@ -24,7 +24,7 @@ from gpubench.plan.schedule import Estimate, Visit
 
 
 class Watcher:
-    """Shows the progress of a job. This one shows nothing."""
+    """Shows the progress of a job. The base class shows nothing."""
 
     def planned(self, job: Job, pool: Pool, visits: int, foreseen: Estimate) -> None:
         """Called before kernels are compiled, with the maximum number of visits."""
@@ -154,7 +154,7 @@ class LocalPool:
         self.device = replace(self.device, facts=self.device.facts | rates)
 
     def _below_ceiling(self, measurement: Measurement) -> Measurement:
-        """Return the measurement. It becomes wrong if its rate exceeds a measured peak.
+        """Return the measurement, as `wrong` if its rate exceeds a measured peak.
 
         The peak was perhaps measured beside other load, so it is measured again first.
         """

@@ -40,7 +40,7 @@ class Bound(NamedTuple):
 def bind(made: tuple[Leaves, Any], facts: Facts, inputs: Any, outputs: Any) -> Bound:
     """Return the arguments of a workload whose tensors lie in two arrays of bytes.
 
-    `made` is what `inputs_of` returned: its tensors are replaced. This waits for no device.
+    `made` is what `inputs_of` returned: its tensors are replaced. The function waits for no device.
     """
     leaves, form = [*made[0]], made[1]
     results = [view(outputs, part) for part in facts.outputs]

@@ -109,8 +109,8 @@ def compile_ahead(
 ) -> None:
     """Compile the CUDA C++ of solutions.
 
-    The processes that measure the solutions use the kept libraries. They also report a failure,
-    which is ignored here.
+    The processes that measure the solutions use the kept libraries. Those processes also report a
+    failure, which is ignored here.
     """
     with suppress(UsageError):
         ((form, file),) = forms.find(problem)

@@ -79,7 +79,7 @@ def is_model(path: Path) -> bool:
 
 
 def program(form: str, path: Path) -> Program:
-    """Run the code of a problem. It may raise anything."""
+    """Run the code of a problem. The code may raise any exception."""
     made: Any = FORMS[form].Program(path)
     return made  # type: ignore[no-any-return]
 

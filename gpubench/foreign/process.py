@@ -80,7 +80,7 @@ def end() -> None:
 
 
 def begin(path: str) -> None:
-    """Start the process for a problem. It imports torch while other processes start."""
+    """Start the process for a problem. The process imports torch while other processes start."""
     _kept.get(path, _process).begin(Path(path))
 
 
@@ -99,7 +99,10 @@ _programs: dict[tuple[str, str], Program] = {}
 
 
 def program_of(form: str, path: str, device: str) -> Program:
-    """Return the code of a problem, which runs once in a process. It may raise anything."""
+    """Return the code of a problem, which runs once in a process.
+
+    The code may raise any exception.
+    """
     key = form, path
     if key not in _programs:
         values.use_device(device)

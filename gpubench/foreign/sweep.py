@@ -38,8 +38,9 @@ def prepare_ahead(
 ) -> dict[Path, Path]:
     """Run the references of problems in parallel, and return the folders of their kernels.
 
-    `of_problem` would run them one after the other. It finds a failure again, and reports it. The
-    processes of the references answer further requests, until `process.end` is called.
+    `of_problem` would run them one after the other. `of_problem` repeats a failure of the
+    preparation, and reports it. The processes of the references answer further requests, until
+    `process.end` is called.
     """
     from gpubench.foreign import folder, forms, process
 

@@ -8,7 +8,8 @@ from gpubench.model import Device, Problem
 
 LOADED_BYTES_PER_CLOCK = 128
 """Maximum number of bytes per clock that enter a multiprocessor: the width of its L1 cache since
-Volta. It gets less from L2 (CUDA C++ Programming Guide and NVIDIA's architecture white papers)."""
+Volta. L2 delivers fewer bytes (CUDA C++ Programming Guide and NVIDIA's architecture white
+papers)."""
 
 EMULATING_PRODUCTS = {"float32": 6, "float64": 28, "int32": 10}
 """Minimum number of products of 8-bit parts for a product of a wider type that keeps all bits of
@@ -52,7 +53,7 @@ def percent(part: float | None, whole: float | None) -> float | None:
 def least_us(problem: Problem, device: Device) -> float:
     """Return a lower bound of a launch's time, or 0 if the device's figures are unknown.
 
-    It is the longest of three times: of the operations at the highest rate and clock; of the
+    The bound is the longest of three times: of the operations at the highest rate and clock; of the
     operands through the load paths of all multiprocessors; and of the operands from memory, as far
     as the last-level cache cannot hold them.
     """

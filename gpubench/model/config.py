@@ -44,9 +44,10 @@ MAX_LISTED = 3
 class Config(Mapping[str, Any]):
     """A kernel's parameters in order, each an int or a text: `config["BM"]`.
 
-    It prints as users write it: `128x128x8/8x8/s3/cluster=2x1` is a block of 128×128 elements of C
-    in steps of 8 along K, 8×8 elements per thread, three stages, and one more parameter. `block`
-    and `thread` name these numbers. `Config()` has no parameters and prints as `-`.
+    `str` returns the text that users write: `128x128x8/8x8/s3/cluster=2x1` is a block of 128×128
+    elements of C in steps of 8 along K, 8×8 elements per thread, three stages, and one more
+    parameter. `block` and `thread` name these numbers. `Config()` has no parameters and prints as
+    `-`.
     """
 
     __slots__ = ("_block", "_thread", "_values")
@@ -132,7 +133,9 @@ class Config(Mapping[str, Any]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Space:
-    """The configurations that a variant can take. They are listed only when iterated.
+    """The configurations that a variant can take.
+
+    A configuration is computed only when the space is iterated.
 
     `Space()` is the space of a kernel without tile parameters: one configuration, written `-`.
     """

@@ -14,7 +14,7 @@ from functools import lru_cache
 Expression = int | str
 
 MAX_CHARACTERS = 200
-"""Maximum length of an expression. It keeps the parser's work and the results small."""
+"""Maximum length of an expression. The limit keeps the parser's work and the results small."""
 
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,

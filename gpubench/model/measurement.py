@@ -157,7 +157,7 @@ class Measurement:
     before: Health = Health()
     after: Health = Health()
     started_utc: str = ""
-    """Start of the round, with microseconds. It identifies a round that is received twice."""
+    """Start of the round, with microseconds. The time identifies a round that is received twice."""
 
     seed: int | None = None
     """Seed of the operands, chosen when this round of a user's kernel began. None: the job's."""

@@ -54,7 +54,7 @@ class Scope(StrEnum):
 
 
 class Fill(StrEnum):
-    """The values of the operands. They decide how many bits switch, and so the power."""
+    """The values of the operands. The values decide how many bits switch, and so the power."""
 
     UNIFORM = "uniform"
     """Random values from [−1, 1]; integers from their whole range."""
@@ -108,7 +108,8 @@ class Status(StrEnum):
     WRONG = "wrong"
     ERROR = "error"
     ELIMINATED = "eliminated"
-    """`tune` showed that the configuration is not the fastest. Its times up to then are kept."""
+    """`tune` showed that the configuration is not the fastest. The times before the elimination are
+    kept."""
 
 
 class State(StrEnum):

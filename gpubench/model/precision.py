@@ -14,8 +14,8 @@ F16 = 2.0**-11  # of binary16, and of TF32, which has the same significand
 BF16 = 2.0**-8  # of bfloat16
 
 F8_SUM = 2.0**-13
-"""Unit roundoff of float8 sums on Hopper's tensor cores. They keep 13 bits after the leading bit of
-the largest term, and cut off the rest (DeepSeek-AI, DeepSeek-V3 Technical Report, 3.3.2)."""
+"""Unit roundoff of float8 sums on Hopper's tensor cores. The sums keep 13 bits after the leading
+bit of the largest term, and cut off the rest (DeepSeek-AI, DeepSeek-V3 Technical Report, 3.3.2)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,10 @@ class Precision:
 
 @cache
 def bytes_of_element(element: str) -> int:
-    """Return the bytes of an element type. Its bits are the first number in its name."""
+    """Return the bytes of an element type.
+
+    The number of bits is the first number in the type's name.
+    """
     return int(re.findall("[0-9]+", element)[0]) // 8
 
 

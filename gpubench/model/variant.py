@@ -56,7 +56,8 @@ class Launch:
     """Further int arguments, after the extents."""
 
     workspace_bytes: int = 0
-    """Device memory that is passed as a pointer after the output. It holds garbage at first."""
+    """Device memory that is passed as a pointer after the output. The memory holds garbage at
+    first."""
 
     tensor_maps: tuple[TensorMap, ...] = ()
     """Passed by value after all other arguments, as 128-byte structures."""
@@ -69,7 +70,8 @@ class Launch:
     """Blocks of a thread block cluster (compute capability 9.0). The grid is a multiple of it."""
 
     next_launches: tuple[Launch, ...] = ()
-    """Launches that complete the result, with the same workspace. They are timed together."""
+    """Launches that complete the result, with the same workspace. All launches of a result are
+    timed together."""
 
     takes_workspace: bool = True
     """Whether the kernel gets the workspace as a pointer, and not only in its tensor maps."""
@@ -119,7 +121,10 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One way to compute an operation. Its `.py` describes it. Name and op come from the path."""
+    """One way to compute an operation.
+
+    The `.py` file of a variant describes it. Name and op come from the path.
+    """
 
     idea: str
     """What the kernel teaches, in a line."""
@@ -159,7 +164,8 @@ class Variant:
     where R elements of a vector share a load of the other vector. None: not known."""
 
     libraries: tuple[str, ...] = ()
-    """Packages that the function imports, such as `torch`. Their versions affect its code."""
+    """Packages that the function imports, such as `torch`. The versions of these packages affect
+    the function's code."""
 
     file: str = ""
     """The file of the variant's code, relative to the descriptor. Empty: the usual file of its
@@ -505,7 +511,7 @@ class CudaVariant(SourceVariant):
 
 @dataclass(frozen=True, kw_only=True)
 class BrokenVariant(Variant):
-    """A file that cannot be used. Its points are skipped with the reason, which is `idea`."""
+    """A file that cannot be used. The points of such a file are skipped. `idea` has the reason."""
 
     runs_on: str = ""
     dtypes: tuple[str, ...] = tuple(PRECISIONS)
@@ -528,8 +534,9 @@ class CallVariant(Variant):
     """The backend, such as `cuda` or `cpu`."""
 
     build: Callable[[Config | None, str], Callable[..., None]]
-    """Returns the function (inputs…, output) of a tile and a dtype. It computes into the output.
-    The row takes `resources` and `algorithm` from the function's attributes after it ran."""
+    """Returns the function (inputs…, output) of a tile and a dtype. The function computes into the
+    output. The row takes `resources` and `algorithm` from the function's attributes after it
+    ran."""
 
     build_strided: Callable[[Config | None, str], Callable[..., None]] | None = None
     """Returns the function for operands in another layout than its own, which have strides.

@@ -246,7 +246,7 @@ def recorder_version() -> str:
 
 
 def _kept_file(case: Case) -> Path:
-    """Return the file of the cache. Its name changes with all that the figures depend on."""
+    """Return the file of the cache. The file's name changes with all that the figures depend on."""
     problem = case.problem
     return cache_file(
         "accesses",

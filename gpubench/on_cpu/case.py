@@ -103,7 +103,10 @@ def operands(problem: Problem) -> tuple[np.ndarray, ...]:
 
 
 def expected(problem: Problem) -> np.ndarray:
-    """Return the result of a product. It has small integers, so it is exact in every dtype."""
+    """Return the result of a product.
+
+    The operands are small integers, so the result is exact in every dtype.
+    """
     inputs = [array.astype(np.int64) for array in operands(problem)]
     result: np.ndarray = problem.operation.reference(np, *inputs)
     return result.astype(problem.precision.result)

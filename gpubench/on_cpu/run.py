@@ -206,7 +206,8 @@ def execute(
 ) -> None:
     """Run a program to its end. Raises KernelFaultError if its report names a fault.
 
-    It runs again without randomized addresses where ThreadSanitizer does not work with them.
+    The program runs again without randomized addresses where ThreadSanitizer does not work with
+    them.
     """
     code, lines = _run(command, sanitizer, stalled_s)
     if any("unexpected memory mapping" in line for line in lines):

@@ -17,7 +17,8 @@ SHIM = Path(__file__).parent / "shim"
 EXTERN_C = re.compile(
     r'\bextern\s*"C"(?=(?:\s*__launch_bounds__\s*\([^()]*\)|[^{;()])*\b__global__\b)'
 )
-"""The `extern "C"` before a kernel. It is removed, because kernels have internal linkage here."""
+"""The `extern "C"` before a kernel. The text is removed, because kernels have internal linkage
+here."""
 
 DYNAMIC_SHARED = re.compile(
     r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]((?:\s*\[[^\[\];]+\])*)\s*;"
@@ -100,7 +101,8 @@ class _Reader:
     folders: Sequence[Path]
     is_whole: bool  # whether one text has all functions
     headers: dict[str, None] = field(default_factory=dict)
-    """The names of the system's headers. They come first, before the macros of `cuda.h`."""
+    """The names of the system's headers. These headers come first, before the macros of
+    `cuda.h`."""
 
     inserted: set[Path] = field(default_factory=set)
 
@@ -234,8 +236,8 @@ def _needed(
 def _host_code(text: str, plain: str, function: _Function) -> Iterator[tuple[int, int, str]]:
     """Yield the parts of a host function that change, and what replaces each part.
 
-    Its launches become C++. Names such as `gridDim`, which are macros for kernels, are variables of
-    its own.
+    Launches in the function become C++. Names such as `gridDim`, which are macros for kernels, are
+    variables of its own.
     """
     after = function.start
     for start, end, new in _launches(text, plain, function):

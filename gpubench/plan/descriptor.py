@@ -49,15 +49,16 @@ PLAIN = {str, bool, int, tuple[str, ...], tuple[int, int]}
 """Types of fields that are converted and checked by msgspec."""
 
 Reader = Callable[[Path, str, tuple[int, ...]], Variant]
-"""(file, operation, time and size of the file) → the variant. It keeps what it read."""
+"""(file, operation, time and size of the file) → the variant. The reader keeps the variants that it
+has read."""
 
 
 def load(path: Path, op: str, read: Reader | None = None) -> Variant:
     """Return the variant of `op` that `path` describes, named after the file.
 
-    It runs the file in this process, or as `read` does. It returns the same object as long as the
-    file does not change, so it may be called for every point. Raises UsageError with the file and
-    what is wrong in it.
+    The function runs the file in this process, or as `read` does. The function returns the same
+    object as long as the file does not change, so it may be called for every point. Raises
+    UsageError with the file and what is wrong in it.
     """
     if op not in OPERATIONS:
         add_operation(path.with_name(OPERATION_FILE))
@@ -74,7 +75,10 @@ def load(path: Path, op: str, read: Reader | None = None) -> Variant:
 
 
 def _by_its_file(variant: Variant) -> tuple[object, tuple[Path, str]]:
-    """Pickle a variant as its path. Its functions do not pickle, so the file is loaded again."""
+    """Pickle a variant as its path.
+
+    The variant's functions do not pickle, so the file is loaded again.
+    """
     return load, (variant.path, variant.op)
 
 

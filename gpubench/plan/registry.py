@@ -1,7 +1,7 @@
 """Finds the variants: every `kernels/<op>/<name>.py` describes a variant, named after its file.
 
-A user's folder (`--kernels DIR`) has the same form. It may also hold the files of one operation
-directly: `DIR/<name>.py`.
+A user's folder (`--kernels DIR`) has the same form. Such a folder may also hold the files of one
+operation directly: `DIR/<name>.py`.
 """
 
 import os
@@ -24,7 +24,7 @@ KERNELS = Path(__file__).parent.parent / "kernels"
 def descriptors(folder: Path) -> list[Path]:
     """Return the files in a folder that describe a variant: all Python files without a leading _.
 
-    The operation's own file is left out. This reads only names and runs nothing.
+    The operation's own file is left out. The function reads only names and runs nothing.
     """
     paths = (path for path in folder.glob("*.py") if path.name[0] not in "._")
     return sorted(path for path in paths if path.name != OPERATION_FILE)

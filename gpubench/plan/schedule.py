@@ -18,7 +18,7 @@ from gpubench.text import counted
 VISIT_S = 0.02  # time to bind and warm up a kernel before its samples are taken
 
 RoundsByPoint = Mapping[Point, Sequence[Measurement]]
-"""The measurements of each point so far, oldest first. It grows while a job runs."""
+"""The measurements of each point so far, oldest first. The mapping grows while a job runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Visit:
     """Wall time that a budget leaves for the visit. None: the policy decides."""
 
     outcome: Measurement | None = None
-    """A result that is known without a launch. It is kept instead of a time."""
+    """A result that is known without a launch. This result is kept instead of a time."""
 
 
 class Schedule(Protocol):
@@ -54,7 +54,7 @@ class Schedule(Protocol):
 
 
 class Strategy(Protocol):
-    """Makes the schedule of each device. It is pickled when several devices share a job."""
+    """Makes the schedule of each device. A strategy is pickled when several devices share a job."""
 
     @property
     def is_race(self) -> bool:
@@ -82,7 +82,7 @@ COMMON_POINTS = 3  # number of points that all devices measure, where a sweep ha
 
 @dataclass(frozen=True, kw_only=True)
 class InRounds:
-    """Measures every point once a round. This is the strategy of a sweep."""
+    """Measures every point once a round. `InRounds` is the strategy of a sweep."""
 
     fresh: bool = True  # whether each round after the first starts in a fresh process
     whole_problems: bool = False

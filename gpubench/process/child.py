@@ -32,7 +32,8 @@ BOOT = (
     "folder = sys.argv.pop(1); folder and confine(folder); "
     "from {module} import {function}; {function}(int(sys.argv[1]), *sys.argv[2:])"
 )
-"""The child's program. It imports from the same paths as this process, in any current directory."""
+"""The child's program. The program imports from the same paths as this process, in any current
+directory."""
 
 FOLLOW = (
     "import sys; sys.path.append(sys.argv[1]); from gpubench.process.warden import follow; "
@@ -41,7 +42,7 @@ FOLLOW = (
 """Program of the warden of another program."""
 
 END_S = 3.0
-"""Time limit for a warden to end. It takes longer only if it was stopped."""
+"""Time limit for a warden to end. A warden takes longer only if it was stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +50,8 @@ class Child:
     """A child process behind its warden, and this process's end of a pair of sockets."""
 
     process: subprocess.Popen[bytes]
-    """The warden. It ends in the same way as the child, after all that the child started has
-    ended."""
+    """The warden. The warden ends in the same way as the child, after all that the child started
+    has ended."""
 
     socket: socket.socket
     streams: Copier
@@ -109,7 +110,7 @@ def start(
 
     The name `speaker` stands before each line that the child prints. `environment` replaces the
     environment of this process. The child writes into `folder` alone, if one is given (`confine`).
-    It has a session of its own, so Ctrl-C does not reach it.
+    The child has a session of its own, so Ctrl-C does not reach it.
     """
     killed_before = oom_kills()
     ours, theirs = socket.socketpair()

@@ -2,7 +2,7 @@
 
 Landlock restricts writing, from Linux 5.13 on, for this process and all that it starts, even as
 root. From Linux 6.12 on, these processes also cannot signal any other process. Where the system has
-no Landlock, foreign code can write every file that its user can write. This module imports the
+no Landlock, foreign code can write every file that its user can write. The module imports the
 standard library alone.
 """
 
@@ -66,7 +66,7 @@ def few_variables(environment: Mapping[str, str], folder: Path | None) -> dict[s
 def confine(folder: str) -> bool:
     """Let this process, and all that it starts, write into a folder and `OF_THE_SYSTEM` alone.
 
-    It must have one thread. Return False where the system cannot.
+    The calling process must have one thread. Return False where the system cannot.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)

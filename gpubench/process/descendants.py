@@ -134,7 +134,7 @@ def living(pids: Iterable[int]) -> list[int]:
 def cpu_ns(pids: Iterable[int]) -> int:
     """Return the CPU time of processes in ns, which includes threads that have ended.
 
-    It also includes children that a process has waited for, in steps of 10 ms. A process that
+    The time also includes children that a process has waited for, in steps of 10 ms. A process that
     ignores SIGCHLD waits for no child, so the time of its children is lost: then a process of an
     earlier list is gone, and no time replaces it.
     """

@@ -39,7 +39,7 @@ Report = Callable[[int], None]  # gets the number of steps of a request that are
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """An answer. It repeats the token of its request.
+    """An answer, with the token of its request.
 
     Code that has only the descriptor of the channel cannot guess the token.
     """
@@ -100,8 +100,8 @@ def ask(
 def answer_requests(channel: Channel, value_of: Callable[[bytes, Report], bytes]) -> None:
     """Answer requests in a child until the channel closes.
 
-    `value_of` returns the value of a request. Its errors for users are sent; any other exception is
-    sent as a ChildLostError.
+    `value_of` returns the value of a request. The errors for users that `value_of` raises are sent;
+    any other exception is sent as a ChildLostError.
     """
     pid = os.getpid()
 

@@ -33,7 +33,10 @@ def package_version() -> tuple[str, str | None]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Return what git prints, or nothing if git is missing or fails. Its index stays as it is."""
+    """Return what git prints, or nothing if git is missing or fails.
+
+    The command leaves git's index unchanged.
+    """
     command = ("git", "--no-optional-locks", "-C", str(folder), *arguments)
     try:
         ended = run_program(command, limit_s=GIT_LIMIT_S)

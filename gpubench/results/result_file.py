@@ -162,7 +162,7 @@ class ResultFile:
             return False
 
     def add(self, measurement: Measurement) -> None:
-        """Append a measurement. It is on disk when this returns."""
+        """Append a measurement. The rows are on disk when the function returns."""
         file = self._opened()
         try:
             file.write(encode_line(measurement))

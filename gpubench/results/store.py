@@ -28,7 +28,7 @@ _BUILD = ("device", "source_hash", "tree_hash", "driver", "cuda")
 
 
 def directory() -> Path:
-    """Return the directory of the store. It may not exist."""
+    """Return the directory of the store. The directory may not exist."""
     return Path(os.environ.get(VARIABLE) or platformdirs.user_data_path("gpubench") / "results")
 
 
@@ -90,8 +90,8 @@ def newest_build(
 ) -> tuple[list[Path], list[str]]:
     """Return the newest files of one build, oldest first, and why other files were skipped.
 
-    They are at most `MAX_SWEEPS`. A file is skipped if `check` raises UsageError for it. Raises
-    UsageError if all files are skipped.
+    The function returns at most `MAX_SWEEPS` files. A file is skipped if `check` raises UsageError
+    for it. Raises UsageError if all files are skipped.
     """
     newest: list[Path] = []
     unreadable: list[str] = []

@@ -63,7 +63,7 @@ def summarize(logs: Floats) -> RoundStatistics:
 class Variance(NamedTuple):
     """The error of a difference of means: arrays with an element for each point.
 
-    Both are NaN for a point that has no variance.
+    Both arrays have NaN for a point that has no variance.
     """
 
     standard_error: Floats
@@ -111,8 +111,8 @@ def shrunk(variance: Floats, df: Floats) -> tuple[Floats, Floats]:
 def _prior(variance: Floats, df: Floats) -> tuple[float, float]:
     """Return the degrees of freedom and the variance of the prior: Smyth 2004, section 6.2.
 
-    They follow from mean and variance of log s², which is distributed as the logarithm of s₀² times
-    an F. The degrees of freedom are at most the sum over all points without the largest.
+    The parameters follow from mean and variance of log s², which is distributed as the logarithm of
+    s₀² times an F. The degrees of freedom are at most the sum over all points without the largest.
     """
     if len(variance) < 2:  # noqa: PLR2004 # a single point has no prior
         return 0.0, 1.0

@@ -55,7 +55,7 @@ class Move(NamedTuple):
 def machine_levels(levels: Floats, references: NDArray[np.bool_]) -> Floats:
     """Return the machine's effect on all points in each result, as logarithms.
 
-    It is the median of the references' deviations from their own medians; 0 with too few
+    The effect is the median of the references' deviations from their own medians; 0 with too few
     references. `levels` has logarithms of times, of shape (points, results); NaN: no time.
     """
     effects, chosen = np.zeros(levels.shape[1]), levels[references]

@@ -57,10 +57,10 @@ def drifting_low(
 ) -> float | None:
     """Return the lower end of the interval of `ratio_of_rounds`, for rounds that may drift.
 
-    Neighbouring rounds may resemble each other. Their mean then scatters more than independent
-    rounds of the same spread, by the factor of an autoregressive process of first order. Its
-    correlation is estimated, corrected for the number of rounds (Marriott and Pope, 1954), and
-    increased by `DRIFT_MARGIN`. Return None for fewer than `MIN_ROUNDS`.
+    Neighbouring rounds may resemble each other. The mean of such rounds scatters more than the mean
+    of independent rounds, by the factor of an autoregressive process of first order. The
+    correlation of the process is estimated, corrected for the number of rounds (Marriott and Pope,
+    1954), and increased by `DRIFT_MARGIN`. Return None for fewer than `MIN_ROUNDS`.
     """
     ratio = ratio_of_rounds(numerators, denominators, level)
     if ratio is None:

@@ -1,7 +1,7 @@
 """The race of `tune`: configurations leave when they are shown to be slower than the best.
 
-This is successive elimination by paired comparisons: the logarithms of two configurations' times
-are subtracted round by round, so that what slowed a whole round cancels. docs/tune.md has the
+The method is successive elimination by paired comparisons: the logarithms of two configurations'
+times are subtracted round by round, so that what slowed a whole round cancels. docs/tune.md has the
 method, its source and its assumptions. Pure functions on arrays, and their state.
 """
 

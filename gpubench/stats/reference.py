@@ -1,6 +1,7 @@
 """The shift of the machine, from points whose code is the same on both sides.
 
-These are the points of the vendor's BLAS, and of kernels whose source and binary did not change.
+Such points are the points of the vendor's BLAS, and of kernels whose source and binary did not
+change.
 """
 
 from collections.abc import Sequence

@@ -22,7 +22,7 @@ from gpubench.stats.reference import shared_median
 
 NEAR = 6
 """Number of sweeps of each side, before and after a sweep, that count as measured at the same time.
-It was chosen with recorded sweeps: results/decisions/ab_shortest.md."""
+The number was chosen with recorded sweeps: results/decisions/ab_shortest.md."""
 
 
 def compare_shortest(base: NDArray[np.float64], new: NDArray[np.float64], margin: float) -> float:

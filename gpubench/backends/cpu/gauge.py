@@ -128,8 +128,8 @@ def highest_rates(
 ) -> dict[str, float]:
     """Return the highest rates of a CPU. `measure` is `CpuGauge.ceilings`.
 
-    They are kept in the user's cache. With `kept`, a rate that was measured on this kind of CPU
-    less than a day ago is used. For multiply-adds, the highest rate of this kind of CPU counts,
+    The rates are kept in the user's cache. With `kept`, a rate that was measured on this kind of
+    CPU less than a day ago is used. For multiply-adds, the highest rate of this kind of CPU counts,
     because other load can only lower a rate.
     """
     path, now = cache_file("rates", device.name, cpu_threads()), datetime.now(UTC)

@@ -9,7 +9,8 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 CHAINS = 12
-"""Number of independent sums. It hides the latency of two units (4 to 5 cycles) in 16 registers."""
+"""Number of independent sums. This number hides the latency of two units (4 to 5 cycles) and needs
+16 registers."""
 
 ELEMENTS = {
     "float32": (ir.FloatType(), types.float32, 4),
@@ -29,8 +30,8 @@ def lanes(dtype: str) -> int:
 def multiply_adds(dtype: str) -> Any:
     """Return a compiled function (count, x, y) that replaces each sum s by s·x + y `count` times.
 
-    There are `CHAINS` vectors of sums. The function runs without Python's lock. It returns a total,
-    so that the compiler cannot omit any work.
+    There are `CHAINS` vectors of sums. The function runs without Python's lock. The function
+    returns a total, so that the compiler cannot omit any work.
     """
     element, number, _ = ELEMENTS[dtype]
     width = lanes(dtype)

@@ -264,7 +264,7 @@ def _end_to_end(
 ) -> Callable[[], None]:
     """Return a launch that allocates, copies in, runs, copies out and frees.
 
-    It uses `cudaMalloc` and `cudaFree`, and not CuPy's pool.
+    The launch uses `cudaMalloc` and `cudaFree`, and not CuPy's pool.
     """
     *inputs, output = hosts
 

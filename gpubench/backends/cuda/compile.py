@@ -1,7 +1,7 @@
 """Compiles a template instance of a source for an architecture, without a device.
 
 NVRTC compiles it, through cuda-bindings. nvcc compiles what NVRTC cannot compile, and the sources
-whose descriptions name nvcc. Neither needs a GPU.
+whose descriptions name nvcc. NVRTC and nvcc need no GPU.
 """
 
 import os
@@ -27,7 +27,8 @@ of registers. `--device-as-default-execution-space`: NVRTC 13.0 treats a lambda 
 parameters as a host function, even in a kernel."""
 
 NVCC = "--compiler=nvcc"
-"""The option with which a description selects nvcc. It comes first, and no compiler gets it."""
+"""The option with which a description selects nvcc. It is the first option, and is passed to no
+compiler."""
 
 HOST_CODE = re.compile(r"<<\s*<|^[ \t]*#[ \t]*include", re.MULTILINE)
 """Parts of a source that NVRTC may not support: launches and headers. In a source without them,
@@ -109,7 +110,7 @@ def _by_nvcc(
 def _file(source: Path, options: tuple[str, ...], further: tuple[str, ...]) -> Path:
     """Return the file of an instance in the cache.
 
-    Its name also depends on the files that the source includes.
+    The file's name also depends on the files that the source includes.
     """
     files = whole_source(source, include_folders(options))
     return cache_file("cubin", *map(read_source, files), *further)

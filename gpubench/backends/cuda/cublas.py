@@ -34,8 +34,8 @@ def gemm(dtype: str) -> Prepared:
 
     `cublasGemmEx` lacks float8, so such products use the first algorithm that cuBLASLt proposes.
 
-    cuBLAS is column-major. It reads a row-major matrix as its transpose, and Cᵀ = Bᵀ·Aᵀ. A and B
-    may be column-major.
+    cuBLAS is column-major. cuBLAS reads a row-major matrix as its transpose, and Cᵀ = Bᵀ·Aᵀ. A and
+    B may be column-major.
     """
     if dtype.startswith("float8"):
         return cublaslt.gemm(dtype)

@@ -1,6 +1,6 @@
 """cuBLASLt, with an algorithm that is chosen by measuring and not by its heuristic alone.
 
-It is called through ctypes, because CuPy wraps cuBLASLt only for its own use. Names and numbers
+cuBLASLt is called through ctypes, because CuPy wraps it only for its own use. Names and numbers
 come from `cublasLt.h`.
 """
 
@@ -76,8 +76,8 @@ class _Product:
     """A product of one shape, as the library describes it."""
 
     describe: Callable[[Sequence[Any]], ctypes.c_void_p]
-    """Takes the addresses of the arrays between B and C, and returns the descriptor. It is called
-    again for other addresses."""
+    """Takes the addresses of the arrays between B and C, and returns the descriptor. The function
+    is called again for other addresses."""
 
     finish: Finish
     descriptor: ctypes.c_void_p
@@ -141,8 +141,8 @@ def algorithms(
 ) -> list[tuple[str, Prepared]]:
     """Return the name and the product of each algorithm that the heuristic proposes, best first.
 
-    The name is the library's own description of the algorithm. It can be saved, and selects the
-    same algorithm in the same version of the library (cublasLtMatmulAlgo_t).
+    The name is the library's own description of the algorithm. The description can be saved, and
+    selects the same algorithm in the same version of the library (cublasLtMatmulAlgo_t).
     """
     product = _product(dtype, shape, operations, _workspace(), finish)
     proposals = (_Heuristic * MAX_ALGORITHMS)()

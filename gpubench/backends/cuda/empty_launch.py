@@ -1,7 +1,7 @@
 """Times a launch of an empty kernel by three independent clocks.
 
-`gpubench selfcheck` compares the three times. They are also the bounds for the launch gap of other
-kernels.
+`gpubench selfcheck` compares the three times. The three times are also the bounds for the launch
+gap of other kernels.
 """
 
 import statistics

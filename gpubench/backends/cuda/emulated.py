@@ -2,8 +2,8 @@
 
 The Ozaki scheme scales rows of A and columns of B to fixed point and cuts them into slices of 8
 bits, whose products are exact. CuPy does not wrap the functions, so they are called through ctypes.
-They have a handle of their own, because their workspace and strategy must not affect the baseline.
-Names and numbers come from `cublas_api.h`.
+The functions have a handle of their own, because their workspace and strategy must not affect the
+baseline. Names and numbers come from `cublas_api.h`.
 """
 
 import ctypes

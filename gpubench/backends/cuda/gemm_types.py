@@ -33,8 +33,8 @@ def half_scalar(value: int) -> ctypes.c_uint16:
 def operation_of(matrix: Any) -> tuple[int, int]:
     """Return the operation and the leading dimension with which a library takes a matrix.
 
-    The libraries are column-major. They read a row-major matrix as its transpose, which is what
-    they need. A column-major matrix must be transposed.
+    The libraries are column-major. They read a row-major matrix as its transpose, which is the
+    column-major matrix that they need. A column-major matrix must be transposed.
     """
     if matrix.flags.c_contiguous:
         return OP_N, int(matrix.shape[1])

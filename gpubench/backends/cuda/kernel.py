@@ -100,7 +100,7 @@ class CudaKernel:
 
     rotation: Iterator[Callable[[], None]]
     """Launches on one set after the other, continuing after the latest launch on these operands.
-    They enqueue and do not wait."""
+    The launches are enqueued, and nothing waits for them."""
 
     routine: CudaRoutine
     timers: CudaTimers

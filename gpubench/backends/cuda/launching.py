@@ -141,7 +141,7 @@ class Instances:
     def _call(self, point: Point) -> Callable[..., None]:
         """Return the variant's function.
 
-        It is built once, as it may compile code for each new size.
+        The function is built once, as it may compile code for each new size.
         """
         variant, dtype = point.variant, point.problem.dtype
         key = variant, point.tile, dtype
@@ -227,8 +227,8 @@ def bind_launch(
 ) -> Callable[[], None]:
     """Prepare a launch in the current stream, so that enqueuing it is quick.
 
-    `arguments` are the kernel's arguments as ctypes objects. They hold only addresses, so the
-    launch keeps a reference to `keep_alive`, so that the arrays are not freed.
+    `arguments` are the kernel's arguments as ctypes objects. The objects hold only addresses. So
+    the launch keeps a reference to `keep_alive`, and the arrays are not freed.
 
     Launches with attributes are enqueued by cuLaunchKernelEx, all others by CuPy's function. The
     cost of both is in docs/decisions/0004.

@@ -1,6 +1,6 @@
 """Compiles with nvcc: a kernel of a file that NVRTC cannot compile, or a host function.
 
-nvcc needs g++, and no GPU. It is part of the CUDA toolkit, or of the wheels of the extra `nvcc`.
+nvcc needs g++, and no GPU. nvcc is part of the CUDA toolkit, or of the wheels of the extra `nvcc`.
 """
 
 import ctypes
@@ -199,7 +199,7 @@ def wrapper(variant: HostVariant, tile: Config | None, dtype: str) -> str:
 def compile_library(
     variant: HostVariant, tile: Config | None, dtype: str, architecture: str
 ) -> bytes:
-    """Return the shared library of a variant's function. It is kept in the user's cache.
+    """Return the shared library of a variant's function. The library is kept in the user's cache.
 
     From compute capability 9.0 on, the library may use instructions that only its architecture has.
     Raises CompileError.

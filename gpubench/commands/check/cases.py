@@ -138,9 +138,9 @@ def problems(
 ) -> list[Problem]:
     """Return problems at the edges of a tile.
 
-    They have a single element; more elements than a block covers, with odd and with round extents;
-    fewer elements, with prime extents; a tall result; and a wide result. If the variant refuses a
-    size, the nearest legal size is used.
+    The results have a single element; more elements than a block covers, with odd and with round
+    extents; fewer elements, with prime extents; a tall shape; and a wide shape. If the variant
+    refuses a size, the nearest legal size is used.
     """
     if not OPERATIONS[variant.op].is_product:
         return stated_problems(variant, tile, dtype)

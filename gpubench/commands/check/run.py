@@ -1,4 +1,7 @@
-"""`gpubench check`: compiles a kernel for a GPU, and runs it on the CPU. It needs no GPU."""
+"""`gpubench check`: compiles a kernel for a GPU, and runs it on the CPU.
+
+The command needs no GPU.
+"""
 
 import os
 import re

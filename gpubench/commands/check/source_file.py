@@ -21,8 +21,8 @@ from gpubench.plan.python_file import is_name
 SUFFIXES = (".cu", ".cuh")
 
 ONLY_RESULT = ("C",)
-"""A layout that is more likely a mistake: a store with exchanged indices. It is checked as
-row-major."""
+"""A layout that is more likely a mistake: a store with exchanged indices. Such a result is checked
+as row-major."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,7 +65,9 @@ class Build:
     kernels: Path | None = None
 
     def sweep(self, options: Mapping[str, str], output: Path, before: Files = ()) -> None:
-        """Measure one round into `output`, by the command line alone. It ends with this process.
+        """Measure one round into `output`, by the command line alone.
+
+        The sweep ends with this process.
 
         Raises SideError with the side's own message if it makes no file, or if the file cannot be
         compared or pooled with the files of earlier rounds, and KeyboardInterrupt if it is

@@ -179,7 +179,8 @@ class _Tests(NamedTuple):
     shifts: _Shifts
     variance: Variance
     margin: Floats
-    """Logarithm of the difference that matters. It is larger if the GPU is another one."""
+    """Logarithm of the difference that matters. The margin is larger if the two sides have
+    different GPUs."""
 
     p: Floats
     p_adjusted: Floats

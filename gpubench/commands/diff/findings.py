@@ -108,7 +108,7 @@ class PooledPoint:
     def repeats_us(self) -> Sequence[Sequence[float]]:
         """Times that the test treats as independent, by sweep.
 
-        They are the rounds; on a CPU they are the median of each sweep.
+        These times are the rounds; on a CPU, the median of each sweep.
         """
         if self.on_cpu:
             return [(statistics.median(times),) for times in self.sweeps_us]

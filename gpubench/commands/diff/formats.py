@@ -42,7 +42,8 @@ def exit_code(
 
 
 JSON_FORMAT = 1
-"""Version of the JSON format. It increases when a field is removed or changes its meaning."""
+"""Version of the JSON format. The version increases when a field is removed or changes its
+meaning."""
 
 MAX_TABLE_ROWS = 1000
 """Maximum number of regressions and of broken points in the text; JSON and JUnit have all."""

@@ -86,8 +86,8 @@ def _total(
 ) -> Total:
     """Add up a kernel's problems.
 
-    The half-width is the mean of the points' half-widths, weighted by their parts of the total. It
-    is valid whatever the points have in common, such as the speed of a process.
+    The half-width is the mean of the points' half-widths, weighted by their parts of the total.
+    This half-width is valid whatever the points have in common, such as the speed of a process.
     """
     parts = [
         problem.weight * (finding.base_us or 0.0)

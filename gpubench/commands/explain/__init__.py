@@ -98,7 +98,7 @@ def build(
 ) -> None:
     """Compile many kernels, and write a build file that 'gpubench diff' compares.
 
-    It has a row for each tile and launch: registers, spills, occupancy, waves, inner loop and
+    The file has a row for each tile and launch: registers, spills, occupancy, waves, inner loop and
     accesses. No GPU is needed.
     """
     from gpubench.commands.explain.build import run_build

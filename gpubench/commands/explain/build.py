@@ -1,7 +1,7 @@
 """`gpubench build`: compile kernels for architectures, and write a row for each.
 
-It needs no GPU. Waves are computed for an example GPU of each architecture. Every machine uses the
-same example, so that files from several machines can be compared.
+The command needs no GPU. Waves are computed for an example GPU of each architecture. Every machine
+uses the same example, so that files from several machines can be compared.
 """
 
 from collections.abc import Mapping, Sequence

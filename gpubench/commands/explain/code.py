@@ -183,7 +183,7 @@ def _code(compiled: Compiled, listed: Mapping[bytes, Mapping[str, str]], dtype: 
 
 
 def _kept_file(program: Program) -> Path:
-    """Return the file of the cache. Its name changes with all that the figures depend on."""
+    """Return the file of the cache. The file's name changes with all that the figures depend on."""
     return cache_file(
         "build",
         program.source_hash,

@@ -60,8 +60,8 @@ class Instance:
     problem: Problem
     architecture: str
     device: Device
-    """The GPU whose figures are used: this machine's, or an example. Its name is empty if no figure
-    is known."""
+    """The GPU whose figures are used: this machine's, or an example. The GPU's name is empty if no
+    figure is known."""
 
     reason: str = ""
     """Why the instance cannot run on the architecture; empty if it can."""
@@ -196,7 +196,7 @@ class Explanation(Instance):
         """How long the accesses occupy the L1 cache and shared memory of all multiprocessors.
 
         A multiprocessor looks up one line of 128 bytes per clock, and serves one wavefront of
-        shared memory. Both pass through one pipeline.
+        shared memory. Both kinds of access pass through one pipeline.
         """
         device, recorded = self.device, self.accesses
         if not recorded or not recorded.lines or not device.sm_clock_mhz:
@@ -297,7 +297,7 @@ def resident(explanation: Explanation) -> str:
         return ""
     limits = " and ".join(LIMITERS.get(name, name) for name in state.limited_by)
     if not state.blocks:
-        return f"It cannot be launched: a block is too large for {limits} of a multiprocessor."
+        return f"The kernel cannot be launched: {limits} of a multiprocessor cannot hold a block."
     threads = counted(explanation.launch.threads_per_block, "thread")
     held = f"{counted(state.blocks, 'block')} of {threads} a multiprocessor"
     occupied = f"{state.warps} of {state.max_warps} warps"

@@ -1,4 +1,4 @@
-"""`gpubench explain`: read the options, compile, take times, print. It needs no GPU."""
+"""`gpubench explain`: read the options, compile, take times, print. The command needs no GPU."""
 
 from collections.abc import Sequence
 from dataclasses import replace

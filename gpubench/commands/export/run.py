@@ -207,7 +207,7 @@ def _arguments(
 
 
 def _encode(tensor_map: TensorMap, array: str, problem: Problem) -> str:
-    """Return the call that makes a tensor map. Its numbers are from cuda.h."""
+    """Return the call that makes a tensor map. The numbers in the call are from cuda.h."""
     rows, columns = tensor_map.shape
     box_rows, box_columns = tensor_map.box
     swizzle = SWIZZLE_BYTES.index(tensor_map.swizzle_bytes)

@@ -108,7 +108,8 @@ class Judgement(NamedTuple):
     no_majority: NDArray[np.bool_]  # ambiguous because equally many devices are fast and slow
     detectable: Floats
     """Logarithm of the smallest slowdown in each unit that is found with probability 1 - `MISSED`.
-    It is the slowdown of a device that was as fast as the others before. NaN: no other device."""
+    The slowdown is relative to the device's earlier speed, which was that of the other devices.
+    NaN: no other device."""
 
     since: Floats  # logarithm of a device's time over its own earlier time; NaN without a history
     slower_than_before: NDArray[np.bool_]

@@ -91,7 +91,10 @@ def _measure(asked: Asked, pool: LocalPool, name: str) -> Report:
 
 
 class _Turn(Watcher):
-    """Collects the times of a worker's turn. It measures the parts after each round of products."""
+    """Collects the times of a worker's turn.
+
+    The turn measures the parts of the device after each round of products.
+    """
 
     def __init__(self, asked: Asked, pool: LocalPool, name: str) -> None:
         edges = EDGE_ROUNDS if asked.phase == TOGETHER else 0
@@ -153,8 +156,8 @@ def _failed(rounds: Sequence[Measurement]) -> bool:
 def products(device: Device, rounds: int, asked: Asked) -> Job:
     """Return the job that measures the products of a device, each round by the same policy.
 
-    It measures the products in `asked.units`, or the first product if it names none, because each
-    round has a product.
+    The job measures the products in `asked.units`, or the first product if `asked.units` names
+    none, because each round has a product.
 
     Raises UsageError for a backend that has no products.
     """

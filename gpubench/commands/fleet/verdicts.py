@@ -261,8 +261,8 @@ def _verdict(
 def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list[str]]:
     """Return the devices whose products differ in a bit from most devices' of their kind.
 
-    Their data was silently corrupted. Without a majority nothing shows which device is right, and
-    all are named.
+    The data of these devices was silently corrupted. Without a majority nothing shows which device
+    is right, and all are named.
     """
     numbers_by_device: dict[tuple[str, str, int], dict[str, set[int]]] = defaultdict(
         lambda: defaultdict(set)

@@ -93,7 +93,7 @@ def judge(
         bool,
         typer.Option(
             help="Also compare the bits of results: of several runs, of results with 1, 7, 64 "
-            "and 1024 rows, and of all tiles. This changes no verdict."
+            "and 1024 rows, and of all tiles. The comparison changes no verdict."
         ),
     ] = False,
     as_json: option.AsJson = False,

@@ -6,8 +6,8 @@ from time import perf_counter
 from gpubench.plan.sweep import Sweep
 
 VISIT_S = 3.0
-"""Assumed time of a function in a round until it is measured. Its process imports torch in this
-time."""
+"""Assumed time of a function in a round until it is measured. The function's process imports torch
+in this time."""
 
 MIN_SHARE_S = 1.0
 

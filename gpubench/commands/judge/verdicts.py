@@ -53,8 +53,8 @@ class Judged:
     """Speed relative to the baseline, with the interval that decides `same` and `slower`."""
 
     low: float | None = None
-    """The bound that decides `faster`. It is lower than the interval's bound, because the fastest
-    of several tiles was chosen by the same rounds, and because rounds may drift."""
+    """The bound that decides `faster`. This bound is lower than the interval's bound, because the
+    fastest of several tiles was chosen by the same rounds, and because rounds may drift."""
 
     pairs: int = 0
     """Number of rounds in which both were measured."""

@@ -41,7 +41,8 @@ SIZES = ((256, 512, 64), (512, 256, 32), (128, 128, 128), (256, 256, 256))
 takes are used. Squares are for functions that take only squares. Most tiles divide these sizes."""
 
 SMALL = ((32, 32, 32), (13, 7, 5))
-"""M, N and K at which a Python function is called. They are small, as it may be a plain loop."""
+"""M, N and K at which a Python function is called. M, N and K are small, as the function may be a
+slow plain loop."""
 
 _CUTLASS = re.compile(r"\b(?:cute|cutlass)(?:::|\s*;)")
 ONLY_NVCC = {

@@ -1,7 +1,7 @@
 """`gpubench new-kernel`: the two files of a user's own kernel.
 
-They are a copy of a kernel of gpubench under a new name, with the lesson left to fill in. So there
-is no template to maintain: the original is compiled, verified and timed like every kernel.
+The files are a copy of a kernel of gpubench under a new name, with a lesson that the user fills in.
+So there is no template to maintain: the original is compiled, verified and timed like every kernel.
 """
 
 import ast

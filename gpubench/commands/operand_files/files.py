@@ -1,9 +1,9 @@
 """Operand files hold a matrix A and a vector v. Result files hold what was computed from them.
 
-A binary file is little endian. It holds uint32 columns, uint32 rows, 8 bytes of padding, then the
-rows of A, then v, all in float32. Its result file holds only the vector's elements in float32. A
-file named `*.npz` holds `A` and `v` as NumPy arrays of float32, float64 or int32, and its result
-file holds `result`.
+A binary file is little endian. The file holds uint32 columns, uint32 rows, 8 bytes of padding, then
+the rows of A, then v; A and v are float32. The result file of such a file holds only the vector's
+elements in float32. A file named `*.npz` holds `A` and `v` as NumPy arrays of float32, float64 or
+int32, and its result file holds `result`.
 """
 
 import struct

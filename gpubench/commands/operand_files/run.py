@@ -1,6 +1,6 @@
 """`gpubench generate` writes operand files, and `gpubench run` computes from them.
 
-`run` computes one product once and verifies it. It does not time the product.
+`run` computes one product once and verifies it. The command does not time the product.
 """
 
 from collections.abc import Mapping, Sequence

@@ -16,8 +16,8 @@ from gpubench.plan.toml_file import NOT_BLANK, lies_below
 class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[checkout]`: a repository, a commit, and the SHA-256 of each file that kernels need.
 
-    A name that ends in `/` is a folder. Its digest is the digest of the lines that `sha256sum`
-    prints for its files.
+    A name that ends in `/` is a folder. The digest of a folder is the digest of the lines that
+    `sha256sum` prints for its files.
     """
 
     repository: Annotated[str, Meta(pattern=NOT_BLANK)]

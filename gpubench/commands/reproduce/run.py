@@ -146,7 +146,7 @@ def claim(
 ) -> list[Path]:
     """Make the folder of the results, and return the files of the sweeps' measurements.
 
-    These stay until all experiments are done. Raises UsageError if the folder cannot be made or
+    The files stay until all experiments are done. Raises UsageError if the folder cannot be made or
     holds files of an earlier run that would be overwritten, or if there is nothing to continue.
     """
     names = (f"{_SUMMARY}.md", f"{_SUMMARY}.csv", *(f"{each.name}.csv" for each in experiments))

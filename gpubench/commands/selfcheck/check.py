@@ -1,11 +1,11 @@
 """Times kernels of 2 µs to 10 ms by events and by CUPTI, and judges the launch gap.
 
-The launch gap is the time per launch in a stream (events) minus the execution time (CUPTI). It is
-the time that the device takes between two kernels. It is a property of the machine, so it must be
-equal for all kernels. If it is not, one of the two timers is disturbed, or launches overlap. Among
-many kernels, a gap or two may be a little longer. A clock may also be wrong by the same amount at
-all kernels. An empty kernel shows this, because a third clock times its launches. A control shows
-that the check sees overlap: a kernel whose launches do overlap must be found.
+The launch gap is the time per launch in a stream (events) minus the execution time (CUPTI). The gap
+is the time that the device takes between two kernels. The gap is a property of the machine, so it
+must be equal for all kernels. If it is not, one of the two timers is disturbed, or launches
+overlap. Among many kernels, a gap or two may be a little longer. A clock may also be wrong by the
+same amount at all kernels. An empty kernel shows this, because a third clock times its launches. A
+control shows that the check sees overlap: a kernel whose launches do overlap must be found.
 """
 
 import re
@@ -313,7 +313,7 @@ def judge_gaps(gaps: Sequence[Gap], empty: EmptyLaunch) -> SelfcheckResult:
 def gap_table(gaps: Sequence[Gap]) -> Table:
     """Return a table of the kernels, the shortest first.
 
-    Its last column marks the control with `c`, and a gap that deviates with `!`.
+    The last column marks the control with `c`, and a gap that deviates with `!`.
     """
     marked = deviating(gaps)
     grid = table("kernel", "events, µs", "CUPTI, µs", "launch gap, µs", left={"kernel"})

@@ -12,7 +12,7 @@ from gpubench.errors import UsageError
 app = typer.Typer()
 
 JSON_FORMAT = 2
-"""Version of the JSON. It increases when a column is removed or changes its meaning."""
+"""Version of the JSON. The version increases when a column is removed or changes its meaning."""
 
 Sort = Literal["time", "rate", "blas", "name"]
 

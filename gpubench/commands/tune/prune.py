@@ -67,7 +67,8 @@ class Builds:
         """Return a lower bound of the point's time, or 0 if nothing is known.
 
         At least one multiprocessor computes the number of blocks over the number of
-        multiprocessors, rounded up. It is not faster than its peak at the highest clock.
+        multiprocessors, rounded up. A multiprocessor is not faster than its peak at the highest
+        clock.
         """
         device, launch = self._device, self.launch(point)
         rate = peak_gflops(device, point.problem.dtype, device.sm_clock_mhz)

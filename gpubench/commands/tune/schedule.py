@@ -67,7 +67,7 @@ def neighbours(space: Space, tile: Config) -> Iterator[Config]:
 
 @dataclass(frozen=True, kw_only=True)
 class Racing:
-    """Races the configurations of each variant and problem. This is the strategy of `tune`."""
+    """Races the configurations of each variant and problem. `Racing` is the strategy of `tune`."""
 
     where: str | None  # the condition of `--where`
     within: float  # configurations that are slower by at most this fraction count as equal
@@ -113,7 +113,10 @@ class Racing:
 
 
 class Races:
-    """A `Schedule` of races. It decides by the measurements alone, so it can be resumed."""
+    """A `Schedule` of races.
+
+    The schedule depends on the measurements alone, so a race can be resumed.
+    """
 
     def __init__(
         self,
@@ -133,7 +136,7 @@ class Races:
         budget_s = sweep.timing.budget_s
         self._ends_s = math.inf if budget_s is None else clock() + budget_s
         self.visits = len(points)
-        """One visit of each point: the race decides how many more there are."""
+        """Starts with one visit of each point: the race decides how many visits follow."""
 
         self.endings: dict[Point, str] = {}  # why each race ended, under its point without a tile
 

@@ -66,7 +66,10 @@ class Server:
         self._report: Report = lambda _steps: None
 
     def open(self, device: str, timer: Timer) -> Opened:
-        """Open the device. This is a child's first call, and nothing else opens a device."""
+        """Open the device.
+
+        A child calls this function first, and no other function opens a device.
+        """
         backend = open_backend(device, timer)
         self._runner = Runner(backend, on_ready=lambda: self._report(1))
         walled = Walled(backend, self._take_file)

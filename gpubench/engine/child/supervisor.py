@@ -137,8 +137,8 @@ class Supervisor:
     def starting_ahead(self, backend: str, count: int, *, torch: bool = False) -> Iterator[None]:
         """Start children until `count` wait, while the block under `with` runs.
 
-        They load the backend's modules, if that takes long, and torch, if it is asked for. Then
-        they wait before they open the device. The block should time nothing, because loading
+        The children load the backend's modules, if that takes long, and torch, if it is requested.
+        Then they wait before they open the device. The block should time nothing, because loading
         disturbs the host.
         """
         missing = count - len(self._waiting) if backends()[backend].load else 0

@@ -198,9 +198,9 @@ sizes, and comparing two results takes a hundredth of the time to compute one.""
 def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
     """Return the size at which a point's compiled kernels are probed.
 
-    It is the point's own size if no smaller size of its kind has the same kernels. Which kernels a
-    host function launches at another size is not known. A function with fixed addresses may keep
-    the addresses of a single size.
+    The result is the point's own size if no smaller size of its kind has the same kernels. Which
+    kernels a host function launches at another size is not known. A function with fixed addresses
+    may keep the addresses of a single size.
     """
     fixed = isinstance(point.variant, HostVariant) or point.variant.fixed_addresses
     if fixed or not point.problem.operation.has_product:
@@ -360,7 +360,7 @@ def make_full_probe(problem: Problem, seed: int) -> Probe | ChainProbe:
     """Return a probe for a large problem, with few elements.
 
     Half of the products have all bits of the first operand, and the others of the second operand.
-    One launch shows an operand that is rounded, and a k that is lost.
+    So one launch shows whether an operand is rounded, and whether a k is lost.
     """
     rng = np.random.default_rng(seed)
     if problem.operation.is_chain:

@@ -68,9 +68,9 @@ class Check:
     An output with the same bits as a right output is right. Only other outputs are compared with
     the reference, so every timed output can be checked in every round. `xp` is the array module.
 
-    Copies of a user's outputs are kept until `settle`. Their reference is then made after the timed
-    launches, so that no launch can find it in memory. The errors of a user's kernel on random
-    operands are compared with the errors of rounded operands.
+    Copies of a user's outputs are kept until `settle`. The reference of such an output is then made
+    after the timed launches, so that no launch can find it in memory. The errors of a user's kernel
+    on random operands are compared with the errors of rounded operands.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ def require_right(
 def right_on(xp: Any, problem: Problem, inputs: Sequence[Any]) -> Callable[[Any], None]:
     """Return a function that raises WrongError unless an output is the result of operands.
 
-    They are in host memory. The reference is made when the first output is there.
+    The operands are in host memory. The reference is made when the first output is there.
     """
 
     @cache
@@ -266,8 +266,8 @@ def is_unwritten(xp: Any, output: Any) -> bool:
 def count_true(where: Any) -> int:
     """Return how many elements are true.
 
-    They are summed as float64, because CuPy compiles a reduction of booleans for each size, which
-    takes a second or more.
+    The elements are summed as float64, because CuPy compiles a reduction of booleans for each size,
+    which takes a second or more.
     """
     return int(where.astype(np.float64).sum())
 

@@ -1,6 +1,6 @@
 """Requests without launches, in a process that never runs a user's function.
 
-Their time is subtracted from the time of launches on new operands
+The time of empty requests is subtracted from the time of launches on new operands
 (`engine.outside.on_new_operands`).
 """
 

@@ -43,10 +43,10 @@ def collect(
 ) -> Series:
     """Sample until the policy has enough samples.
 
-    The first launches warm up and give an estimate. They do not count, unless launches are longer
-    than `WARM_S` and expected to be. (A short launch that seems long was delayed by the host.)
-    `first_us` is the time of the verified launch, if that was timed: it then takes the place of the
-    very first launch. `clock` returns seconds of wall time.
+    The first launches warm up and give an estimate. These launches do not count, unless launches
+    are longer than `WARM_S` and expected to be. (A short launch that seems long was delayed by the
+    host.) `first_us` is the time of the verified launch, if that was timed: it then takes the place
+    of the very first launch. `clock` returns seconds of wall time.
 
     Raises LaunchError for an impossible time.
     """

@@ -132,7 +132,7 @@ class Trials:
         """Raise WrongError if a launch depends on what the output held, or on earlier operands.
 
         Our own kernels are known to be independent, so only a user's kernel is launched for this.
-        Its first round examines all cases. A later round examines a random case.
+        The first round of such a kernel examines all cases. A later round examines a random case.
         """
         problem, time_us = point.problem, result.series.median_us if result.series else math.inf
         is_long = time_us > LONG_LAUNCH_US

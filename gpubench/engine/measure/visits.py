@@ -53,7 +53,8 @@ WATCHING_S = 0.004
 between samples."""
 
 WATCHING_OUTSIDE_S = 0.25
-"""The same if another process takes the samples. It compares only some rows of each output."""
+"""The same limit if another process takes the samples. The other process compares only some rows of
+each output."""
 
 SLOWDOWNS = ("thermal slowdown", "hardware slowdown")
 """States in which a time reveals nothing about the kernel. A power cap is normal, and only

@@ -101,6 +101,6 @@ class OperandCache:
         return any(bool((a != b).any()) for a, b in zip(before, after, strict=True))
 
     def forget(self) -> None:
-        """Drop all operands and references. They are made again when needed."""
+        """Drop all operands and references. Operands and references are made again when needed."""
         self._sets.clear()
         self._references.clear()

@@ -223,7 +223,10 @@ class Reference:
 
 @dataclass(frozen=True)
 class _Factor:
-    """An operand in an operation's formula. Its products are computed in higher precision."""
+    """An operand in an operation's formula.
+
+    Products with this factor are computed in higher precision.
+    """
 
     xp: Any
     matrix: Any  # a vector is a matrix with one column

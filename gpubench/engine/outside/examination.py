@@ -44,7 +44,7 @@ LIBRARY_KERNELS = re.compile(
 
 
 class Examination:
-    """Judges what a child measured. It requests further launches of the child.
+    """Judges what a child measured. An examination requests further launches of the child.
 
     A function could change the checks and the clock in its own process. So in every round its
     results are compared here, on operands of seeds that are drawn here, and its time by this
@@ -60,8 +60,8 @@ class Examination:
         outputs."""
 
         self._fragile: set[Variant] = set()
-        """Variants that ended a child at an unusual size. Their other tiles are not launched there,
-        because a new child takes seconds."""
+        """Variants that ended a child at an unusual size. Other tiles of these variants are not
+        launched at such sizes, because a new child takes seconds."""
 
         self._notes: dict[Instance, str] = {}  # what an unusual size showed of each instance
 

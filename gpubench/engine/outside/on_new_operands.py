@@ -254,7 +254,8 @@ class OnNewOperands:
     def _read_results(self) -> bytes:
         """Choose results, of the last launch and of other launches, and read them.
 
-        These are rows of a product by rows, otherwise elements of a large output, or an output.
+        A result is a row of a product by rows, otherwise an element of a large output, or a whole
+        output.
         """
         last, shape = self._sets - 1, self._problem.output_shape
         self._copies, self._rows, self._elements = [last], [], []

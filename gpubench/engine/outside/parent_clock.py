@@ -17,8 +17,8 @@ BATCH_S = 0.05  # duration of a batch of launches that the parent times
 
 LAUNCH_US = 2.0
 """Time of a launch on the host beside the time that the child counts, such as to select operands.
-It is subtracted, except for launches that wait in the queue of a GPU, because the host has enqueued
-them."""
+This time is subtracted, except for launches that wait in the queue of a GPU, because the host has
+enqueued them."""
 
 GROWTH = 5
 """Ratio of a batch to the batch before it. The first batch has few launches, because the reported
@@ -38,8 +38,8 @@ RATIO = 1.5
 device's clock, and other work, may differ between the two."""
 
 LEAST_US = 200.0
-"""Shorter launches on a GPU cannot be distinguished from the time to enqueue them. They are timed
-where the GPU has them in its queue (`OnNewOperands`)."""
+"""Shorter launches on a GPU cannot be distinguished from the time to enqueue them. Such launches
+are timed while they wait in the GPU's queue (`OnNewOperands`)."""
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ def timed(request: Callable[[], T], pid: int) -> tuple[T, float, float, float]:
 def _scheduled(task: str | int) -> tuple[float, float]:
     """Return how long a process's first thread ran and waited for a core, in seconds.
 
-    Both are zero where the system does not report them; Linux does.
+    Both times are zero where the system does not report them; Linux does.
     """
     ran, waited, *_ = (*read_text(f"/proc/{task}/schedstat").split(), 0, 0)
     return int(ran) / 1e9, int(waited) / 1e9

@@ -119,8 +119,8 @@ class Wall:
     ) -> Measurement:
         """Return the measurement with times of this side of the wall, or as wrong.
 
-        `result` is what the child measured. Its time only decides how many launches a request has.
-        `limit_s` is the wall time that a budget leaves for the point.
+        `result` is what the child measured. The time that the child measured only decides how many
+        launches a request has. `limit_s` is the wall time that a budget leaves for the point.
         """
         if result.status != Status.OK or result.series is None:
             return result

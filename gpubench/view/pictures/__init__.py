@@ -1,4 +1,4 @@
-"""Pictures of rows, drawn by matplotlib. This module has only names, as a command line loads it."""
+"""Pictures of rows, drawn by matplotlib. The module has only names, as a command line loads it."""
 
 import os
 from contextlib import chdir, suppress

@@ -23,7 +23,7 @@ LINE_POINTS = 11  # height of a name
 
 NEAR_BITS = 8.0
 """Points are near each other if they differ by less than this in bits, and by a factor below
-`NEAR_RATIO` in speed. Their names stand above and below them in turn."""
+`NEAR_RATIO` in speed. The names of near points stand above and below them in turn."""
 
 NEAR_RATIO = 1.4
 
