@@ -1,6 +1,6 @@
 """The user's cache, which keeps compiled kernels and slow results between runs.
 
-Without it, gpubench takes longer, and nothing else changes.
+Without the cache, gpubench takes longer, and nothing else changes.
 """
 
 import atexit

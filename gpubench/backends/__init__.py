@@ -127,7 +127,7 @@ class Gauge(Protocol):
         """Measure the device's highest rates, by name with unit.
 
         - `measured_copy_gbytes_per_s`: a copy in the device's memory, bytes read plus bytes
-          written. Operations that are bound by memory are compared with it.
+          written. Operations that are bound by memory are compared with this rate.
         - `measured_read_gbytes_per_s`: loads from a GPU's memory, without a store.
         - `measured_<dtype>_fma_gflops`: multiply-adds in registers, for the `dtypes` that the
           backend can measure.
@@ -179,7 +179,7 @@ class Backend(Protocol):
         """Undo what an earlier kernel set for the caches, such as lines pinned in the L2 cache."""
 
     def usable(self) -> bool:
-        """Return whether the device still works. After an illegal access it does not."""
+        """Return whether the device still works. An illegal access makes it unusable."""
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Compile what the points need; `on_built` gets the number of instances compiled so far.

@@ -45,7 +45,8 @@ T = TypeVar("T")
 LOOPBACK = "127.0.0.1"
 
 DEVICE_VARIABLE = "GPUBENCH_DEVICE"
-"""Environment variable with the device of a worker. Another search for it would take seconds."""
+"""Environment variable with the device of a worker. Another search for the device would take
+seconds."""
 
 ANSWER_S = 15.0  # time limit for a scheduler to answer, and for its first worker to appear
 CLOSE_S = 3.0  # time limit for a scheduler to end a connection
@@ -280,8 +281,8 @@ def describe(device: str, dask_worker: Any = None) -> Member | GpubenchError:
 def devices_of(name: str) -> list[Device]:
     """Return the devices that `--device` names. A process of its own looks for them.
 
-    The search opens a context on the GPU. In this process it would stay there, and would count as
-    another user of the GPU.
+    The search opens a context on the GPU. In this process, the context would stay open, and would
+    count as another user of the GPU.
     """
     child = start(__name__, "send_devices", speaker="devices")
     try:

@@ -47,8 +47,8 @@ EXAMINATIONS = 3
 cause."""
 
 MAX_FAULTS = 3
-"""Number of consecutive points of a variant that may end their child, twice each. The variant's
-other points are skipped after that."""
+"""Number of consecutive points of a variant that may end a child process, each in two attempts. The
+variant's other points are skipped after that."""
 
 
 def _has_torch(variant: Variant) -> bool:
@@ -166,8 +166,8 @@ class Worker:
         """Measure the device's highest rates in the child.
 
         With `kept`, rates of a CPU are enough that this process has kept for less than a day. The
-        child cannot keep them: one that runs foreign code may write no file of the user. Nor is a
-        rate kept that such a child may have measured after it ran foreign code.
+        child cannot keep them: one that runs foreign code may write no file of the user. A rate is
+        also not kept if such a child may have measured it after running foreign code.
         """
 
         def measure(names: Sequence[str]) -> dict[str, float]:
@@ -311,7 +311,10 @@ class Worker:
             self._child.request(START_LIMIT_S, Walled.give_up_rights)
 
     def _make_ready(self) -> None:
-        """Start a child if there is none. The kernels that it needs are in the cache on disk."""
+        """Start a child if there is none.
+
+        The kernels that the child needs are in the cache on disk.
+        """
         if self._child.child is None:
             self._last = None
             self._child.open()

@@ -2,7 +2,7 @@
 
 Many independent values have two properties: every eighth value together have nearly an eighth of
 the whole sum, and all rows have nearly the same sum. A solution may then leave out most of a sum,
-or all of it, within a tolerance. An arranged input has the same values in other places.
+or the whole sum, within a tolerance. An arranged input has the same values in other places.
 """
 
 import math

@@ -23,7 +23,7 @@ PLACES = {
     "gpu-mode": "submission*.py or solutions/**/*.py",
     "KernelBench": "solutions/{stem}*.py",
 }
-"""Where the solutions of a problem lie beside it."""
+"""Paths of the solutions of a problem, relative to the problem's folder."""
 
 MAX_DEPTH = 4  # number of levels of folders in which problems are looked for
 

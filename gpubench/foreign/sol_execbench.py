@@ -12,8 +12,7 @@ from gpubench.model.expression import evaluate
 
 SHARE = "required_matched_ratio"
 LIMITS = {"max_atol": "absolute", "max_rtol": "relative", "max_error_cap": "cap", SHARE: "share"}
-"""Fields of a tolerance in this form, and as `Tolerance` names them. The defaults of these fields
-are equal."""
+"""Fields of a tolerance here, and in `Tolerance`. The defaults of these fields are equal."""
 
 
 class _Axis(msgspec.Struct):

@@ -49,7 +49,7 @@ class Precision:
     """Unit roundoff with which operands may be rounded. 0: they may not be rounded."""
 
     result_roundoff: float = 0.0
-    """Unit roundoff with which the sum becomes the result. 0: it is not rounded."""
+    """Unit roundoff with which the sum becomes the result. 0: the sum is not rounded."""
 
     column_major: tuple[str, ...] = ()
     """The matrices that are column-major for all kernels: 8-bit operands are multiplied along k."""
@@ -58,7 +58,8 @@ class Precision:
     """The precision with the same instructions, and so the same peak. Empty: this precision."""
 
     in_blas: str = ""
-    """The precision in which the vendor's BLAS computes instead. Empty: it has this precision."""
+    """The precision in which the vendor's BLAS computes instead. Empty: the BLAS has this
+    precision."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "element", self.element or self.name)

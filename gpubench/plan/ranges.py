@@ -12,7 +12,8 @@ from gpubench.model.config import NO_PARAMETERS
 from gpubench.text import shown, unknown
 
 MAX_ITEMS = 10_000
-"""Maximum number of items. A longer list is a typing mistake, and is refused before it is built."""
+"""Maximum number of items. A longer list is a typing mistake, and is refused before gpubench builds
+the list."""
 
 _SPAN = re.compile(r"(\d+)\.\.(\d+)(?::(x?)(\d+))?", re.ASCII)
 _NUMBER = re.compile(r"\d+", re.ASCII)

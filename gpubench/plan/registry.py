@@ -164,7 +164,7 @@ def choose(
                 raise UsageError(
                     f"variant '{name}' runs on {fitting[0].backend}, and the device is "
                     f"{backend}: 'gpubench variants --device {backend}' lists what runs there. "
-                    f"On a machine that has it, use --device {fitting[0].backend}"
+                    f"On a machine that has this device, use --device {fitting[0].backend}"
                 )
             chosen |= here
         else:

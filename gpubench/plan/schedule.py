@@ -222,7 +222,7 @@ def _together(points: Sequence[Point], unit: Callable[[Point], Hashable]) -> lis
 class Forecast:
     """Learns what a visit costs in each group of items: points of one size cost about the same.
 
-    In a group without a visit it is expected to cost the mean of all visits.
+    In a group without a visit, a visit is expected to cost the mean of all visits.
     """
 
     def __init__(self, groups: Mapping[Hashable, Hashable], rounds: int) -> None:
@@ -251,7 +251,7 @@ class Forecast:
     def visited(self, item: Hashable, seconds: float | None, *, again: bool) -> None:
         """Record a visit; `seconds` is None for a visit of an earlier run.
 
-        Without `again` it was the item's last visit.
+        Without `again`, the visit was the item's last visit.
         """
         group, done = self._groups[item], 1 if again else self._of_item[item]
         self._of_item[item] -= done

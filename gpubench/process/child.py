@@ -152,8 +152,8 @@ def start_program(
 ) -> subprocess.Popen[Any]:
     """Start another program behind a warden.
 
-    All that it starts ends with it, and with this process. `limits` are soft limits of resources
-    (`resource.RLIMIT_CORE`), and `options` are as for Popen.
+    All processes that the program starts end with the program, and with this process. `limits` are
+    soft limits of resources (`resource.RLIMIT_CORE`), and `options` are as for Popen.
     """
     words = (ROOT, str(os.getpid()), json.dumps([*(limits or {}).items()]), *map(str, command))
     warden = [sys.executable, "-I", "-S", "-c", FOLLOW, *words]

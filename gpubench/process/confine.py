@@ -49,8 +49,8 @@ _CACHES = {"CUPY_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUD
 def few_variables(environment: Mapping[str, str], folder: Path | None) -> dict[str, str]:
     """Return the variables that foreign code gets: those that change libraries and compilers.
 
-    So it gets neither tokens nor the files by which a CI job's steps speak to one another. Caches
-    and temporary files go into the folder.
+    So foreign code gets neither tokens nor the files by which a CI job's steps exchange data.
+    Caches and temporary files go into the folder.
     """
     kept = {
         name: text

@@ -59,10 +59,10 @@ class Row(OfSize):
         high=math.inf,
     )
     error_max_bits: float | None = _outcome(
-        "−log₂ of the largest |C − reference| on that scale; empty if C is exact"
+        "−log₂ of the largest |C − reference|, scaled as max_relative_error; empty if exact"
     )
     error_rms_bits: float | None = _outcome(
-        "−log₂ of the root mean square of the errors on that scale"
+        "−log₂ of the root mean square of the errors, scaled as max_relative_error"
     )
 
     median_us: float | None = _time("time per launch: median of the round medians")
@@ -70,7 +70,7 @@ class Row(OfSize):
     ci_low_us: float | None = _time(
         "lower end of the 95 % interval of the time, from 3 rounds on", low=-MAX_VALUE
     )
-    ci_high_us: float | None = _time("upper end of that interval")
+    ci_high_us: float | None = _time("upper end of the 95 % interval of the time")
     precision_goal: float | None = _time("--precision: largest half-width over the median")
     samples: int | None = _time("number of samples in all rounds")
     launches_per_sample: int | None = _time(
@@ -82,7 +82,7 @@ class Row(OfSize):
     overhead_us: float | None = _time(
         "time that is subtracted from each sample (timers events and outside)", low=-MAX_VALUE
     )
-    host_us: float | None = _time("time of the CPU to enqueue a launch (timer events)")
+    host_us: float | None = _time("time in which the host enqueues a launch (timer events)")
     first_call_s: float | None = _time(
         "time of a function's first calls, which may compile or tune; not in other times"
     )
@@ -96,7 +96,7 @@ class Row(OfSize):
     gflops: float | None = _rates("10⁹ operations a second; a multiply-add counts as 2")
     gbytes_per_s: float | None = _rates("10⁹ bytes a second, each operand moved once")
     percent_of_peak: float | None = _rates("percentage of peak_gflops, at the nominal clock")
-    peak_gflops: float | None = _rates("theoretical peak; on a CPU, the highest measured rate")
+    peak_gflops: float | None = _rates("theoretical peak rate; on a CPU, the highest measured rate")
     percent_of_peak_at_clock: float | None = _rates("percentage of the theoretical peak at sm_mhz")
     percent_of_blas: float | None = _rates(
         "percentage of the speed of this sweep's BLAS, with equal dtype and threads"
@@ -104,7 +104,7 @@ class Row(OfSize):
     percent_of_copy: float | None = _rates("percentage of a copy's rate, measured in this sweep")
 
     algorithm: str | None = _why("a library's algorithms, and whether a measurement chose them")
-    kernels_run: str | None = _why("kernels of a launch on a GPU, with counts, or why unknown")
+    kernels_run: str | None = _why("names and counts of the kernels of a launch, or why unknown")
     notes: str | None = _why("what a call does beside computing, such as allocating memory")
     registers: int | None = _why("registers per thread")
     local_bytes: int | None = _why("stack frame per thread: spills and local arrays")
@@ -117,32 +117,34 @@ class Row(OfSize):
     arithmetic_intensity: float | None = _why("operations per byte that must be moved")
     cgma: float | None = _why("operations per element that the kernel loads or stores")
 
-    pair_library: str | None = _pairs("library measured in turns with it, at the power limit")
+    pair_library: str | None = _pairs(
+        "library that ran in turns with the kernel, at the power limit"
+    )
     pair_ratio: float | None = _pairs(
-        "speed relative to that library: geometric mean of neighbours"
+        "speed relative to pair_library: geometric mean over pairs of visits"
     )
     pair_ratio_low: float | None = _pairs(
         "lower end of the 95 % interval of pair_ratio, over processes"
     )
-    pair_ratio_high: float | None = _pairs("upper end of that interval")
+    pair_ratio_high: float | None = _pairs("upper end of the 95 % interval of pair_ratio")
     pairs: int | None = _pairs("number of pairs of neighbouring visits")
     pair_joules: float | None = _pairs("energy of a launch in these visits, of the whole GPU")
-    pair_library_joules: float | None = _pairs("energy of a launch of the library in these visits")
+    pair_library_joules: float | None = _pairs("energy of a launch of pair_library in these visits")
 
     sm_mhz: float | None = _clocks("multiprocessor clock while sampling, read in the stream")
     nvml_sm_mhz: float | None = _clocks("multiprocessor clock after the point, by NVML")
     memory_mhz: float | None = _clocks("memory clock after the point, by NVML")
     temperature_c: float | None = _clocks(
-        "the higher temperature of before and after the point", low=-MAX_VALUE
+        "temperature before or after the point, whichever is higher", low=-MAX_VALUE
     )
-    power_w: float | None = _clocks("the higher power of before and after the point")
+    power_w: float | None = _clocks("power before or after the point, whichever is higher")
     joules: float | None = _clocks("energy of a launch, of the whole GPU, if sustained")
     pj_per_operation: float | None = _clocks("joules per operation, in 10⁻¹² J")
     throttle: str | None = _clocks("what limited the clock before or after the point, joined by ;")
 
-    cpu_threads: int | None = _host("threads on a CPU; by default the fastest number")
+    cpu_threads: int | None = _host("number of threads on a CPU; by default the fastest number")
 
-    device: str | None = _context("GPU or CPU that ran it")
+    device: str | None = _context("GPU or CPU that ran the point")
     device_uuid: str | None = _context("UUID of the GPU, as nvidia-smi -L prints it")
     slot: str | None = _context("address on the PCI bus; for a CPU, the name of its Dask worker")
     percent_of_devices: float | None = _context(
@@ -159,9 +161,9 @@ class Row(OfSize):
     code_hash: str | None = _context("hash of the compiled code, if gpubench compiled it")
     gpubench: str | None = _context("version of gpubench")
     tree_hash: str | None = _context("hash of all files of the gpubench package that measured")
-    commit: str | None = _context("git commit of that package, + if files differed; empty: no git")
+    commit: str | None = _context("git commit of gpubench, + if its files differed; empty: no git")
     problem: str | None = _context("name in the list of --sizes; equal problems are joined by +")
-    weight: float | None = _context("how often that list has the problem")
+    weight: float | None = _context("how often the list of --sizes has the problem")
     options: str | None = _context("the options of the sweep, as flags")
     seed: int | None = _context("seed of the operands, and of the order of the points")
     round_seeds: str | None = _context("a kernel of your own: seeds of the rounds, joined by ;")

@@ -42,7 +42,7 @@ class TileRow(OfSize):
     weight: float | None = _context("how often that list has the problem")
     cache: str | None = _context("cold or hot, as --cache takes it")
     launches: str | None = _context("when a launch begins, as --launches takes it")
-    device: str = _key("GPU or CPU that ran it")
+    device: str = _key("GPU or CPU that ran the kernel")
     source_hash: str | None = _context("hash of the variant's files and its libraries' versions")
     gpubench: str | None = _context("version of gpubench")
     started_utc: str | None = _context("when the first round of the choice started")

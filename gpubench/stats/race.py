@@ -31,15 +31,17 @@ decide. A kernel with two equally likely speeds is slow in all seven in 0.8 % of
 
 EARLY_VISITS = 3
 EARLY_FACTOR = 1.3
-"""A configuration leaves before `MIN_VISITS` if it was slower than the leader by this factor in
-every round, and in `EARLY_VISITS` rounds at least."""
+"""A configuration leaves before `MIN_VISITS` visits if it was slower than the leader by this factor
+in every round, in at least `EARLY_VISITS` rounds."""
 
 DISSENT = 5
-"""One in this number of visits beyond `MIN_VISITS` may contradict the others (sign test at 1 %)."""
+"""Among this number of visits beyond `MIN_VISITS`, one visit may contradict the others (sign test
+at 1 %)."""
 
 COMMON_DF = 2.0
 """Degrees of freedom of the usual scatter, towards which the scatter of each configuration is
-shrunk: few, as the best configuration may scatter ten times as much as other configurations."""
+shrunk. The number is small, because the best configuration may scatter ten times as much as other
+configurations."""
 
 MAX_ROUNDS = 20
 """Maximum number of rounds. Each further round would narrow a bound by less than 3 %."""

@@ -61,7 +61,8 @@ def decide_by_shortest(
 def _shift(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
     """Return the difference of a low quantile of both sides, new less base.
 
-    If both sides have the same number of times with a rank (`_ranked`), it is the median of these.
+    If both sides have the same number of times with a rank (`_ranked`), the quantile is the median
+    of these times.
     """
     low = 1 / sqrt(len(base) + len(new))
     return float(np.quantile(new, low) - np.quantile(base, low))

@@ -37,9 +37,9 @@ def ratio_text(value: float, half: float | None) -> str:
 def sentences(rows: Sequence[Row], *, tiles: bool = True) -> list[Text]:
     """Return the sentences on the problems of the rows; without `tiles`, they name no tile.
 
-    The fastest kernel of a problem is compared with its BLAS. Without the BLAS it is compared with
-    the second fastest kernel, or with its own second fastest tile. The interval holds although both
-    were chosen as the fastest of several.
+    The fastest kernel of a problem is compared with its BLAS. Without a BLAS, the fastest kernel is
+    compared with the second fastest kernel, or with its own second fastest tile. The interval holds
+    although both were chosen as the fastest of several.
     """
     measured = [row for row in rows if row.status == Status.OK and row.median_us]
     names = registry.libraries()

@@ -448,7 +448,7 @@ def test_a_cache_that_must_be_flushed_leaves_no_sustained_point() -> None:
 
     result = runner(Flushing()).measure(point(state=State.SUSTAINED))
     assert (result.status, result.reason) == (
-        Status.SKIPPED, "flushing the cache would let it cool: use --cache hot",
+        Status.SKIPPED, "flushing the cache would let the GPU cool: use --cache hot",
     )  # fmt: skip
 
 

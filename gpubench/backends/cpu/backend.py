@@ -296,7 +296,10 @@ class CpuBackend:
 
 
 def _build(point: Point) -> Callable[..., None]:
-    """Return the compiled function. Numba keeps it for later processes if its cache is writable."""
+    """Return the compiled function.
+
+    If its cache is writable, Numba keeps the function for later processes.
+    """
     variant, dtype = _call_variant(point), point.problem.dtype
     if isinstance(variant, HostVariant):
         return CFunction(variant, dtype)

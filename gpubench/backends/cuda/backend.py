@@ -52,7 +52,7 @@ class CudaOperands(OperandSets):
     def fingerprints(self) -> dict[int, int]:
         """Return a number for the output of each set that launches wrote into.
 
-        A kernel computes it on the device. Raises LaunchError.
+        A kernel computes this number on the device. Raises LaunchError.
         """
         with faults():
             fingerprints = self.stream.fingerprints(self.outputs)
@@ -105,7 +105,10 @@ class CudaBackend:
         reset_caches()
 
     def usable(self) -> bool:
-        """Return whether the context still works. After a fault it fails until the process ends."""
+        """Return whether the context still works.
+
+        After a fault, a context fails until its process ends.
+        """
         try:
             self.timers.stream.launch_empty()
             self.timers.stream.synchronize()

@@ -1,7 +1,7 @@
 """Compiles a template instance of a source for an architecture, without a device.
 
-NVRTC compiles it, through cuda-bindings. nvcc compiles what NVRTC cannot compile, and the sources
-whose descriptions name nvcc. NVRTC and nvcc need no GPU.
+NVRTC compiles the instance, through cuda-bindings. nvcc compiles what NVRTC cannot compile, and the
+sources whose descriptions name nvcc. NVRTC and nvcc need no GPU.
 """
 
 import os

@@ -27,9 +27,9 @@ GROUP_US = 50_000.0
 """Time of the samples that are enqueued together. Progress and Ctrl-C are handled in between."""
 
 MARGIN = 1.5
-"""Ratio of the blocking time to the enqueuing time. The latter is the lower median of the last
-`RECENT` samples, not their maximum: a kernel's first launch loads it, which takes milliseconds, and
-such long blocking times add up."""
+"""Ratio of the blocking time to the enqueuing time. The enqueuing time is the lower median of the
+last `RECENT` samples, not their maximum: a first launch loads the kernel for milliseconds, and such
+long blocking times add up."""
 
 RECENT = 9
 

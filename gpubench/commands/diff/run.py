@@ -94,7 +94,7 @@ def saved_base(name: str, base: Files, new: Files, options: Options) -> list[Pat
 
     files, skipped = store.newest_build(store.require(name, device, "--against"), check)
     for message in skipped:
-        say(f"--against passes over {message}", err=True)
+        say(f"--against skips {message}", err=True)
     return list(files)
 
 

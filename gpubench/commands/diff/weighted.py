@@ -55,7 +55,7 @@ def weighted_totals(path: Path, findings: Mapping[Key, Finding], limits: Limits)
     if len(ops) != 1:
         raise UsageError(
             f"--weights: the files have times of {len(ops)} operations on both sides, and a list"
-            " is for one operation; choose it with --only"
+            " is for one operation; choose the operation with --only"
         )
     problems = read_problems(path, ops.pop(), "--weights")
     sides = grouped(two_sided, lambda key: key._replace(tile="", m=0, n=0, k=0, extents=""))

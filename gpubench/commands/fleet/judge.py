@@ -32,9 +32,9 @@ the spread is their median absolute deviation (MAD), which slow devices do not w
 MIN_HIDDEN = 2
 """Slow devices widen the standard deviation of the others, and so hide one another. If at least
 this number of devices exceed the limit that the MAD gives, that limit is used. Several good devices
-rarely exceed it at once. In simulated fleets of 8 to 16 good devices that differ as Student's t
-with 3 degrees of freedom, the rule increases the number of fleets with a false alarm by at most a
-tenth."""
+rarely exceed that limit at once. In simulated fleets of 8 to 16 good devices that differ as
+Student's t with 3 degrees of freedom, the rule increases the number of fleets with a false alarm by
+at most a tenth."""
 
 TWO_GROUPS = 2.0
 """Devices form two groups if the gap between them exceeds the threshold, and the width of either
@@ -84,8 +84,8 @@ MAD_TAILS = {
 than seven devices is too inaccurate."""
 
 NORMAL = 1.25, 1e6
-"""Scale and degrees of freedom where the devices differ normally. The scale exceeds 1, as the
-median and the spread of 16 or more have errors of their own."""
+"""Scale and degrees of freedom if the devices' times follow a normal distribution. The scale
+exceeds 1, as the median and the spread of 16 or more devices have errors of their own."""
 
 MISSED = 0.10  # probability that a device with the smallest detectable slowdown is not called slow
 
@@ -95,7 +95,7 @@ FAMILY_WISE = 0.05  # probability that any good device is called slow, over all 
 FALSE_DISCOVERY = 0.01  # rate of the comparison with earlier runs, over all devices and units
 BETWEEN = 0.10
 """Relative difference that two good devices of a kind may have, if there are too few devices to
-estimate it (docs/decisions/0015)."""
+estimate this difference (docs/decisions/0015)."""
 
 
 class Judgement(NamedTuple):

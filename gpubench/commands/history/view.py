@@ -62,7 +62,7 @@ def _timed(paths: Iterable[Path]) -> list[Saved]:
         try:
             rows = read(path)
         except UsageError as error:
-            say(f"history passes over {error}", err=True)
+            say(f"history skips {error}", err=True)
         else:
             timed += [(path.stem, row) for row in rows if row.status == Status.OK]
     return timed

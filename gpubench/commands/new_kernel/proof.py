@@ -1,6 +1,6 @@
 """Proves a description: its function computes the product at two sizes, on the CPU.
 
-g++ compiles the source as it is. A kernel with tensor cores or inline PTX cannot be proved in this
+g++ compiles the unchanged source. A kernel with tensor cores or inline PTX cannot be proved in this
 way.
 """
 

@@ -61,7 +61,7 @@ KERNELS: dict[str, dict[str, str]] = {
 
 SIZES = (176, 464, 944, 1136, 1648, 2768)  # primes times 16, which no tile or model was chosen by
 CONTROL = {"variants": "wgmma_fitted", "tiles": FITTED, "sizes": "464", "dtypes": "bfloat16"}
-"""A kernel whose launches overlap with `--launches overlapped`. The check must find it."""
+"""A kernel whose launches overlap with `--launches overlapped`. The check must find this kernel."""
 
 MIN_DEVICE_S = 0.01  # minimum device time of a kernel's samples by a timer
 REPEATS = 2  # maximum number of further measurements of a kernel whose gap deviates

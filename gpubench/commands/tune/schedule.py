@@ -28,7 +28,7 @@ its leaders race."""
 SAMPLE = 1000  # number of configurations in the sample of a larger space
 LEADERS = 3  # leading configurations whose neighbours join after each round but the first
 NEIGHBOURS_ENTER = range(3, MAX_ROUNDS - MIN_VISITS + 2)
-"""Rounds before which neighbours may enter: enough rounds are left to judge them."""
+"""Neighbours may enter the race before these rounds, which leave enough rounds to judge them."""
 
 VISIT_S = 0.002  # wall time after which a visit with two samples stops sampling
 

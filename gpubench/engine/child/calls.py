@@ -64,7 +64,7 @@ class Done(msgspec.Struct, frozen=True):
     result: msgspec.Raw
     spent_s: Mapping[str, float]
     usable: bool
-    """Whether the device still works. After an illegal access it does not, and the child ends."""
+    """Whether the device still works. An illegal access makes it unusable, and the child ends."""
 
 
 _signature_of = cache(signature)

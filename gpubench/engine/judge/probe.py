@@ -150,7 +150,7 @@ class Probe:
 class ChainProbe:
     """A probe of `atax`, Aᵀ(A·x): each row of A, and each column, has at most one element.
 
-    A is a factor twice. Where it has all its bits, the result is rounded once.
+    A is a factor twice. Where A has all bits of its type, the result is rounded once.
     """
 
     problem: Problem

@@ -21,7 +21,7 @@ class WrongError(Exception):
     """A measurement is wrong. The message is the reason.
 
     `error` is the `relative_error`, if one was computed. `may_be_load` is whether other work on the
-    machine can cause this, too. Then it must happen again.
+    machine can cause this, too. Such a measurement is wrong only if this happens again.
     """
 
     def __init__(
@@ -48,13 +48,16 @@ def as_judged(measurement: Measurement, wrong: WrongError) -> Measurement:
 def missing(left: str) -> WrongError:
     """Return the error of a launch that did not compute its result.
 
-    `left` says what it left behind.
+    `left` says what the launch left behind.
     """
     return WrongError(f"a launch did not compute its result: {left}")
 
 
 def why_inexact(size: str, wrong: int, results: int, cause: str = "") -> str:
-    """Judge how many results of an exact probe differ from it (`judge.probe`)."""
+    """Return why a kernel failed an exact probe (`judge.probe`).
+
+    `wrong` is the number of results that differ from the probe.
+    """
     if not wrong:
         return ""
     cause = cause or (

@@ -317,7 +317,7 @@ class Visits:
     def _series(self, point: Point, kernel: Kernel, check: Check, timing: Timing) -> Series:
         if point.state == State.SUSTAINED:
             if check.operands.policy.flush:
-                raise DoesNotFitError("flushing the cache would let it cool: use --cache hot")
+                raise DoesNotFitError("flushing the cache would let the GPU cool: use --cache hot")
             return kernel.sustain(timing.heat_s, timing.sustained_s)
         state = self._states[point]
         first_us, state.first_us = state.first_us, None

@@ -215,7 +215,7 @@ class Reference:
     """For atax: the effect of the errors of A·v on the result, in the same scale."""
 
     compare: Callable[[Any], Compared] | None = None
-    """Compares an output as the operation states it, instead of by `parts` and the scale."""
+    """Compares an output as the operation states, instead of by `parts` and the scale."""
 
     errors: dict[tuple[int, int], Errors] = field(default_factory=dict)
     """Errors of outputs that were right, by the factor of their set and their fingerprint."""

@@ -40,13 +40,13 @@ HELD_LAUNCHES = (8, 256)  # their least and largest number
 HELD_BYTES = 2**31  # maximum bytes of their problems
 
 BESIDE_S = 5e-3
-"""Time of a request beside the launches if it is not measured, and its maximum if no other process
-measures it."""
+"""Time of a request without its launches, if this time is not measured. It is also the maximum of
+this time if no other process measures it."""
 
 LATE_S = 1.5e-3
 """A time is wrong if a request takes longer by more than this than the launches and a request
-without launches together. On an H200 it took up to 0.5 ms longer at launches of 8 µs, and 1.1 ms
-longer at launches of 3 ms. Requests of the library beside the function took longer, too.
+without launches together. On an H200, a request took up to 0.5 ms longer at launches of 8 µs, and
+1.1 ms longer at launches of 3 ms. Requests of the library beside the function took longer, too.
 """
 
 HELD_REQUESTS = 10

@@ -117,7 +117,7 @@ class Wall:
     def measure(
         self, child: Supervisor, result: Measurement, timing: Timing, limit_s: float | None
     ) -> Measurement:
-        """Return the measurement with times of this side of the wall, or as wrong.
+        """Return the measurement with times by this process's clock, or as wrong.
 
         `result` is what the child measured. The time that the child measured only decides how many
         launches a request has. `limit_s` is the wall time that a budget leaves for the point.

@@ -1,7 +1,7 @@
 """The kinds of pictures: which kinds rows suffice for, and how each draws them.
 
 The roofline follows Williams, Waterman and Patterson, 2009, with the bytes that must move. No
-kernel whose operands come from memory can be above it.
+kernel whose operands come from memory can be above the roofline.
 """
 
 from collections.abc import Callable, Sequence

@@ -45,7 +45,7 @@ MAX_COLOURED = 8
 """Maximum number of variants of a panel that are drawn in colour; the others are grey."""
 
 MARKERS: tuple[Any, ...] = (*"osD^vPp*<>hd8", *((n, 1, 0) for n in (3, 4, 6, 8)), *"+1234")
-"""Markers that identify a line without its colour. There is one for each colour."""
+"""Markers that identify a line without its colour. Each colour has a marker."""
 
 LIBRARY_MARKERS = ".x+1"
 """Markers of libraries, which are drawn in the colour of text."""
