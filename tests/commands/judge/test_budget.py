@@ -30,7 +30,24 @@ def test_a_problem_gets_its_share_of_what_the_others_need_to_be_prepared(
     clock[0] += 10
     sweep = budget.share(SWEEP, 2, prepared=2)
     assert sweep.timing.budget_s == pytest.approx((590 - 28 * 10 / 2) / 30)
-    assert sweep.timing.rounds == 2
+
+
+def test_the_first_of_many_problems_gets_one_round_because_its_visits_may_be_slow(
+    clock: list[float],
+) -> None:
+    budget = Budget(30)
+    budget.begin()
+    clock[0] += 20
+    assert budget.share(SWEEP, 2, prepared=8).timing.rounds == 1
+
+
+def test_a_problem_alone_gets_several_rounds_before_a_visit_was_measured(
+    clock: list[float],
+) -> None:
+    budget = Budget(1)
+    budget.begin()
+    clock[0] += 20
+    assert budget.share(SWEEP, 2, prepared=1).timing.rounds == 15
 
 
 def test_rounds_follow_from_the_time_that_visits_took(clock: list[float]) -> None:
