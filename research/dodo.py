@@ -223,6 +223,13 @@ ODD_SHAPES = (
 )
 """Random odd shapes (`shapes.py --seed 58 --odd 1`)."""
 
+PARTS_SHAPES = (
+    "1004x2588x1148,5524x1276x3856,2152x6204x7100,3040x3200x1508,1092x1344x3060,6844x3304x4188,"
+    "1864x692x1892,6020x1160x7868,3708x4288x1304,6848x536x5124,2784x2612x1200,568x1152x1516,"
+    "7680x448x3600,4224x716x820,1172x1648x832,1036x1772x4648"
+)
+"""Random shapes in float32 (`random_shapes(621, 16, 4)` of `shapes.py`)."""
+
 # fmt: off
 SANITIZED = {
     **{f"memcheck_{dtype}": f"memcheck {dtype}" for dtype in DTYPES if dtype not in {"int32", "float16", "float8_e4m3"}},
@@ -317,6 +324,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     yield step("gpu:bits", f"{bits} --dtypes float64,float32,tf32,bf16x3,bf16x6,float16,float16_sum16,bfloat16,float8_e4m3,float8_e4m3_split --variants cublas,cublaslt,dmma,packed_panels,wgmma_tf32_cluster,wgmma_parts,triton_matmul,wgmma_mixed,wgmma_bytes_pingpong,mma_sync -o CARD/bits.csv")
     yield step("gpu:bits_positive", f"{bits} --operands positive --dtypes float32,tf32,bf16x3,bf16x6 --variants cublas,wgmma_parts,packed_panels,wgmma_tf32_cluster -o CARD/bits_positive.csv")
     yield step("gpu:bits_sustained", f"{bits} --state sustained --budget 40 --dtypes float32,tf32,bf16x3,bf16x6 --variants cublas,wgmma_parts,packed_panels -o CARD/bits_sustained.csv")
+    yield step("gpu:parts_and_triton", f"{SWEEP} --dtypes bf16x6 --variants wgmma_parts,triton_matmul,cublas --tiles auto --rounds 1 --sizes {PARTS_SHAPES} -o CARD/parts_and_triton.csv")
     yield step("gpu:errors_of_parts", "python SCRIPTS/errors_of_parts.py -o CARD/errors_of_parts.csv")
     yield step("gpu:alone", "python SCRIPTS/compare_with_profiler.py measure CARD/alone.csv 208,496,848,1072,1808,2416", "CARD/alone.csv")
     yield from _products_of_models()
