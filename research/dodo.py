@@ -202,15 +202,50 @@ OPERATIONS = (
 )
 """Operations beside plain products whose random shapes are measured, and their precisions."""
 
-# fmt: off
 EXAMINED = {
-    "epilogue": "bfloat16 --op gemm_gelu_residual --variants wgmma_epilogue,wgmma_epilogue_pingpong --sizes 136x264x144",
-    "batched": "bfloat16 --op gemm_batched --variants wgmma_batched,wgmma_batched_pingpong --sizes 3x136x264x144",
-    "grouped": "bfloat16 --op gemm_grouped_skewed --variants wgmma_grouped --sizes 3x40x264x144",
-    "scaled": "float8_e4m3 --op gemm_scaled --variants wgmma_scaled --sizes 136x272x272",
+    "epilogue": (
+        "bfloat16 --op gemm_gelu_residual --variants wgmma_epilogue,wgmma_epilogue_pingpong",
+        "136x264x144",
+        "1000x1032x520",
+    ),
+    "batched": (
+        "bfloat16 --op gemm_batched --variants wgmma_batched,wgmma_batched_pingpong",
+        "3x136x264x144",
+        "40x424x440x240",
+    ),
+    "grouped": (
+        "bfloat16 --op gemm_grouped_skewed --variants wgmma_grouped",
+        "3x40x264x144",
+        "8x200x1032x520",
+    ),
+    "scaled": (
+        "float8_e4m3 --op gemm_scaled --variants wgmma_scaled",
+        "136x272x272",
+        "1000x1040x1296",
+    ),
 }
-"""Arguments of `sanitize.py` for operations beside plain products."""
-# fmt: on
+"""Arguments of scripts for operations beside plain products: kernels, a size for compute-sanitizer,
+and a larger size."""
+
+SUSTAINED = {
+    "gemm_gelu_residual": ("bf16", "cublaslt", "4096x4096x4096,8192x8192x2048,4096x14336x4096"),
+    "gemm_batched": (
+        "bf16",
+        "cublas,torch_bmm",
+        "64x1024x1024x1024,128x2048x2048x128,32x2048x1024x1024",
+    ),
+    "gemm_grouped": (
+        "bf16",
+        "cublas,torch_grouped_mm",
+        "8x1024x4096x2048,32x256x2048x768,8x2048x4096x4096",
+    ),
+    "gemm_scaled": (
+        "fp8",
+        "cublaslt,torch_scaled_mm",
+        "4096x7168x2048,8192x4096x7168,4096x2112x7168",
+    ),
+}
+"""Operations whose long runs are measured: the precision, the libraries, and three large sizes."""
 
 ANY_ROWS = (
     f"wgmma_any_rows,{','.join(CLUSTERS[dtype] for dtype in CLUSTERS if dtype != 'bfloat16')}"
@@ -237,7 +272,7 @@ SANITIZED = {
     **{f"memcheck_clusters_{dtype}": f"memcheck {dtype} --variants {kernels} --sizes 136x272x144,200x272x1040" for dtype, kernels in CLUSTERS.items()},
     **{f"racecheck_clusters_{dtype}": f"racecheck {dtype} --variants {kernels} --sizes 200x272x1040" for dtype, kernels in CLUSTERS.items()},
     **{f"{tool}_pingpong": f"{tool} bfloat16 --variants wgmma_pingpong --sizes 200x272x1040" for tool in ("memcheck", "racecheck")},
-    **{f"{tool}_{name}": f"{tool} {selected}" for tool in ("memcheck", "racecheck") for name, selected in EXAMINED.items()},
+    **{f"{tool}_{name}": f"{tool} {kernels} --sizes {small}" for tool in ("memcheck", "racecheck") for name, (kernels, small, _) in EXAMINED.items()},
     **{f"{tool}_bytes_pingpong": f"{tool} int8 --variants wgmma_bytes_pingpong --sizes 136x264x144" for tool in ("memcheck", "racecheck")},
     **{f"memcheck_odd_{dtype}": f"memcheck {dtype} --variants {kernels} --sizes {ODD_SIZES}" for dtype, kernels in (CLUSTERS | {"bfloat16": "wgmma_any_rows"}).items() if dtype != "float64"},
 }
@@ -340,6 +375,15 @@ def task_gpu() -> Iterator[dict[str, Any]]:
 
 
 def _products_of_models() -> Iterator[dict[str, Any]]:
+    for name, (kernels, small, large) in EXAMINED.items():
+        yield step(f"gpu:stress_{name}", f"python SCRIPTS/repeat_kernels.py --repeats 300 --dtypes {kernels} --sizes {small},{large} -o CARD/stress/{name}.json")
+    for op, (dtype, libraries, sizes) in SUSTAINED.items():
+        shared = f"--op {op} --dtypes {dtype} --variants wgmma_*,{libraries} --tiles auto --rounds 1"
+        yield step(f"gpu:sustained_{op}", f"{SWEEP} {shared} --sizes {sizes} --state sustained -o CARD/sustained/{op}.csv")
+    for op in ("gemm_scaled", "gemm_grouped"):
+        dtype, libraries, sizes = SUSTAINED[op]
+        shared = f"--op {op} --dtypes {dtype} --variants wgmma_*,{libraries} --tiles auto --rounds 1"
+        yield step(f"gpu:graph_{op}", f"{SWEEP} {shared} --sizes {sizes} --cache both --launches alone,graph -o CARD/graph_{op}.csv")
     for name, (rounds, kernels, tiles, sizes) in SCALED.items():
         yield step(f"gpu:gemm_scaled{name}", f"gpubench sweep --op gemm_scaled --dtypes fp8 --variants {kernels} --operands normal --rounds {rounds} --tiles {tiles} --sizes {sizes} -o CARD/gemm_scaled{name}.csv")
     yield step("gpu:foreign", "python SCRIPTS/foreign_gpu.py checkouts -o CARD/foreign.csv")

@@ -2,6 +2,7 @@
 
     python research/repeat_kernels.py [--dtypes int8,float8_e4m3] [--variants wgmma_bytes] [-o FILE]
     python research/repeat_kernels.py --triples --variants splitk_cluster -o triples.json
+    python research/repeat_kernels.py --op gemm_batched --sizes 3x136x264x144 --dtypes bfloat16
 
 Operands are 0, 1 and 2 at random, so sums are exact, and a right result is the rounded sum, to the
 last bit. Before each launch the output is filled with NaN. This shows a kernel whose result depends
@@ -13,6 +14,9 @@ With `--triples`, each named kernel runs once at each of 2,500 random sizes, wit
 each. M, N and K are 1 to 40 in the first 2,000. In the other 500, M and N are a multiple of the
 tile's extents, or differ from a multiple by one. K is a multiple of a step or of all stages, or
 differs from a multiple by one.
+
+With `--op`, operands are those of a sweep, whose sums are not exact. So each result is compared
+with the first one.
 """
 
 import itertools
@@ -26,8 +30,19 @@ import numpy as np
 from common import kernel_point, parser, save
 
 from gpubench.backends import open_backend
-from gpubench.engine.operands.make import on_host
-from gpubench.model import CORE_DTYPES, Config, Point, Problem, Space, Timer, Variant
+from gpubench.engine.operands.make import make_inputs, on_host
+from gpubench.model import (
+    CORE_DTYPES,
+    OPERATIONS,
+    Config,
+    Point,
+    Problem,
+    Space,
+    Timer,
+    Variant,
+)
+from gpubench.model.operation import DEFAULT_OP
+from gpubench.plan.ranges import parse_sizes
 from gpubench.plan.registry import choose
 
 SIZES = (
@@ -65,8 +80,13 @@ class Products:
         return kernel_point(variant, tile, problem, timer=self.timer)
 
     def operands(self, problem: Problem) -> tuple[Any, Any]:
-        """Load random operands, and return them and the bytes of the right result."""
+        """Load random operands, and return them and the bytes of the right result.
+
+        The bytes are None if sums are not exact.
+        """
         xp = self.backend.xp
+        if problem.op != DEFAULT_OP:
+            return self.backend.load(problem, make_inputs(problem, 1), cold=False), None
         narrow = [
             self._rng.integers(0, LARGEST_OPERAND, shape, np.int8, endpoint=True)
             for shape in problem.input_shapes
@@ -81,16 +101,20 @@ class Products:
         """Run a kernel, and return the number of results that differ in a bit."""
         kernel, wrong = self.backend.bind(point, operands), 0
         output = operands.output.view(np.uint8)
+        if right is None:
+            kernel.run()
+            right = output.copy()
         for _ in range(repeats):
             output[...] = 0xFF
             kernel.run()
             wrong += not bool((output == right).all())
         return wrong
 
-    def repeated(self, variants: list[Variant], dtype: str, repeats: int) -> Iterator[Count]:
-        """Yield the counts of all default tiles at all sizes."""
-        for m, n, k in SIZES:
-            problem = Problem(op="gemm", m=m, n=n, k=k, dtype=dtype)
+    def repeated(
+        self, variants: list[Variant], problems: list[Problem], repeats: int
+    ) -> Iterator[Count]:
+        """Yield the counts of all default tiles at all problems."""
+        for problem in problems:
             operands, right = self.operands(problem)
             for variant in variants:
                 for tile in variant.tiles.defaults if variant.tiles else (None,):
@@ -139,6 +163,8 @@ def main() -> int:
     options.add_argument("--dtypes", default=DTYPES)
     options.add_argument("--variants", default="")
     options.add_argument("--repeats", type=int, default=1000)
+    options.add_argument("--op", default=DEFAULT_OP, choices=OPERATIONS)
+    options.add_argument("--sizes", help="in place of those of this script")
     options.add_argument("--triples", action="store_true", help="many sizes, each once")
     options.add_argument("--device", default="cuda")
     arguments = options.parse_args()
@@ -147,9 +173,10 @@ def main() -> int:
         options.error("--triples needs --variants: kernels whose tiles have stages")
     variants = [
         variant
-        for variant in choose("gemm", arguments.device, named)
+        for variant in choose(arguments.op, arguments.device, named)
         if named or not set(CORE_DTYPES) <= set(variant.dtypes)
     ]
+    sizes = parse_sizes(arguments.sizes, arguments.op) if arguments.sizes else SIZES
     products = Products(arguments.device)
     counts: list[Count] = []
     dtypes = arguments.dtypes.split(",")
@@ -158,7 +185,8 @@ def main() -> int:
     else:
         for dtype in dtypes:
             of_dtype = [variant for variant in variants if dtype in variant.dtypes]
-            counts += products.repeated(of_dtype, dtype, arguments.repeats)
+            problems = [Problem.of(arguments.op, size, dtype) for size in sizes]
+            counts += products.repeated(of_dtype, problems, arguments.repeats)
     save(arguments.output, counts)
     return int(any(count["wrong"] for count in counts))
 
