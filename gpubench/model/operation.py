@@ -234,7 +234,8 @@ class Operation:
         The rate is then compared with a copy.
         """
         if self.listed:
-            return max(map(_flops_per_element, self.listed)) < LISTED_INTENSITY
+            intensities = (each.flops / sum(map(math.prod, each.shapes)) for each in self.listed)
+            return max(intensities) < LISTED_INTENSITY
         small, large = (self._flops_per_element(extent) for extent in (SMALL_EXTENT, LARGE_EXTENT))
         return large < 2 * small
 
@@ -281,10 +282,6 @@ class Operation:
         """Write the further extents as the CSV has them: `batch=8;heads=2`."""
         pairs = zip(self.further, values, strict=True)
         return ";".join(f"{name.casefold()}={value}" for name, value in pairs)
-
-
-def _flops_per_element(size: ListedSize) -> float:
-    return size.flops / sum(map(math.prod, size.shapes))
 
 
 def size_of(row: Any) -> Size:

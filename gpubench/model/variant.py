@@ -259,10 +259,6 @@ def _missing(*_: object) -> Any:
     raise NotImplementedError
 
 
-def _tuple(value: object) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, tuple | list) else (value,)
-
-
 def _filled(text: str, tile: Config | None, dtype: str) -> str:
     """Replace the braces of a text by the tile's parameters and the type of an element.
 
@@ -409,8 +405,11 @@ class CudaVariant(SourceVariant):
 
     def __post_init__(self) -> None:
         if self.grid != () and (self.launch is _missing or isinstance(self.launch, PlainLaunch)):
-            plain = PlainLaunch(*map(_tuple, (self.grid, self.block, self.shared_bytes)))
-            object.__setattr__(self, "launch", plain)
+            expressions = (
+                tuple(each) if isinstance(each, tuple | list) else (each,)
+                for each in (self.grid, self.block, self.shared_bytes)
+            )
+            object.__setattr__(self, "launch", PlainLaunch(*expressions))
 
     @property
     def backend(self) -> str:

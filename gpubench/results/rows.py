@@ -102,6 +102,7 @@ def _row(
     versions: dict[str, Any] = {
         name: device.versions.get(name) for name in ("driver", "cuda", "cupy", "nvrtc")
     }
+    reuse = point.variant.reuse(point.tile) if point.variant.reuse and point.tile else None
     launch, clocks = rounds[-1].launch, _clocks(rounds)
     launch_note = launch.note if launch else ""
     return Row(
@@ -117,7 +118,8 @@ def _row(
         **texts,
         notes=_said((*_stated(point), launch_note, *(taken.notes for taken in rounds))),
         **_resources(rounds[-1], device),
-        **_reuse(point),
+        arithmetic_intensity=arithmetic_intensity(point.problem),
+        cgma=cgma(point.problem, reuse) if reuse else None,
         **clocks,
         first_call_s=_highest(taken.first_call_s for taken in rounds),
         cpu_threads=rounds[-1].threads,
@@ -191,14 +193,6 @@ def _resources(last: Measurement, device: Device) -> dict[str, Any]:
         resident = occupancy(device.compute_capability, resources, launch)
         code["occupancy"] = resident.fraction if resident else None
     return code | _named(launch, "workspace_bytes", "threads_per_block", "blocks")
-
-
-def _reuse(point: Point) -> dict[str, Any]:
-    reuse = point.variant.reuse(point.tile) if point.variant.reuse and point.tile else None
-    return {
-        "arithmetic_intensity": arithmetic_intensity(point.problem),
-        "cgma": cgma(point.problem, reuse) if reuse else None,
-    }
 
 
 def _stated(point: Point) -> tuple[str, ...]:

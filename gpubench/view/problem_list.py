@@ -43,16 +43,8 @@ def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
     first, best = rows[0], best_of_each(rows, _PROBLEM)
     mode = f" {first.compute_mode}" if split else ""
     heading = f"{len(best)} problems{mode} on {first.device}, {first.conditions}{first.special}"
-    problems = table(
-        "problem",
-        "size",
-        "weight",
-        "best kernel",
-        "tile",
-        "time",
-        "weight × time",
-        left={"problem", "size", "best kernel", "tile"},
-    )
+    headings = ("problem", "size", "weight", "best kernel", "tile", "time", "weight × time")
+    problems = table(*headings, left={"problem", "size", "best kernel", "tile"})
     for row in best.values():
         size, weight = row.size.replace("x", "×"), f"{row.weight or 1:g}"
         total = time_text(_total_us([row]))
@@ -76,16 +68,11 @@ def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
         statement = (
             f"this list takes {time_text(_total_us(by_variant[named]))} with {named}, {best_total}"
         )
-    shown: list[RenderableType] = [
-        Text(f"\nthe list: {heading}", style="bold"),
-        problems,
-        Text(),
-        totals,
-    ]
-    if any(row.unstable for row in best.values()):
-        unstable = Text(f"{statement} {UNSTABLE}", style="bold")
-        return [*shown, unstable, Text(UNSTABLE_LEGEND, style="dim")]
-    return [*shown, Text(statement, style="bold")]
+    is_unstable = any(row.unstable for row in best.values())
+    statement += f" {UNSTABLE}" if is_unstable else ""
+    title = Text(f"\nthe list: {heading}", style="bold")
+    legend = [Text(UNSTABLE_LEGEND, style="dim")] if is_unstable else []
+    return [title, problems, Text(), totals, Text(statement, style="bold"), *legend]
 
 
 def _total_us(rows: Iterable[Row]) -> float:

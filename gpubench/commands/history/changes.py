@@ -79,23 +79,15 @@ class _Device:
         anchored = grouped(before, lambda each: point_of(each[1]))
         self._before = [dict(anchored.get(point, [])) for point in self.points]
         self._anchors = len(anchors)
-        levels = np.array(
-            [
-                [_level(results.get(name)) for results, names in both for name in names]
-                for both in (
-                    ((first, anchors), (rows, self.names))
-                    for first, rows in zip(self._before, self._rows, strict=True)
-                )
-            ]
-        )
-        references = np.array(
-            [
-                _is_reference([*first.values(), *rows.values()])
-                for first, rows in zip(self._before, self._rows, strict=True)
-            ]
-        )
-        self._machine = machine_levels(levels, references)
-        self._levels = levels - self._machine
+        levels, references = [], []
+        for first, rows in zip(self._before, self._rows, strict=True):
+            results = [first.get(name) for name in anchors]
+            results += [rows.get(name) for name in self.names]
+            levels.append([(row and row.median_us) or math.nan for row in results])
+            references.append(_is_reference([row for row in results if row]))
+        logs = np.log(levels)
+        self._machine = machine_levels(logs, np.array(references))
+        self._levels = logs - self._machine
 
     def moves(self) -> tuple[list[Move], list[Move]]:
         """Return the moves of points without the machine's part, and the machine's moves."""
@@ -195,10 +187,6 @@ def _is_reference(rows: Sequence[Row]) -> bool:
     if rows[0].variant in libraries():
         return len({row.library for row in rows}) == 1
     return len({row.code_hash for row in rows}) == 1 and rows[0].code_hash is not None
-
-
-def _level(row: Row | None) -> float:
-    return math.log(row.median_us) if row and row.median_us else math.nan
 
 
 def _speeds(rows: Iterable[Mapping[str, Row]]) -> Floats:

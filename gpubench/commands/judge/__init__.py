@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-WITHOUT = ("variants", "exclude")
-"""Options of a sweep that judge does not have: its arguments name the kernels."""
-
 ROUNDS = 15
 """Default number of rounds. With fewer, rounds that drift cannot be told from a faster kernel."""
 
@@ -37,7 +34,7 @@ ROUNDS = 15
     epilog="Example: gpubench judge mm --kernels own --sizes 1024,333x555x777 --json. Exit codes: "
     "0 as claimed or faster; 1 slower or wrong; 2 usage; 3 not decided or refused."
 )
-@partial(option.sweep_options, without=WITHOUT)
+@partial(option.sweep_options, without=("variants", "exclude"))
 def judge(
     names: Annotated[
         list[str] | None,
@@ -192,7 +189,9 @@ def _baselines(variant: Variant, named: str | None, usual: str) -> tuple[str, ..
     from gpubench.plan.registry import libraries
 
     library = variant.baseline or usual
-    baselines = parse_names(named) if named else (library, *_parallel(library))
+    # A function may have several threads, as the library's call on all CPUs has.
+    on_all_cpus = {f"{library}_parallel"} & libraries()
+    baselines = parse_names(named) if named else (library, *on_all_cpus)
     if not baselines or not all(baselines) or variant.name in baselines:
         raise UsageError(f"--baseline: {variant.name} needs another kernel to compare it with")
     if not named and library not in libraries():
@@ -201,10 +200,3 @@ def _baselines(variant: Variant, named: str | None, usual: str) -> tuple[str, ..
             "library: name the baseline"
         )
     return baselines
-
-
-def _parallel(name: str) -> tuple[str, ...]:
-    """Return the library's call on all CPUs, beside which a function may have several threads."""
-    from gpubench.plan.registry import libraries
-
-    return tuple(other for other in (f"{name}_parallel",) if other in libraries())

@@ -85,30 +85,15 @@ def _add_bits(bits: Reproducibility, point: Point, pool: LocalPool, seed: int) -
 
 def as_table(results: Sequence[Reproducibility]) -> RenderableType:
     """Return one line per point: runs, numbers of rows, and the tiles of its kernel."""
-    grid = table(
-        "kernel",
-        "size",
-        "precision",
-        f"{RUNS * PROCESSES} runs",
-        *(f"M = {rows}" for rows in ROWS),
-        "tiles",
-        left={"kernel", "size", "precision"},
-    )
+    texts, rows = ("kernel", "size", "precision"), (f"M = {number}" for number in ROWS)
+    grid = table(*texts, f"{RUNS * PROCESSES} runs", *rows, "tiles", left=texts)
     tiles = _equal_tiles(results)
     for each in results:
-        row = each.row
-        rows = [
-            each.at(number) if number in each.first_rows or number in each.refused else ""
-            for number in ROWS
-        ]
-        grid.add_row(
-            row.kernel,
-            row.size,
-            row.compute_mode,
-            "same" if each.has_equal_runs else f"{len(each.results)} results",
-            *rows,
-            tiles[id(each)],
-        )
+        names = each.row.kernel, each.row.size, each.row.compute_mode
+        runs = "same" if each.has_equal_runs else f"{len(each.results)} results"
+        measured = {*each.first_rows, *each.refused}
+        of_rows = (each.at(number) if number in measured else "" for number in ROWS)
+        grid.add_row(*names, runs, *of_rows, tiles[id(each)])
     return grid
 
 

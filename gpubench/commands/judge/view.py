@@ -22,17 +22,9 @@ JSON_FORMAT = 2
 def as_tables(judged: Sequence[Judged], claim: float) -> list[RenderableType]:
     """Return the table of the verdicts, the reasons, and the verdict on all."""
     on_cpu = any(each.row.cpu_threads for each in judged)
-    grid = table(
-        "verdict",
-        "kernel",
-        "size",
-        "conditions",
-        "time",
-        "ratio",
-        "baseline",
-        *(("threads",) if on_cpu else ()),
-        left={"verdict", "kernel", "size", "conditions", "baseline"},
-    )
+    texts, figures = ("verdict", "kernel", "size", "conditions"), ["time", "ratio", "baseline"]
+    figures += ["threads"] if on_cpu else []
+    grid = table(*texts, *figures, left={*texts, "baseline"})
     reasons = []
     for each in judged:
         row, where = each.row, conditions(each.row)

@@ -8,7 +8,7 @@ import ast
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import dropwhile
 from pathlib import Path
@@ -56,13 +56,17 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
         stem.with_suffix(".cu"): lesson + _renamed(code, start, name),
         stem.with_suffix(".py"): _description(start, name),
     }
-    headers = {
-        folder / _hidden(header.relative_to(KERNELS.resolve())): _source(header)
-        for header in whole_source(start.source)[1:]
-    }
-    texts |= {path: text for path, text in headers.items() if not path.exists()}
+    for header in whole_source(start.source)[1:]:
+        path = folder / header.relative_to(KERNELS.resolve())
+        if path.suffix == ".cu":  # hides another kernel's source from `--kernels`
+            path = path.with_name(f"_{path.name}")
+        if not path.exists():
+            texts[path] = _source(header)
+    outputs = [Output(path, overwrite=force, flag="") for path in texts]
+    for output, text in zip(outputs, texts.values(), strict=True):
+        output.write(text.encode())
     what = f"{start.name} under a new name: it compiles and is correct. Change it, then:"
-    _write(texts, op, folder, what, f"{start.name},{name}", force=force)
+    _say_next(texts, op, folder, what, f"{start.name},{name}")
 
 
 def describe_source(
@@ -158,16 +162,6 @@ def _checked(name: str, op: str | None, folder: Path) -> str:
     return op
 
 
-def _write(
-    texts: Mapping[Path, str], op: str, folder: Path, what: str, names: str, *, force: bool
-) -> None:
-    """Write the files. Print their paths, `what`, and the next commands."""
-    outputs = [Output(path, overwrite=force, flag="") for path in texts]
-    for output, text in zip(outputs, texts.values(), strict=True):
-        output.write(text.encode())
-    _say_next(texts, op, folder, what, names)
-
-
 def _say_next(paths: Iterable[Path], op: str, folder: Path, what: str, names: str) -> None:
     """Print the paths of new files, `what`, and the next commands."""
     say("\n".join(map(str, paths)))
@@ -194,13 +188,8 @@ def _start(op: str, like: str | None) -> CudaVariant:
 
 
 def _source(path: Path) -> str:
-    """Return a file's text as it is copied, with the names of `_hidden` files."""
+    """Return a file's text as it is copied, with the new names of included sources."""
     return re.sub(r'(#include ".*?)(\w+\.cu")', r"\1_\2", path.read_text(encoding="utf-8"))
-
-
-def _hidden(path: Path) -> Path:
-    """Return the path of an included file. A `_` hides another kernel's source from `--kernels`."""
-    return path.with_name(f"_{path.name}") if path.suffix == ".cu" else path
 
 
 def _description(start: CudaVariant, name: str) -> str:

@@ -252,7 +252,10 @@ def table_rows(
     for key, (kernels, beside) in timed.items():
         is_kernel = kernels and (not beside or _ratio(kernels[0], beside[0]).low <= 1 + within)
         if is_kernel and key[:2] in asked:
-            ties[key] = [row for row in kernels if _is_tied(row, kernels[0], within)]
+            # Not shown to be slower than the fastest by more than the margin.
+            ratios = [(row, _ratio(row, kernels[0])) for row in kernels]
+            most = 1 + MAX_TIED * within
+            ties[key] = [row for row, x in ratios if x.low <= 1 + within and x.ratio <= most]
     chosen = dict(zip(ties, covering([*ties.values()]), strict=True))
     return [
         _tile_row(
@@ -266,12 +269,6 @@ def table_rows(
         for key, (kernels, beside) in timed.items()
         if key[:2] in asked and (kernels or beside)
     ]
-
-
-def _is_tied(row: Row, fastest: Row, within: float) -> bool:
-    """Whether a row is not shown to be slower than the fastest by more than the margin."""
-    ratio = _ratio(row, fastest)
-    return ratio.low <= 1 + within and ratio.ratio <= 1 + MAX_TIED * within
 
 
 def _hint(key: Key, size: Size, choice: Row, timed: Timed, within: float) -> str | None:

@@ -124,7 +124,8 @@ class Visits:
         compiled_before_s = self._phase.spent_s["compiling"]
         operands, kernel = self._loaded(point)
         result = _described(blank, kernel)
-        check = self.check(point, operands, earlier if _has_operands_of(earlier, blank) else None)
+        had_these_operands = earlier is not None and earlier.seed == blank.seed
+        check = self.check(point, operands, earlier if had_these_operands else None)
         is_first = earlier is None or earlier.series is None
         if is_first:
             if reason := self._too_slow(point, operands, kernel):
@@ -142,8 +143,10 @@ class Visits:
             self._verify_first(point, kernel, check)
         with self._phase("sampling"):
             kernel = self._on_best_threads(point, kernel)
-            if is_outside:
-                result = replace(result, series=_estimated(kernel))
+            if is_outside:  # the parent derives the length of its batches from this time
+                times_us = tuple(kernel.sample(1, 1))
+                series = Series(times_us=times_us, launches_per_sample=1, stop_reason="estimated")
+                result = replace(result, series=series)
             else:
                 result = self._time(result, kernel, check, wall_limit_s)
         with self._phase("verifying"):
@@ -369,16 +372,4 @@ def _compiles_when_called(point: Point) -> bool:
     variant = point.variant
     return scrutiny_of(variant).has_own_process or (
         isinstance(variant, CallVariant) and bool(variant.libraries)
-    )
-
-
-def _has_operands_of(earlier: Measurement | None, blank: Measurement) -> bool:
-    """Return whether an earlier measurement had the operands of the current measurement."""
-    return earlier is not None and earlier.seed == blank.seed
-
-
-def _estimated(kernel: Kernel) -> Series:
-    """Return the time of a launch, from which the parent derives the length of its batches."""
-    return Series(
-        times_us=tuple(kernel.sample(1, 1)), launches_per_sample=1, stop_reason="estimated"
     )
