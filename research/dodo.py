@@ -199,6 +199,8 @@ OPERATIONS = (
     *((op, "bfloat16") for op in ("gemm_bias", "gemm_relu", "gemm_gelu", "gemm_silu")),
     *((op, "bfloat16") for op in ("gemm_bias_residual", "gemm_gelu_residual", "gemm_batched")),
     *((op, "float16") for op in ("gemm_gelu", "gemm_batched")),
+    ("gemm_scaled", "float8_e4m3"),
+    *((op, "bfloat16") for op in ("gemm_grouped", "gemm_grouped_skewed")),
 )
 """Operations beside plain products whose random shapes are measured, and their precisions."""
 

@@ -25,7 +25,8 @@ together outgrow the cache.
 
 With `--op`, all kernels of another operation take part that pick configurations, beside all library
 calls of it, with hot and with cold operands, at shapes that a library takes. A batch has 8 to 512
-products with extents of 64 to 1024. With `--graph`, launches are also timed as nodes of a CUDA
+products with extents of 64 to 1024, and a grouped product has 8 to 64 groups of 16 to 1024 rows in
+the mean, with N and K of 512 to 4096. With `--graph`, launches are also timed as nodes of a CUDA
 graph.
 
 Constants were fitted on the seeds 1, 2, 3, 7, 8, 9, 17, 18 and 901 in 16 bits, 204 and 304 in TF32,
@@ -97,6 +98,8 @@ LARGE_EXTENTS = (4096, 16384)
 ODD_EXTENTS = (128, 4096)
 BATCH_EXTENTS = (64, 1024)
 BATCHES = (8, 512)  # minimum and maximum of the number of products in a batch
+GROUPS, GROUP_ROWS, GROUP_EXTENTS = (8, 64), (16, 1024), (512, 4096)
+MAX_GROUPS_ELEMENTS = 2**27  # maximum number of elements of all matrices of groups
 
 FEW_ROWS, SOME_ROWS = (1, 64), (65, 383)  # minimum and maximum of M
 WEIGHTS_EXTENTS = (1024, 16384)  # minimum and maximum of N and K there
@@ -146,6 +149,18 @@ def batches_of(seed: int, shapes: Iterable[Size]) -> list[Size]:
     """Draw a log-uniform number of products for each shape."""
     draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
     return [(*shape, round(log_uniform(draw, *BATCHES))) for shape in shapes]
+
+
+def grouped_shapes(seed: int, count: int) -> list[Size]:
+    """Draw a mean number of rows, N, K and a number of groups, each log-uniform."""
+    draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
+    shapes: list[Size] = []
+    while len(shapes) < count:
+        m, groups = (round(log_uniform(draw, *limits)) for limits in (GROUP_ROWS, GROUPS))
+        n, k = (round(log_uniform(draw, *GROUP_EXTENTS) / 8) * 8 for _ in range(2))
+        if groups * n * k <= MAX_GROUPS_ELEMENTS:
+            shapes.append((m, n, k, groups))
+    return shapes
 
 
 def rows_shapes(
@@ -594,6 +609,8 @@ def shapes_of(asked: argparse.Namespace, cache: Cache) -> list[Size]:
     if asked.few_rows or asked.some_rows:
         rows = FEW_ROWS if asked.few_rows else SOME_ROWS
         return rows_shapes(asked.seed, asked.count, asked.dtype, cache, rows)
+    if "GROUPS" in OPERATIONS[asked.op].extents:
+        return grouped_shapes(asked.seed, asked.count)
     limits = EXTENTS
     if asked.odd:
         limits = ODD_EXTENTS
