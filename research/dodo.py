@@ -323,6 +323,8 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     yield step("gpu:selfcheck", "gpubench selfcheck > CARD/selfcheck.txt")
     yield step("gpu:main", f"{COLD} {SWEEP} {MAIN} -o CARD/main.csv")
     yield step("gpu:tune_tiles", f"{COLD} gpubench tune shared_tile --device cuda --sizes 1024,2048 --winners winners.toml -o CARD/tune_tiles.csv", "CARD/tune_tiles.confirmed.csv")
+    lists = ",".join(f"../../../configs/{name}.csv" for name in ("llama-3-8b", "qwen2.5-7b-decode"))
+    yield step("gpu:tune_models", f"gpubench tune --table CARD/tune_models.csv --device cuda --sizes {lists} --dtypes bfloat16 --budget 100", "CARD/tune_models.csv")
     for name in ("sweep", "sweep_again"):
         yield step(f"gpu:{name}", f"{SWEEP} --sizes 256,1024,2048 --tiles 1..32 -o CARD/{name}.csv")
     yield step("gpu:compare", "gpubench compare-cublas --sizes 256,512,1024,2048,4096,8192 --dtypes float32,float64 -o CARD/compare.csv")
