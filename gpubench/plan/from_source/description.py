@@ -215,14 +215,18 @@ def _candidates(defined: Sequence[Function]) -> list[Function]:
 
     Functions with fewer than three arrays come last: they fill, convert or copy arrays.
     """
+
+    def arrays(each: Function) -> int:
+        return len(re.findall(r"[\w>]\s*\*(?!\s*\*)", each.signature))
+
     launchers = [
         each
         for each in defined
-        if each.launches_kernels and not each.is_kernel and each.name != "main" and each.arrays > 1
+        if each.launches_kernels and not each.is_kernel and each.name != "main" and arrays(each) > 1
         and "(" not in each.signature and not re.search(r"\bargc\b|\bchar\s*\*\*", each.signature)
     ]  # fmt: skip
     kernels = [each for each in defined if each.is_kernel]
-    return sorted((*launchers, *kernels), key=lambda each: (each.arrays < ARRAYS, each.is_kernel))
+    return sorted((*launchers, *kernels), key=lambda each: (arrays(each) < ARRAYS, each.is_kernel))
 
 
 def _chosen(

@@ -34,6 +34,7 @@ EXTENTS = {
 ROWS, COLUMNS = {"row", "rows", "height", "h"}, {"col", "cols", "column", "columns", "width", "w"}
 """Words that name an extent of a matrix, as in `numARows` or `wB`."""
 
+ALL_EXTENTS = {"M", "N", "K"}
 EDGE = 16  # value of a number that only decides the block: its edge
 
 _DECORATION = re.compile(

@@ -11,15 +11,18 @@ LONGEST = 4000  # maximum number of characters from a template's parameters to a
 MAX_LAUNCHES = 200  # maximum number of launches of a function that are read
 
 _SKIPPED = re.compile(
-    r'//[^\n]*|/\*|R"([^()\\\s"]{0,16})\(|"(?:\\.|[^"\\\n])*+"?|\'\\?"\'', re.DOTALL
+    r"//[^\n]*|/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/)?"
+    r'|R"([^()\\\s"]{0,16})\((?:(?!\)\1").)*+(?:\)\1")?|"(?:\\.|[^"\\\n])*+"?|\'\\?"\'',
+    re.DOTALL,
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*+", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"\b(__\w+__)\s*(?=\()")
 _FUNCTION = re.compile(r"(?<![^\s()<>,;{}*&])([^\s()<>,;{}*&]+)\s*(?=\()")
 _NAMESPACE = re.compile(r"\b(?:namespace\s*(\w*)|extern\s*\"C\")\s*$")
-_LAUNCH = re.compile(r"<<<")
-_SPACED = {re.compile(r"<<\s+<"): "<<<", re.compile(r">>\s+>"): ">>>"}
-"""How Visual Studio formats a launch."""
+_LAUNCH = re.compile(
+    r"\b(\w+)\s*(?:<((?:[^;{}()]|\([^()]*\)){0,300}?)>\s*)?<<<((?:(?!>>>)[^;])*+)>>>\s*(?=\()",
+    re.DOTALL,
+)
 
 BLAS = re.compile(r"\bcublas\w*(?:gemm|gemv)\w*\s*(?=\()", re.IGNORECASE)  # a call
 _CALLS_LAUNCH = re.compile(
@@ -33,8 +36,8 @@ class SourceLaunch:
     """A launch of a kernel, as a function writes it."""
 
     kernel: str
-    template: str  # the text between the angle brackets, or an empty text
-    config: str
+    template: list[str]
+    config: list[str]
     arguments: list[str]
     before: str  # the function's body up to the launch
 
@@ -62,11 +65,7 @@ class Function:
     @property
     def types(self) -> list[str]:
         """The template's parameters that are types."""
-        return [
-            parameter.name
-            for parameter in self.template
-            if parameter.type_name in {"typename", "class"}
-        ]
+        return [each.name for each in self.template if each.type_name in {"typename", "class"}]
 
     @property
     def launches_kernels(self) -> bool:
@@ -74,36 +73,19 @@ class Function:
         return _CALLS_LAUNCH.search(self.body) is not None
 
     @property
-    def arrays(self) -> int:
-        """Number of pointers to elements in the signature."""
-        return len(re.findall(r"[\w>]\s*\*(?!\s*\*)", self.signature))
-
-    @property
     def launches(self) -> list[SourceLaunch]:
         """The first `MAX_LAUNCHES` launches in the body."""
-        launches_of_body = []
-        for mark in islice(_LAUNCH.finditer(self.body), MAX_LAUNCHES):
-            end = self.body.find(">>>", mark.end())
-            if end < 0:
-                break
-            before, template = self.body[max(0, mark.start() - LONGEST) : mark.start()].rstrip(), ""
-            if before.endswith(">"):
-                opening = len(before) - position_after(before[::-1], 0, "><")
-                before, template = before[:opening], before[opening + 1 : -1]
-            name = re.search(r"(\w+)\s*$", before)
-            opening = self.body.find("(", end)
-            if name and opening >= 0:
-                inside, _ = enclosed(self.body, opening)
-                launches_of_body.append(
-                    SourceLaunch(
-                        kernel=name[1],
-                        template=" ".join(template.split()),
-                        config=self.body[mark.end() : end],
-                        arguments=split(inside),
-                        before=self.body[: mark.start()],
-                    )
-                )
-        return launches_of_body
+        marks = _LAUNCH.finditer(self.body) if "<<<" in self.body else ()
+        return [
+            SourceLaunch(
+                kernel=mark[1],
+                template=split(mark[2]) if mark[2] else [],
+                config=split(mark[3]),
+                arguments=split(enclosed(self.body, mark.end())[0]),
+                before=self.body[: mark.start()],
+            )
+            for mark in islice(marks, MAX_LAUNCHES)
+        ]
 
 
 def functions(text: str) -> Iterator[Function]:
@@ -125,13 +107,41 @@ def functions(text: str) -> Iterator[Function]:
         start = mark.end()
         if mark[0] == "}":
             spaces = spaces[:-1]
+        elif mark[0] == "{" and (space := _NAMESPACE.search(heading)):
+            spaces.append(space[1] or "")
         elif mark[0] == "{":
-            if space := _NAMESPACE.search(heading):
-                spaces.append(space[1] or "")
-                continue
             start = after = position_after(text, mark.start(), "{}")
-            if function := _function(heading, text[mark.start() : after], spaces):
+            if function := _function(" ".join(heading.split()), text[mark.start() : after], spaces):
                 yield function
+
+
+def _function(heading: str, body: str, spaces: list[str]) -> Function | None:
+    """Return the function that begins with a heading, or None for anything else."""
+    template, threads, is_kernel = "", "", "__global__" in heading
+    if opened := re.match(r"template\s*(?=<)", heading):
+        template, end = enclosed(heading, opened.end(), "<>")
+        heading = heading[end:]
+    while attribute := _ATTRIBUTE.search(heading):
+        inside, end = enclosed(heading, attribute.end())
+        threads = split(inside)[0] if "launch_bounds" in attribute[1] else threads
+        heading = heading[: attribute.start()] + heading[end:]
+    name = _FUNCTION.search(heading)
+    if not name or "=" in heading[: name.start()]:
+        return None
+    signature, _ = enclosed(heading, name.end())
+    try:
+        return Function(
+            name="::".join((*filter(None, spaces), name[1])),
+            signature="" if signature == "void" else signature,
+            template=parameters(template),
+            is_kernel=is_kernel,
+            threads=threads,
+            body=body,
+        )
+    except ValueError:  # a template's parameter without a name
+        if is_kernel:
+            raise
+        return None
 
 
 def reachable(name: str, by_name: Mapping[str, Function]) -> list[Function]:
@@ -147,8 +157,7 @@ def reachable(name: str, by_name: Mapping[str, Function]) -> list[Function]:
 
 def calls(called: re.Pattern[str], text: str) -> Iterator[list[str]]:
     """Yield the arguments of each call of what a pattern matches."""
-    for mark in called.finditer(text):
-        yield split(enclosed(text, mark.end())[0])
+    return (split(enclosed(text, mark.end())[0]) for mark in called.finditer(text))
 
 
 def last(name: str) -> str:
@@ -156,58 +165,18 @@ def last(name: str) -> str:
     return name.rpartition("::")[2]
 
 
-def _function(heading: str, body: str, spaces: list[str]) -> Function | None:
-    """Return the function that begins with a heading, or None for anything else."""
-    heading, threads = " ".join(heading.split()), ""
-    template: tuple[Parameter, ...] = ()
-    if opened := re.match(r"template\s*(?=<)", heading):
-        end = position_after(heading, opened.end(), "<>")
-        inside, heading = heading[opened.end() + 1 : end - 1], heading[end:]
-        try:
-            template = parameters(inside)
-        except ValueError:  # a parameter without a name
-            if "__global__" in heading:
-                raise
-            return None
-    is_kernel = "__global__" in heading
-    while attribute := _ATTRIBUTE.search(heading):
-        inside, end = enclosed(heading, attribute.end())
-        threads = split(inside)[0] if "launch_bounds" in attribute[1] else threads
-        heading = heading[: attribute.start()] + heading[end:]
-    name = _FUNCTION.search(heading)
-    if not name or "=" in heading[: name.start()]:
-        return None
-    signature, _ = enclosed(heading, name.end())
-    return Function(
-        name="::".join((*filter(None, spaces), name[1])),
-        signature="" if signature == "void" else signature,
-        template=template,
-        is_kernel=is_kernel,
-        threads=threads,
-        body=body,
-    )
-
-
 def code(text: str) -> str:
     """Return the source without comments and without the contents of texts.
 
     A text with an instruction that sums in float16 becomes the name `mma_in_float16`.
     """
-    parts: list[str] = []
-    at = 0
-    while skipped := _SKIPPED.search(text, at):
-        closing = (
-            "*/" if skipped[0] == "/*" else f'){skipped[1]}"' if skipped[1] is not None else ""
-        )
-        end = text.find(closing, skipped.end())
-        kept = '"C"' if skipped[0] == '"C"' else " "
-        kept = " mma_in_float16 " if _HALF_SUMS.search(skipped[0]) else kept
-        parts += (text[at : skipped.start()], kept)
-        at = end + len(closing) if end >= 0 else len(text)
-    text = "".join((*parts, text[at:]))
-    for spaced, mark in _SPACED.items():
-        text = spaced.sub(mark, text)
-    return text
+
+    def kept(skipped: re.Match[str]) -> str:
+        is_sum = skipped[0][0] != "/" and _HALF_SUMS.search(skipped[0])
+        return '"C"' if skipped[0] == '"C"' else " mma_in_float16 " if is_sum else " "
+
+    text = _SKIPPED.sub(kept, text)  # and a launch as Visual Studio formats it
+    return re.sub(r"<<\s+<(?!<)", "<<<", re.sub(r">>\s+>(?!>)", ">>>", text))
 
 
 def enclosed(text: str, at: int, brackets: str = "()") -> tuple[str, int]:
