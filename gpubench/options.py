@@ -435,15 +435,31 @@ def with_parameters(command: Command, parameters: Iterable[inspect.Parameter]) -
 
 # ---- options that several commands share
 
+
+def output_file(text: str, metavar: str | None = None) -> Any:
+    """Return the option `--output`, with its help."""
+    return typer.Option(
+        "--output", "-o", metavar=metavar, help=text, autocompletion=completion.files
+    )
+
+
+def directory(text: str) -> Any:
+    """Return the option `--dir`, with its help."""
+    return typer.Option("--dir", metavar="DIR", help=text, autocompletion=completion.files)
+
+
+def files(text: str, metavar: str | None = "FILE") -> Any:
+    """Return an option for a file that exists, with its help."""
+    return typer.Option(metavar=metavar, help=text, autocompletion=completion.files)
+
+
 Op = Annotated[str | None, OPTIONS["op"].typer]
 DeviceName = Annotated[str | None, OPTIONS["device"].typer]
 Config = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help='TOML file such as quick.toml, with any of these options, as sizes = "1024,2048"; '
-        "flags win. Its kernels lie beside it, its output below the current directory.",
-        autocompletion=completion.files,
+    files(
+        'TOML file such as quick.toml, with any of these options, as sizes = "1024,2048"; '
+        "flags win. Its kernels lie beside it, its output below the current directory."
     ),
 ]
 Resume = Annotated[

@@ -60,12 +60,7 @@ _SHARED = 1000
 
 
 def column(
-    group: str,
-    meaning: str,
-    *,
-    low: float = 0.0,
-    high: float = MAX_VALUE,
-    default: object = None,
+    group: str, meaning: str, *, low: float = 0.0, high: float = MAX_VALUE, default: object = None
 ) -> Any:
     """Declare a column with its group, its meaning, and its lowest and highest number.
 

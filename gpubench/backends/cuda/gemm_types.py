@@ -43,8 +43,7 @@ def operation_of(matrix: Any) -> tuple[int, int]:
 
 GEMM_TYPES = {
     **dict.fromkeys(
-        ("float32", "bf16x3", "bf16x6"),
-        GemmTypes(COMPUTE_32F, R_32F, R_32F, R_32F, ctypes.c_float),
+        ("float32", "bf16x3", "bf16x6"), GemmTypes(COMPUTE_32F, R_32F, R_32F, R_32F, ctypes.c_float)
     ),
     "float64": GemmTypes(COMPUTE_64F, R_64F, R_64F, R_64F, ctypes.c_double),
     "tf32": GemmTypes(COMPUTE_32F_FAST_TF32, R_32F, R_32F, R_32F, ctypes.c_float),

@@ -49,9 +49,8 @@ def diff(
     *,
     base: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Files of the base side, pooled, such as a1.csv a2.csv; instead of BASE.",
-            autocompletion=completion.files,
+        option.files(
+            "Files of the base side, pooled, such as a1.csv a2.csv; instead of BASE.", None
         ),
     ] = None,
     against: Annotated[
@@ -63,10 +62,7 @@ def diff(
     ] = None,
     new: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Files of the new side, pooled, such as b1.csv b2.csv; instead of NEW.",
-            autocompletion=completion.files,
-        ),
+        option.files("Files of the new side, pooled, such as b1.csv b2.csv; instead of NEW.", None),
     ] = None,
     **options: Any,
 ) -> None:
@@ -92,7 +88,7 @@ AB_OPTIONS = ("threshold", "strict", "format", "output", "force", "full")
 
 @app.command(
     epilog="Example: gpubench ab old/.venv/bin/python new/.venv/bin/python --sizes 512 "
-    "--tiles 8,16. The exit codes are the same as for diff.",
+    "--tiles 8,16. The exit codes are the same as for diff."
 )
 @partial(option.sweep_options, without=("output", "samples", "rounds"))
 @partial(diff_options, names=AB_OPTIONS)
@@ -138,14 +134,7 @@ def ab(
 
     settings = Options(**{name: options.pop(name) for name in AB_OPTIONS})
     code = compare_builds(
-        base,
-        new,
-        options,
-        settings,
-        config=config,
-        pairs=pairs,
-        to_find=to_find,
-        results=results,
+        base, new, options, settings, config=config, pairs=pairs, to_find=to_find, results=results
     )
     raise typer.Exit(code)
 
@@ -173,8 +162,7 @@ class _EndsBisect(TyperCommand):
 @partial(diff_options, names=("threshold",))
 def bisect(
     base: Annotated[
-        Path,
-        typer.Argument(metavar="BASE", help="The good version, as for 'ab': v1:kernels."),
+        Path, typer.Argument(metavar="BASE", help="The good version, as for 'ab': v1:kernels.")
     ],
     new: Annotated[
         Path, typer.Argument(metavar="NEW", help="The directory of kernels that is checked out.")

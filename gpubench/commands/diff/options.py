@@ -45,10 +45,9 @@ class Options:
     ] = None
     weights: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Also judge the weighted total of a list of problems, as --sizes takes it; more "
-            "than a quarter of --threshold matters.",
+        option.files(
+            "Also judge the weighted total of a list of problems, as --sizes takes it; more "
+            "than a quarter of --threshold matters."
         ),
     ] = None
     strict: Annotated[
@@ -65,11 +64,7 @@ class Options:
     format: Annotated[Format, typer.Option(help="Format of the comparison.")] = Format.TEXT
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Write --format there, such as to diff.md; the terminal gets the text.",
-        ),
+        option.output_file("Write --format there, such as to diff.md; the terminal gets the text."),
     ] = None
     force: option.Force = False
     full: Annotated[

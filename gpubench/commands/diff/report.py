@@ -266,11 +266,7 @@ def _sentence(comparison: Comparison, rows: Mapping[Key, Row], builds: tuple[str
 
 
 def _advice(
-    comparison: Comparison,
-    rows: Mapping[Key, Row],
-    builds: tuple[str, str] | None,
-    *,
-    strict: bool,
+    comparison: Comparison, rows: Mapping[Key, Row], builds: tuple[str, str] | None, *, strict: bool
 ) -> list[str]:
     """Return the commands that would settle the ambiguous points."""
     open_points = comparison.of(DiffVerdict.AMBIGUOUS)

@@ -73,8 +73,7 @@ def read_limits(options: Options) -> Limits:
     if options.threshold is not None:
         threshold = parse_fraction(options.threshold, "--threshold", low=1e-6)
     return Limits(
-        threshold=threshold,
-        between_gpus=0.0 if options.ignore_device else Limits.between_gpus,
+        threshold=threshold, between_gpus=0.0 if options.ignore_device else Limits.between_gpus
     )
 
 

@@ -34,11 +34,7 @@ def explain(
     every: Annotated[bool, typer.Option("--all", help="Show a table of every legal tile.")] = False,
     times: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Results of a sweep, such as a.csv, to compare its times with the bound.",
-            autocompletion=completion.files,
-        ),
+        option.files("Results of a sweep, such as a.csv, to compare its times with the bound."),
     ] = None,
     as_json: option.AsJson = False,
     **options: Any,
@@ -90,8 +86,7 @@ def build(
         bool, typer.Option("--all", help="Compile every legal tile, not only the kernel's own.")
     ] = False,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The file, such as build.csv."),
+        Path | None, option.output_file("The file, such as build.csv.", "FILE")
     ] = None,
     force: option.Force = False,
     **options: Any,

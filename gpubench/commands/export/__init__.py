@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from gpubench import completion
 from gpubench import options as option
 from gpubench.model import DTYPES
 
@@ -29,15 +28,9 @@ def export(
     variant: option.CudaKernel,
     *,
     arch: option.Arch = None,
-    folder: Annotated[
-        Path,
-        typer.Option(
-            "--dir",
-            metavar="DIR",
-            help="Directory for VARIANT.cu and VARIANT.py.",
-            autocompletion=completion.files,
-        ),
-    ] = Path("exported"),
+    folder: Annotated[Path, option.directory("Directory for VARIANT.cu and VARIANT.py.")] = Path(
+        "exported"
+    ),
     force: option.ForceFiles = False,
     **options: Any,
 ) -> None:

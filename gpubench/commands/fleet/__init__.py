@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from gpubench import completion
 from gpubench import options as option
 
 app = typer.Typer()
@@ -26,11 +25,8 @@ def fleet(
     ] = "3%",
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="CSV to write, such as fleet.csv. Default: results/<time>-fleet-units.csv.",
-            autocompletion=completion.files,
+        option.output_file(
+            "CSV to write, such as fleet.csv. Default: results/<time>-fleet-units.csv."
         ),
     ] = None,
     dry_run: Annotated[
@@ -54,12 +50,7 @@ def fleet(
         foresee(on, settings.device, rounds=rounds, output=output)
         return
     outcome, path = run_fleet(
-        on,
-        settings.device,
-        rounds=rounds,
-        threshold=smallest,
-        output=output,
-        force=force,
+        on, settings.device, rounds=rounds, threshold=smallest, output=output, force=force
     )
     if outcome is None:
         say(f"interrupted: what was measured is in {path}", err=True)

@@ -41,12 +41,7 @@ def new_kernel(
     ] = "",
     folder: Annotated[
         Path,
-        typer.Option(
-            "--dir",
-            metavar="DIR",
-            help="Folder of your kernels, for --kernels; the files go into DIR/gemm.",
-            autocompletion=completion.files,
-        ),
+        option.directory("Folder of your kernels, for --kernels; the files go into DIR/gemm."),
     ] = Path("own"),
     force: option.ForceFiles = False,
 ) -> None:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from gpubench import completion
 from gpubench import options as option
 
 app = typer.Typer()
@@ -14,17 +13,11 @@ app = typer.Typer()
 @app.command("new-operation", epilog="Example: gpubench new-operation softmax")
 def new_operation(
     name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="Name of the operation, such as softmax."),
+        str, typer.Argument(metavar="NAME", help="Name of the operation, such as softmax.")
     ],
     folder: Annotated[
         Path,
-        typer.Option(
-            "--dir",
-            metavar="DIR",
-            help="Folder of your kernels, for --kernels; the files go into DIR/NAME.",
-            autocompletion=completion.files,
-        ),
+        option.directory("Folder of your kernels, for --kernels; the files go into DIR/NAME."),
     ] = Path("own"),
     force: option.ForceFiles = False,
 ) -> None:

@@ -19,11 +19,9 @@ def plot(
     ] = Kind.AUTO,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Picture to write, such as a.svg, a.png or a.pdf. Default: "
-            "<file>-<kind>.svg in the current directory.",
+        option.output_file(
+            "Picture to write, such as a.svg, a.png or a.pdf. Default: "
+            "<file>-<kind>.svg in the current directory."
         ),
     ] = None,
     only: option.Only = None,

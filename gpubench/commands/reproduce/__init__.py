@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from gpubench import completion
 from gpubench import options as option
 from gpubench.errors import UsageError
 
@@ -39,20 +38,13 @@ def reproduce(
     ] = False,
     checkout: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Checkout of another project whose claim an experiment checks.",
-            autocompletion=completion.files,
-        ),
+        option.files("Checkout of another project whose claim an experiment checks.", "DIR"),
     ] = None,
     folder: Annotated[
         str | None,
-        typer.Option(
-            "--dir",
-            metavar="DIR",
-            help="Directory for the CSVs and the Markdown, such as results/mine. "
-            "Default: results/<time>-<device>-reproduce",
-            autocompletion=completion.files,
+        option.directory(
+            "Directory for the CSVs and the Markdown, such as results/mine. "
+            "Default: results/<time>-<device>-reproduce"
         ),
     ] = None,
     resume: Annotated[

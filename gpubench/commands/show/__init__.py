@@ -52,8 +52,7 @@ def show(
         ),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="File to write, such as sweep.json. Default: stdout."),
+        Path | None, option.output_file("File to write, such as sweep.json. Default: stdout.")
     ] = None,
     force: option.Force = False,
 ) -> None:

@@ -359,11 +359,7 @@ def _described(blank: Measurement, kernel: Kernel) -> Measurement:
     routine, (resources, algorithm) = kernel.routine, answers(kernel)
     launch = routine.launch and replace(routine.launch.main, next_launches=(), tensor_maps=())
     return replace(
-        blank,
-        resources=resources,
-        algorithm=algorithm,
-        launch=launch,
-        code_hash=routine.code_hash,
+        blank, resources=resources, algorithm=algorithm, launch=launch, code_hash=routine.code_hash
     )
 
 

@@ -236,8 +236,7 @@ def _rated(group: Sequence[Source]) -> list[Panel]:
     largest = {name: max(map(extent, of_name)) for name, of_name in rows.items()}
     group = [
         replace(
-            source,
-            rows=tuple(r for r in source.rows if extent(r) == largest[r.op, r.compute_mode]),
+            source, rows=tuple(r for r in source.rows if extent(r) == largest[r.op, r.compute_mode])
         )
         for source in group
     ]

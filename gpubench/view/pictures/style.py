@@ -248,11 +248,7 @@ Bar = tuple[str, str, float, str]
 
 
 def draw_bars(
-    axes: Axes,
-    bars: Sequence[Bar],
-    title: str,
-    rows: Iterable[Row],
-    halves: Sequence[float | None],
+    axes: Axes, bars: Sequence[Bar], title: str, rows: Iterable[Row], halves: Sequence[float | None]
 ) -> float:
     """Draw bars from top to bottom, and return the height of the axes.
 
@@ -266,13 +262,7 @@ def draw_bars(
     for place, (value, half) in enumerate(zip(values, halves, strict=True)):
         if half:
             axes.errorbar(
-                value,
-                place,
-                xerr=value * half,
-                fmt="none",
-                color=ink(),
-                elinewidth=1.2,
-                capsize=2,
+                value, place, xerr=value * half, fmt="none", color=ink(), elinewidth=1.2, capsize=2
             )
     axes.set_ylim(len(bars) - 0.45, -0.55)
     beside = axes.secondary_yaxis("right")
