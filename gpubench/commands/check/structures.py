@@ -47,7 +47,7 @@ def function_on_arrays(source: Path, text: str, folder: Path) -> tuple[Path, str
 def _body(function: Function, plain: str) -> Iterator[str]:
     """Yield the lines that fill the three structures. Raises LookupError or ValueError."""
     for matrix, parameter in zip("ABC", function.parameters, strict=True):
-        rows, columns = list(ROWS_AND_COLUMNS[matrix])
+        rows, columns = ROWS_AND_COLUMNS[matrix]
         name, members = matrix.lower(), _members(parameter.type_name, plain)
         pointer = _pointer(members)
         yield f"  {parameter.type_name} {name}{{}};"

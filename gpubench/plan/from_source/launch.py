@@ -13,7 +13,7 @@ from itertools import chain, repeat
 
 from gpubench.model.expression import evaluate, parse
 from gpubench.model.signature import Parameter, split
-from gpubench.plan.from_source.meaning import EDGE, ALL_EXTENTS
+from gpubench.plan.from_source.meaning import ALL_EXTENTS, EDGE
 from gpubench.plan.from_source.source import Function, SourceLaunch, code, enclosed, last
 
 ROUNDS = 8  # maximum depth of constants that are defined by constants

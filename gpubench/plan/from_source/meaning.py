@@ -5,8 +5,10 @@ which extent an array's rows are apart: `out[row * OC + col]` makes OC the colum
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import compress
 
 from gpubench.model import OPERATIONS
 from gpubench.model.signature import NULL, Parameter, split, why_unknown
@@ -46,7 +48,7 @@ _NUMBERS = {
     "uint32_t", "uint64_t", "unsigned long", "long long",
 }  # fmt: skip
 
-
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _CUTE_STRIDE = re.compile(
     r"\bd?([ABC])\s*=\s*make_(?:tensor\b[^;]*?\bmake_)?stride\s*\(\s*(Int<1>|_1\b)?"
@@ -54,10 +56,9 @@ _CUTE_STRIDE = re.compile(
 _CUTLASS_GEMM = re.compile(
     r"\bdevice::Gemm\w*\s*" + r"[<,]\s*[\w:]+\s*,\s*[\w:]*?(Row|Column)Major\s*" * 3
 )
-
 _FRAGMENT = re.compile(r"\bmatrix_([ab])\b[^;{}]*?\b(row|col)_major\b")
 
-ROWS_AND_COLUMNS = {"A": "MK", "B": "KN", "C": "MN"}
+ROWS_AND_COLUMNS = {"A": ("M", "K"), "B": ("K", "N"), "C": ("M", "N")}
 """The rows and the columns of each matrix of a product of two matrices."""
 
 
@@ -69,56 +70,54 @@ def meanings(
     `kernels` has the kernels of the source by name. What is not known is `?`. Raises ValueError for
     a signature that cannot be read.
     """
-    on_host = not function.is_kernel
+    operation, on_host = OPERATIONS[op], not function.is_kernel
     scalar = re.compile(rf"\b(?:{'|'.join(function.types) or '(?!)'})\b")
     declared = [replace(each, cpp=scalar.sub("Scalar", each.cpp)) for each in function.parameters]
     values = {each.name: _by_name(each, op, on_host=on_host) for each in declared}
     column_major: tuple[str, ...] = ()
-    if OPERATIONS[op].has_layouts and function.is_kernel:
-        in_place = "__shared__" not in function.body  # no copy of a tile in another order
-        orders = dict(_FRAGMENT.findall(function.body) if in_place else ())
-        by_fragments = tuple(each.upper() for each in "ab" if orders.get(each) == "col")
-        column_major = _by_use(function, declared, values) or by_fragments
-    elif OPERATIONS[op].is_product and function.is_kernel:
-        _exchange_vector(function, declared, values, op)
+    if function.is_kernel and operation.has_layouts:
+        column_major = _by_use(function, declared, values)
+        if not column_major and "__shared__" not in function.body:  # no tile in another order
+            orders = _FRAGMENT.findall(function.body)
+            column_major = tuple(each.upper() for each, order in orders if order == "col")
+    elif function.is_kernel and operation.is_product:
+        _exchange_vector(function, declared, values, operation.arrays)
     others = {name: each for name, each in kernels.items() if each is not function}
     for launch in function.launches:  # a kernel may launch itself
-        if kernel := others.get(launch.kernel):
-            try:
-                listed, column_major = meanings(kernel, others, op)
-            except ValueError:  # a parameter without a name, as those of CuTe's kernels
-                continue
+        with suppress(ValueError, KeyError):  # CuTe's kernels have parameters without a name
+            listed, column_major = meanings(others[launch.kernel], others, op)
             for argument, parameter in zip(launch.arguments, listed, strict=False):
-                if parameter.value in OPERATIONS[op].arrays and not OPERATIONS[op].has_layouts:
-                    values |= {argument: parameter.value} if argument in values else {}
+                is_array = parameter.value in operation.arrays and not operation.has_layouts
+                if is_array and argument in values:
+                    values[argument] = parameter.value
                 _from_argument(argument, parameter.value, values)
     if on_host:
         _complete(function, declared, values)
-        launched = (kernels[each.kernel] for each in function.launches if each.kernel in kernels)
-        for part in (function, *launched):
+        for part in (function, *launched(function, kernels)):
             column_major = column_major or _of_library(part, values, op)
-    if OPERATIONS[op].extents == ("M", "N"):
-        _without_k(declared, values)
+    numbers = [each.name for each in declared if not each.is_pointer]
+    extents = [name for name in numbers if name.casefold() in {"m", "n", "k"}]
+    if operation.extents == ("M", "N") and [each.casefold() for each in extents[1:]] == ["k"]:
+        values |= dict(zip(extents, "MN", strict=True))  # the source calls N of a matrix K
     return [replace(each, value=values[each.name]) for each in declared], column_major
+
+
+def launched(function: Function, kernels: Mapping[str, Function]) -> list[Function]:
+    """Return the kernels that a function launches."""
+    return [kernels[each.kernel] for each in function.launches if each.kernel in kernels]
 
 
 def reads_output(function: Function, kernels: Mapping[str, Function], op: str) -> bool:
     """Whether a kernel, or a kernel that a host function launches, computes C from what C holds."""
-    if any(each.name == "beta" for each in function.parameters):
-        return True
-    launched = (kernels[each.kernel] for each in function.launches if each.kernel in kernels)
-    for kernel in (function, *launched):
-        try:
-            listed, _ = meanings(kernel, kernels, op)
-        except ValueError:  # a parameter without a name
-            continue
-        for each in listed:
-            if each.value == OPERATIONS[op].arrays[-1]:
-                element = re.compile(rf"\b{each.name}\s*\[")
-                sides = (text.partition("=")[::2] for text in re.split("[;{}]", kernel.body))
-                if any(all(map(element.search, both)) for both in sides):
+    names = {each.name for each in function.parameters}
+    for kernel in (function, *launched(function, kernels)):
+        with suppress(ValueError):  # a parameter without a name
+            for each in meanings(kernel, kernels, op)[0]:
+                element = rf"\b{each.name}\s*\["
+                store = rf"{element}[^;{{}}=]*=[^;{{}}]*{element}"
+                if each.value == OPERATIONS[op].arrays[-1] and re.search(store, kernel.body):
                     return True
-    return False
+    return "beta" in names
 
 
 def _of_library(function: Function, values: dict[str, str], op: str) -> tuple[str, ...]:
@@ -126,52 +125,40 @@ def _of_library(function: Function, values: dict[str, str], op: str) -> tuple[st
 
     In an operation without layouts, the order of a call's arrays shows which array is the matrix.
     """
+    operation = OPERATIONS[op]
     for arguments in calls(BLAS, function.body):
         names = [argument.strip("& ") for argument in arguments]
-        arrays = [name for name in names if values.get(name) in OPERATIONS[op].arrays]
+        arrays = [name for name in names if values.get(name) in operation.arrays]
         transposed = ["OP_N" not in name for name in names if "OP_" in name]
-        if not OPERATIONS[op].has_layouts:
-            values |= dict(zip(arrays, OPERATIONS[op].arrays, strict=False))
-        elif len(transposed) == 2 and len(arrays) == len("ABC"):  # noqa: PLR2004 # A and B
+        if not operation.has_layouts:
+            values |= dict(zip(arrays, operation.arrays, strict=False))
+        elif (len(transposed), len(arrays)) == (len("AB"), len("ABC")):
             is_swapped = values[arrays[0]] == "B"  # it computes the transposed C = B A
             flags = [*(each == is_swapped for each in transposed), not is_swapped]
-            return tuple(
-                sorted(values[name] for name, flag in zip(arrays, flags, strict=True) if flag)
-            )
-    if not OPERATIONS[op].has_layouts:
+            return tuple(sorted(compress((values[name] for name in arrays), flags)))
+    if not operation.has_layouts:
         return ()
     if gemm := _CUTLASS_GEMM.search(function.body):
-        return tuple(
-            each for each, order in zip("ABC", gemm.groups(), strict=True) if order == "Column"
-        )
+        return tuple(compress("ABC", (order == "Column" for order in gemm.groups())))
     strides = dict(_CUTE_STRIDE.findall(function.body))  # B has N rows there
     return tuple(each for each in strides if bool(strides[each]) != (each == "B"))
 
 
-def _plain(name: str) -> str:
-    """Return a name in lower case, without the parts for the array's place: `d_A_ptr` is `a`."""
-    name, before = name.casefold().strip("_"), ""
-    while name != before:
-        name, before = _DECORATION.sub("", name), name
-    return name
-
-
 def _by_name(parameter: Parameter, op: str, *, on_host: bool) -> str:
     """Return what a parameter's name means, or `?`."""
-    name = _plain(parameter.name)
-    arrays = OPERATIONS[op].arrays
+    name, before = parameter.name.casefold().strip("_"), ""
+    while name != before:  # `d_A_ptr` is `a`
+        name, before = _DECORATION.sub("", name), name
     values = [parameter.value, CONSTANTS.get(name, "")]
     if parameter.is_pointer and name not in CONSTANTS:
-        values += [array for array, names in zip(arrays, ARRAYS, strict=False) if name in names]
-        values += [NULL] if name == "bias" else []
+        pairs = zip(OPERATIONS[op].arrays, ARRAYS, strict=False)
+        values += [*(array for array, names in pairs if name in names), NULL * (name == "bias")]
     elif not parameter.is_pointer:
-        values += [EXTENTS.get(name, ""), _extent_of_matrix(parameter.name)]
         is_handle = parameter.type_name.endswith(("Handle_t", "_handle"))
-        values += [NULL] if is_handle else []
-    for value in filter(None, values):
-        if why_unknown(replace(parameter, value=value), op, on_host=on_host) is None:
-            return value
-    return UNKNOWN
+        values += [EXTENTS.get(name, ""), _extent_of_matrix(parameter.name), NULL * is_handle]
+    possible = (replace(parameter, value=value) for value in filter(None, values))
+    known = (each.value for each in possible if why_unknown(each, op, on_host=on_host) is None)
+    return next(known, UNKNOWN)
 
 
 def _extent_of_matrix(name: str) -> str:
@@ -188,101 +175,66 @@ def _by_use(
 ) -> tuple[str, ...]:
     """Fill in what the kernel's indices show; return the operands that are column-major."""
     pointers = [each for each in declared if each.is_pointer and values[each.name] != NULL]
-    numbers = [each.name for each in declared if each.type_name in _NUMBERS]
-    written = [each.name for each in pointers if _is_written(kernel.body, each)]
     named = {values[each.name]: each.name for each in pointers}
     if UNKNOWN in named:
-        result = named.get("C") or next(iter(reversed(written)), None)
+        written = [each.name for each in pointers if "const" not in each.cpp]
+        result = named.get("C", written[-1] if written else "")
         inputs = [each.name for each in pointers if each.name != result]
-        of_inputs = zip(inputs, ("A", "B"), strict=False) if len(inputs) == len("AB") else ()
-        roles = dict(of_inputs) | ({result: "C"} if result else {})
-        for name, role in roles.items():
-            values[name] = role if values[name] == UNKNOWN else values[name]
+        names = "CAB" if len(inputs) == len("AB") else "C"
+        roles = dict(zip((result, *inputs), names, strict=False))
+        values |= {name: role for name, role in roles.items() if values.get(name) == UNKNOWN}
         named = {values[each.name]: each.name for each in pointers}
-    if not {"A", "B", "C"} <= named.keys():
+    if not {*"ABC"} <= named.keys():
         return ()
+    numbers = [each.name for each in declared if each.type_name in _NUMBERS]
     apart = {role: _strides(kernel.body, named[role], numbers) for role in "ABC"}
-    name_by_value = {value: name for name, value in values.items()}
     for role, extent in (("C", "N"), ("A", "K")):
-        open_names = [name for name in apart[role] if values[name] == UNKNOWN]
-        if extent not in name_by_value and len(open_names) == 1:
-            values[open_names[0]] = extent
-            name_by_value[extent] = open_names[0]
-    left = [name for name in numbers if values[name] == UNKNOWN]
-    missing = [extent for extent in "MNK" if extent not in name_by_value]
-    if len(left) == len(missing) == 1:
-        values[left[0]] = missing[0]
+        unknown = [name for name in apart[role] if values[name] == UNKNOWN]
+        if extent not in values.values() and len(unknown) == 1:
+            values[unknown[0]] = extent
+    unknown = [name for name in numbers if values[name] == UNKNOWN]
+    missing = [extent for extent in "MNK" if extent not in values.values()]
+    if len(unknown) == len(missing) == 1:
+        values[unknown[0]] = missing[0]
     by_columns = []
-    for role, extents_of in ROWS_AND_COLUMNS.items():
-        rows, columns = list(extents_of)
+    name_by_value = {value: name for name, value in values.items()}
+    for role, (rows, columns) in ROWS_AND_COLUMNS.items():
         extents = {values[name] for name in apart[role]}
         if stride := name_by_value.get(f"ld{role.lower()}"):
-            if _counts_columns(kernel.body, named[role], stride, name_by_value, role):
-                by_columns.append(role)
+            indices = _factors(_indices(kernel.body, named[role], [stride]), stride)
+            below = rf"\b(?:{'|'.join(indices) or '(?!)'})\s*(?:<|>=)\s*{{}}\b"
+            ends = [below.format(name_by_value.get(extent)) for extent in (rows, columns)]
+            is_row, is_column = (bool(re.search(each, kernel.body)) for each in ends)
+            by_columns += [role] if is_column and not is_row else []
         elif rows in extents and columns not in extents:
             by_columns.append(role)
     return tuple(by_columns)
 
 
-def _counts_columns(
-    body: str, array: str, stride: str, name_by_value: Mapping[str, str], role: str
-) -> bool:
-    """Whether an array's stride is multiplied by an index below the number of its columns."""
-    rows, columns = (name_by_value.get(extent) for extent in ROWS_AND_COLUMNS[role])
-    factor = re.compile(
-        rf"\b(\w+)\s*\)*\s*\*\s*\(*\s*{stride}\b|\b{stride}\s*\)*\s*\*\s*\(*\s*(\w+)"
-    )
-    indices = {
-        name
-        for text in _indices(body, array, [stride])
-        for names in factor.findall(text)
-        for name in filter(None, names)
-    }
-
-    def is_below(extent: str | None) -> bool:
-        return any(re.search(rf"\b{index}\s*(?:<|>=)\s*{extent}\b", body) for index in indices)
-
-    return is_below(columns) and not is_below(rows)
-
-
 def _exchange_vector(
-    kernel: Function, declared: Sequence[Parameter], values: dict[str, str], op: str
+    kernel: Function, declared: Sequence[Parameter], values: dict[str, str], arrays: Sequence[str]
 ) -> None:
     """Exchange the two inputs if only the second one has rows, as in a product vector · matrix."""
-    matrix, vector = OPERATIONS[op].arrays[:2]
     numbers = [each.name for each in declared if each.type_name in _NUMBERS]
     named = {value: name for name, value in values.items()}
-    if {matrix, vector} <= named.keys():
-        first, second = (_strides(kernel.body, named[each], numbers) for each in (matrix, vector))
-        if second and not first:
-            values |= {named[matrix]: vector, named[vector]: matrix}
-
-
-def _without_k(declared: Sequence[Parameter], values: dict[str, str]) -> None:
-    """Name the extents of a matrix M and N where the source calls them M and K, or N and K."""
-    numbers = [each.name for each in declared if not each.is_pointer]
-    extents = [name for name in numbers if name.casefold() in {"m", "n", "k"}]
-    if len(extents) == len("MN") and extents[1].casefold() == "k":
-        values |= dict(zip(extents, "MN", strict=True))
-
-
-def _is_written(body: str, parameter: Parameter) -> bool:
-    """Whether a kernel stores into an array, or at least may."""
-    element = rf"\b{parameter.name}\s*\["
-    stores = re.search(element + r"[^;]*?\]\s*\)?\s*[+*-]?=(?!=)", body)
-    return "const" not in parameter.cpp and bool(stores or not re.search(element, body))
+    names = [named[each] for each in arrays[:2] if each in named]
+    if [bool(_strides(kernel.body, each, numbers)) for each in names] == [False, True]:
+        values |= dict(zip(names, (values[each] for each in reversed(names)), strict=True))
 
 
 def _strides(body: str, array: str, numbers: Sequence[str]) -> list[str]:
     """Return the numbers that an array's indices multiply, directly or through variables."""
     texts, assigned = _indices(body, array, numbers), _assigned(body)
-
-    def multiplies(name: str) -> bool:
-        factor = re.compile(rf"\*\s*\(*\s*{name}\b|\b{name}\s*\)*\s*\*")
-        return any(map(factor.search, texts))
-
     copies = {name: [key for key, each in assigned.items() if each == [name]] for name in numbers}
-    return [name for name in numbers if any(map(multiplies, (name, *copies[name])))]
+    return [
+        name for name in numbers if any(_factors(texts, each) for each in (name, *copies[name]))
+    ]
+
+
+def _factors(texts: Iterable[str], name: str) -> set[str]:
+    """Return the words by which expressions multiply a name. An empty word: an expression."""
+    product = re.compile(rf"(\w*)[\s)]*\*[\s(]*{name}\b|\b{name}[\s)]*\*[\s(]*(\w*)")
+    return {"".join(words) for text in texts for words in product.findall(text)}
 
 
 def _assigned(body: str) -> dict[str, list[str]]:
@@ -298,48 +250,32 @@ def _assigned(body: str) -> dict[str, list[str]]:
 def _indices(body: str, array: str, numbers: Sequence[str]) -> list[str]:
     """Return the expressions that index an array, and the expressions of variables in an index."""
     assigned = _assigned(body)
-    texts, names = [], {array}
-    for name, values in assigned.items():
-        for value in values:
-            if name not in numbers and re.search(rf"\b{array}\s*\+|&\s*{array}\s*\[", value):
-                names.add(name)
-                texts.append(value)
-    for name in names:
-        texts += assigned.get(name, [])
-        texts += [
-            enclosed(body, match.start(), "[]")[0] for match in re.finditer(rf"\b{name}\s*\[", body)
-        ]
-    inside = {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)}
-    for name in (inside & assigned.keys()) - {*numbers, *names}:
-        texts += assigned[name]
-    return texts
+    pointer = re.compile(rf"\b{array}\s*\+|&\s*{array}\s*\[")
+    pointers = {name for name in assigned if any(map(pointer.search, assigned[name]))}
+    names = {array, *pointers} - {*numbers}
+    texts = [text for name in names for text in assigned.get(name, ())]
+    elements = re.finditer(rf"\b(?:{'|'.join(names)})\s*\[", body)
+    texts += [enclosed(body, element.start(), "[]")[0] for element in elements]
+    words = {*_IDENTIFIER.findall(" ".join(texts))} - {*numbers, *names}
+    return texts + [text for word in words for text in assigned.get(word, ())]
 
 
 def _from_argument(argument: str, value: str, values: dict[str, str]) -> None:
     """Give the parameters that a launch passes on the meaning of the kernel's parameter."""
-    names = [name for name in re.findall(r"[A-Za-z_]\w*", argument) if name in values]
+    names = [name for name in _IDENTIFIER.findall(argument) if name in values]
     unknown = [name for name in names if values[name] == UNKNOWN]
-    if value == UNKNOWN or not unknown:
-        return
-    is_product = re.fullmatch(r"[\w\s*().]+", argument) is not None
-    if len(names) == 1 or (is_product and len(unknown) == len(names)):
-        for name in unknown[:-1]:
-            values[name] = "1"
-        values[unknown[-1]] = value
+    is_product = re.fullmatch(r"[\w\s*().]+", argument) and len(unknown) == len(names)
+    if value != UNKNOWN and unknown and (len(names) == 1 or is_product):
+        values |= dict.fromkeys(unknown[:-1], "1") | {unknown[-1]: value}
 
 
 def _complete(function: Function, declared: Sequence[Parameter], values: dict[str, str]) -> None:
     """Give a host function's last numbers the extent that is left, or the edge of a block."""
     numbers = [each.name for each in declared if each.type_name in _NUMBERS]
-    left = [name for name in numbers if values[name] == UNKNOWN]
-    edges = [name for name in left if "block" in name.casefold()]
-    for name in edges:
-        values[name] = str(EDGE)
-    left = [name for name in left if name not in edges]
-    missing = [extent for extent in "MNK" if extent not in values.values()]
-    if len(missing) == 1 and left and {"M", "N", "K"} & {*values.values()}:
-        product = re.search(r"\b" + r"\s*\*\s*".join(left) + r"\b", function.body)
-        if product:
-            for name in left[:-1]:
-                values[name] = "1"
-            values[left[-1]] = missing[0]
+    unknown = [name for name in numbers if values[name] == UNKNOWN]
+    values |= {name: str(EDGE) for name in unknown if "block" in name.casefold()}
+    unknown = [name for name in unknown if values[name] == UNKNOWN]
+    missing = ALL_EXTENTS - {*values.values()}
+    product = r"\s*\*\s*".join(unknown)
+    if len(missing) == 1 and unknown and re.search(rf"\b{product}\b", function.body):
+        values |= dict.fromkeys(unknown[:-1], "1") | {unknown[-1]: missing.pop()}
