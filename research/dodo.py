@@ -362,7 +362,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     bits = "gpubench compare-cublas --sizes 4096 --rounds 3"
     yield step("gpu:bits", f"{bits} --dtypes float64,float32,tf32,bf16x3,bf16x6,float16,float16_sum16,bfloat16,float8_e4m3,float8_e4m3_split --variants cublas,cublaslt,dmma,packed_panels,wgmma_tf32_cluster,wgmma_parts,triton_matmul,wgmma_mixed,wgmma_bytes_pingpong,mma_sync -o CARD/bits.csv")
     yield step("gpu:bits_positive", f"{bits} --operands positive --dtypes float32,tf32,bf16x3,bf16x6 --variants cublas,wgmma_parts,packed_panels,wgmma_tf32_cluster -o CARD/bits_positive.csv")
-    yield step("gpu:bits_sustained", f"{bits} --state sustained --budget 40 --dtypes float32,tf32,bf16x3,bf16x6 --variants cublas,wgmma_parts,packed_panels -o CARD/bits_sustained.csv")
+    yield step("gpu:bits_sustained", "gpubench compare-cublas --sizes 4096 --rounds 1 --state sustained --dtypes float32,tf32,bf16x3,bf16x6 --variants cublas,wgmma_parts,packed_panels -o CARD/bits_sustained.csv")
     yield step("gpu:parts_and_triton", f"{SWEEP} --dtypes bf16x6 --variants wgmma_parts,triton_matmul,cublas --tiles auto --rounds 1 --sizes {PARTS_SHAPES} -o CARD/parts_and_triton.csv")
     yield step("gpu:errors_of_parts", "python SCRIPTS/errors_of_parts.py -o CARD/errors_of_parts.csv")
     yield step("gpu:alone", "python SCRIPTS/compare_with_profiler.py measure CARD/alone.csv 208,496,848,1072,1808,2416", "CARD/alone.csv")

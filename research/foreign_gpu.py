@@ -23,6 +23,7 @@ from gpubench.grouping import grouped
 
 SIZES = "1000,2048,4096"
 PROFILED, PROFILED_SIZE = 8, "2048"
+TOGETHER = 12  # maximum number of kernels in a sweep, each of which has its cuBLAS
 COLUMNS = (
     "repository", "file", "function", "kernel", "op", "n", "dtype", "compute_mode", "status",
     "gpubench_us", "percent_of_cublas", "host_us", "ncu_us", "ratio", "reason_or_note",
@@ -65,8 +66,9 @@ def main() -> int:
     kinds = grouped(by_name, lambda x: (by_name[x]["operation"], by_name[x]["dtypes"].split()[0]))
     for (op, dtype), names in kinds.items():
         written = [name for name in names if (chosen.own / op / f"{name}.py").exists()]
-        rows += swept(op, dtype, written, chosen.own)
-        write(rows, by_name, {}, chosen.output)
+        for first in range(0, len(written), TOGETHER):
+            rows += swept(op, dtype, written[first : first + TOGETHER], chosen.own)
+            write(rows, by_name, {}, chosen.output)
     os.environ["KERNELS"] = str(chosen.own)
     right = [
         Line(by_name[row["variant"]]["dtypes"].split()[0], row["variant"], row["tile"], row["m"])
