@@ -46,11 +46,10 @@ ALIASES = {
     **dict.fromkeys(("float2", "float4"), "float"),
     **dict.fromkeys(("int8_t", "char4"), "signed char"),
     **dict.fromkeys(("int32_t", "int2", "int4"), "int"),
-    **dict.fromkeys(("double2",), "double"),
+    "double2": "double",
 }
 """Types of elements under another name, and vectors of elements."""
 
-SCALAR = re.compile(r"\bScalar\b")
 _OWN_HALF = re.compile(r"\b(?:cute|cutlass)::half_t\b")
 _LIBRARIES = {"cublas": re.compile(r"\bcublas\w+\("), "cuda": re.compile(r"\bcu[A-Z]\w+\(")}
 _NO_PRODUCT = re.compile(r"\b(__)?(exp2?|rsqrt|tanh)f?\s*\(|/\s*\w*(?:sum|norm)\w*\b")
@@ -60,6 +59,7 @@ _HALF_ACCUMULATOR = re.compile(
 _WAITS = re.compile(
     r"\bcuda(DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|Malloc|Free)\b"
 )
+_PRODUCT = re.compile(r"([MNK]|\d+)(\*([MNK]|\d+))*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class _Read:
     others: list[str]  # names of the other functions that could be described
     arguments: list[Parameter]
     column_major: tuple[str, ...]
-    element: str  # its type of elements that `{scalar}` does not name, as CUTLASS's half_t
+    element: str  # the C++ type that stands for a template's type
     reads_output: bool
     launch: Dimensions
     options: list[str]  # include folders, and files and libraries to link
@@ -106,102 +106,97 @@ def describe_file(
     without a kernel, and for a function that cannot be described.
     """
     read = _read(source, name, op, entry, home)
-    function, body = read.function, read.body
-    axes = _axes(function)
-    values = {axes[each.name]: each.value for each in function.template if each.name in axes}
-    tile, space = _space(values)
-    asked = [each for each in read.arguments if each.value == UNKNOWN]
+    function = read.function
+    tile, space, guessed_axes = _space(function)
     kind, field = ("CudaVariant", "kernel") if function.is_kernel else ("HostVariant", "entry")
-    file = json.dumps(os.path.relpath(os.path.realpath(source), home), ensure_ascii=False)
+    file = os.path.relpath(os.path.realpath(source), home)
+    asked = [each for each in read.arguments if each.value == UNKNOWN]
+    dtypes, guessed_types = _dtypes(read, op)
+    launch, guesses = _launch(read, tile, op) if function.is_kernel else ([], [])
     lines = [
-        f"from gpubench.model import {kind}{', Space' if space else ''}\n",
-        f"VARIANT = {kind}(",
-        f'    idea="what {name} teaches, in a line",',
-        f"    file={file},",
-        f'    {field}="{_instance(function, tile, read.element)}",',
+        f'idea="what {name} teaches, in a line",',
+        f"file={json.dumps(file, ensure_ascii=False)},",
+        f'{field}="{_instance(function, tile, read.element or "{scalar}")}",',
     ]
     if read.others:
-        lines.append(f"    # --kernel selects another: {', '.join(map(_whole, read.others))}.")
-    lines += [
-        *_advice(asked),
-        "    signature=(",
-        *_signature(read.arguments, read.element),
-        "    ),",
-    ]
-    dtypes, is_guess = _dtypes(function, read.arguments, op, read.text, body)
-    lines.append(dtypes)
+        lines.append(f"# --kernel selects another: {', '.join(read.others)}.")
+    number = "Write =1 for a constant, or =M, =lda, =M*N for what it is."
+    for is_pointer, advice in ((True, "Write =A or which array it is, or =null."), (False, number)):
+        if names := [each.name for each in asked if each.is_pointer == is_pointer]:
+            lines.append(f"# Not known: {', '.join(names)}. {advice}")
+    lines += ["signature=(", *_signature(read), "),", dtypes]
     if read.reads_output:
-        lines.append("    reads_output=True,  # it reads C even where beta is 0: C holds zeros")
+        lines.append("reads_output=True,  # it reads C even where beta is 0: C holds zeros")
     why = "so its results are right" if column_major else "its indices say so"
     if column_major := read.column_major if column_major is None else column_major:
-        lines.append(f"    column_major={_listed(column_major)},  # {why}")
+        lines.append(f"column_major={_listed(column_major)},  # {why}")
     if squares_only or _has_one_extent(read.arguments):
         equal = "problem.m == problem.n" + (" == problem.k" if OPERATIONS[op].has_k else "")
-        lines.append(f'    refuse=lambda _, problem: None if {equal} else "takes squares only",')
+        lines.append(f'refuse=lambda _, problem: None if {equal} else "takes squares only",')
     if read.options:
-        lines.append(f"    compile_options={_listed(read.options)},")
+        lines.append(f"compile_options={_listed(read.options)},")
     if not function.is_kernel and (waiting := _WAITS.search(function.body)):
-        lines.append(f"    waits=True,  # it calls {waiting[0]}")
-    launch, guesses = _launch(function, tile, op, read.launch, read.text)
-    if any("guesses" in line for line in space):
-        guesses.append("tiles")
-    if is_guess:
-        guesses.append("dtypes")
-    no_product = _NO_PRODUCT.search(body) if OPERATIONS[op].is_product else None
+        lines.append(f"waits=True,  # it calls {waiting[0]}")
+    lines = [f"    {line}" for line in (*lines, *space, *launch)]
+    head = f"from gpubench.model import {kind}{', Space' * bool(space)}\n\nVARIANT = {kind}("
+    no_product = _NO_PRODUCT.search(read.body) if OPERATIONS[op].is_product else None
+    hint = f"it has {' '.join(no_product[0].split())}: a softmax or a norm?" if no_product else ""
     return Description(
-        text="\n".join([*lines, *space, *launch, ")\n"]),
+        text="\n".join([head, *lines, ")\n"]),
         asked=[each.name for each in asked],
-        guesses=guesses,
-        hint=f"it has {' '.join(no_product[0].split())}: a softmax or a norm?"
-        if no_product
-        else "",
+        guesses=[*guesses, *guessed_axes, *guessed_types],
+        hint=hint,
     )
 
 
 def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
     """Read a source. Raises UsageError as `describe_file` does."""
     source_text(source)  # or why it cannot be read
-    folders, linked, standard = needed(source)
-    text, included, _ = expanded(source, folders)
+    written = read_source(source)  # with its macros
+    folders, linked, options = needed(source)
+    own, included, _ = expanded(source, folders)
     try:
-        defined = list(functions(text))
+        defined = list(functions(own))
         everything = sorted(
             (*functions(included), *defined),
             key=lambda each: (not each.is_kernel, -len(each.template)),
         )  # of two templates, C++ calls the one with the more special parameters
         by_name = {last(each.name): each for each in everything}
-        chosen_name = entry or (name if name in by_name else "")
-        function = _chosen(defined, by_name, chosen_name, source)
+        function = _chosen(defined, by_name, entry or (name if name in by_name else ""), source)
         kernels = {last(each.name): each for each in everything if each.is_kernel}
         arguments, column_major = meanings(function, kernels, op)
     except ValueError as error:
         raise UsageError(f"--from: {source}: {error}") from error
-    launch = Dimensions()
-    options = [f"-I{os.path.relpath(folder, home)}" for folder in folders]
-    options += standard
+    options = [*(f"-I{os.path.relpath(folder, home)}" for folder in folders), *options]
     body = "\n".join(each.body for each in reachable(last(function.name), by_name))
-    others = [each.name for each in _candidates(defined) if each.name != function.name]
+    half = _OWN_HALF.search(written) if function.types else None
+    launch = Dimensions()
     if function.is_kernel:
         callers = [*everything, *_in_neighbours(function, source)]
-        launch = read_launch(function, callers, arguments, _axes(function), included + text)
-        arguments = [_as_passed(each, launch) for each in arguments]
-        template = [
-            replace(each, value=launch.template.get(each.name, each.value))
-            for each in function.template
-        ]
+        launch = read_launch(function, callers, arguments, _axes(function), included + own)
+        given = [[launch.arguments.get(each.name, "")] for each in arguments]
+        template = (replace(each, value=launch.template.get(each.name, each.value))
+                    for each in function.template)  # fmt: skip
         function = replace(function, template=tuple(template))
     else:
-        written = read_source(source).replace("\\\n", "")  # with its macros
-        arguments = [_as_called(each, at, function, written) for at, each in enumerate(arguments)]
+        call = re.compile(rf"\b{last(function.name)}\s*(?:<[^;{{}}]*?>\s*)?(?=\()")
+        passed = [*calls(call, written.replace("\\\n", ""))]
+        given = [[each[at] for each in passed if each[at : at + 1] and each[at].isdecimal()]
+                 for at in range(len(arguments))]  # fmt: skip
         options += [os.path.relpath(path, home) for path in linked]
         options += [f"-l{each}" for each, call in _LIBRARIES.items() if call.search(body)]
-    own = _OWN_HALF.search(read_source(source)) if function.types else None
     return _Read(
-        function=function, others=others, arguments=arguments, column_major=column_major,
-        element=own[0] if own else "",
-        reads_output=reads_output(function, kernels, op), launch=launch,
-        options=options, text=included + text + read_source(source), body=body,
-    )  # fmt: skip
+        function=function,
+        others=[_whole(each.name) for each in _candidates(defined) if each.name != function.name],
+        arguments=[_as_passed(*pair) for pair in zip(arguments, given, strict=True)],
+        column_major=column_major,
+        element=half[0] if half else "",
+        reads_output=reads_output(function, kernels, op),
+        launch=launch,
+        options=options,
+        text=included + own + written,
+        body=body,
+    )
 
 
 def described_by_default(text: str) -> list[str]:
@@ -215,18 +210,15 @@ def _candidates(defined: Sequence[Function]) -> list[Function]:
 
     Functions with fewer than three arrays come last: they fill, convert or copy arrays.
     """
-
-    def arrays(each: Function) -> int:
-        return len(re.findall(r"[\w>]\s*\*(?!\s*\*)", each.signature))
-
+    arrays = {each: len(re.findall(r"[\w>]\s*\*(?!\s*\*)", each.signature)) for each in defined}
     launchers = [
         each
         for each in defined
-        if each.launches_kernels and not each.is_kernel and each.name != "main" and arrays(each) > 1
-        and "(" not in each.signature and not re.search(r"\bargc\b|\bchar\s*\*\*", each.signature)
+        if each.launches_kernels and not each.is_kernel and each.name != "main" and arrays[each] > 1
+        and not re.search(r"\(|\bargc\b|\bchar\s*\*\*", each.signature)
     ]  # fmt: skip
     kernels = [each for each in defined if each.is_kernel]
-    return sorted((*launchers, *kernels), key=lambda each: (arrays(each) < ARRAYS, each.is_kernel))
+    return sorted((*launchers, *kernels), key=lambda each: (arrays[each] < ARRAYS, each.is_kernel))
 
 
 def _chosen(
@@ -259,21 +251,11 @@ def _in_neighbours(kernel: Function, source: Path) -> Iterator[Function]:
                     yield from functions(expanded(path, needed(path)[0])[0])
 
 
-def _as_passed(parameter: Parameter, launch: Dimensions) -> Parameter:
-    """Return a parameter. If its value is not known, take what the launch in the source passes."""
-    passed = launch.arguments.get(parameter.name, "")
-    is_product = re.fullmatch(r"([MNK]|\d+)(\*([MNK]|\d+))*", passed)
-    is_open = parameter.value == UNKNOWN and not parameter.is_pointer
-    return replace(parameter, value=passed) if is_open and is_product else parameter
-
-
-def _as_called(parameter: Parameter, at: int, function: Function, text: str) -> Parameter:
-    """Return a parameter. If its number is not known, take what a call in `text` passes."""
-    if parameter.value != UNKNOWN or parameter.is_pointer:
-        return parameter
-    call = re.compile(rf"\b{last(function.name)}\s*(?:<[^;{{}}]*?>\s*)?(?=\()")
-    passed = (given[at] for given in calls(call, text) if at < len(given))
-    return replace(parameter, value=next(filter(str.isdecimal, passed), UNKNOWN))
+def _as_passed(parameter: Parameter, given: Iterable[str]) -> Parameter:
+    """Return a parameter. If its number is not known, take what a launch or a call passes."""
+    values = filter(_PRODUCT.fullmatch, () if parameter.is_pointer else given)
+    is_open = parameter.value == UNKNOWN
+    return replace(parameter, value=next(values, UNKNOWN)) if is_open else parameter
 
 
 def _axes(function: Function) -> dict[str, str]:
@@ -293,14 +275,6 @@ def _whole(name: str) -> str:
     return name if re.fullmatch(r"[\w:]+", name, re.ASCII) else shown(name)
 
 
-def _advice(asked: Sequence[Parameter]) -> Iterator[str]:
-    """Yield comments about the parameters that are not known."""
-    number = "Write =1 for a constant, or =M, =lda, =M*N for what it is."
-    for is_pointer, advice in ((True, "Write =A or which array it is, or =null."), (False, number)):
-        if names := [each.name for each in asked if each.is_pointer == is_pointer]:
-            yield f"    # Not known: {', '.join(names)}. {advice}"
-
-
 def _has_one_extent(arguments: Sequence[Parameter]) -> bool:
     """Whether a function gets one extent, or none."""
     values = {factor.upper() for each in arguments for factor in each.value.split("*")}
@@ -311,7 +285,7 @@ def _has_one_extent(arguments: Sequence[Parameter]) -> bool:
 def _listed(texts: Iterable[str]) -> str:
     """Return texts in the form of a tuple of Python."""
     quoted = [json.dumps(text, ensure_ascii=False) for text in texts]
-    return f"({', '.join(quoted)}{',' if len(quoted) == 1 else ''})"
+    return f"({', '.join(quoted)}{',' * (len(quoted) == 1)})"
 
 
 def _numbers(texts: Sequence[str]) -> str:
@@ -324,96 +298,85 @@ def _instance(kernel: Function, tile: Config, element: str) -> str:
     """Return the function's name with its template arguments: `sgemm<{BM}, {BN}>`."""
     arguments = []
     for each in kernel.template:
-        name = "scalar" if each.name in kernel.types else _axis_name(each.name)
-        if name in {"scalar", *tile}:
-            arguments.append(element if element and name == "scalar" else f"{{{name}}}")
+        if each.name in kernel.types:
+            arguments.append(element)
+        elif (axis := _axis_name(each.name)) in tile:
+            arguments.append(f"{{{axis}}}")
         elif each.type_name == "bool":
             arguments.append(each.value if each.value != each.name else "false")
         else:
-            arguments.append(str(_number(each.name, each.value)))
+            arguments.append(str(_number(each)))
     return f"{kernel.name}<{', '.join(arguments)}>" if arguments else kernel.name
 
 
 def _axis_name(name: str) -> str:
     """Return a parameter's name as an axis: lower case, except in the block and the thread tile."""
-    if name in {*BLOCK, *THREAD}:
-        return name
-    name = name.lower()
-    if name in OTHER_NAMES:
-        return OTHER_NAMES[name]
-    return name if len(name) <= LONGEST else f"{name[:9]}_{name[9 - LONGEST + 1 :]}"
+    lower = name.lower()
+    short = lower if len(lower) <= LONGEST else f"{lower[:9]}_{lower[9 - LONGEST + 1 :]}"
+    return name if name in {*BLOCK, *THREAD} else OTHER_NAMES.get(lower, short)
 
 
-def _number(name: str, value: str) -> int:
+def _number(parameter: Parameter) -> int:
     """Return the value that the source gives a template parameter, or a guess."""
-    is_number = re.fullmatch("0|[1-9][0-9]{0,8}", value)
-    return int(value) if is_number else GUESSES.get(_axis_name(name), EDGE)
+    is_number = re.fullmatch("0|[1-9][0-9]{0,8}", parameter.value)
+    return int(parameter.value) if is_number else GUESSES.get(_axis_name(parameter.name), EDGE)
 
 
-def _signature(arguments: list[Parameter], element: str) -> Iterator[str]:
+def _signature(read: _Read) -> Iterator[str]:
     """Yield lines of text with four parameters each."""
+    scalar = re.compile(r"\bScalar\b")
     texts = [
-        f"{SCALAR.sub(element or 'Scalar', parameter.cpp)} {parameter.name}"
-        + (f"={parameter.value}" if parameter.value != parameter.name else "")
-        for parameter in arguments
+        f"{scalar.sub(read.element or 'Scalar', each.cpp)} {each.name}"
+        + (f"={each.value}" if each.value != each.name else "")
+        for each in read.arguments
     ]
     for start in range(0, len(texts), 4):
-        end = ", " if start + 4 < len(texts) else ""
-        line = ", ".join(texts[start : start + 4]) + end
-        yield f"        {json.dumps(line, ensure_ascii=False)}"
+        line = ", ".join(texts[start : start + 4]) + ", " * (start + 4 < len(texts))
+        yield f"    {json.dumps(line, ensure_ascii=False)}"
 
 
-def _dtypes(
-    function: Function, arguments: Sequence[Parameter], op: str, text: str, body: str
-) -> tuple[str, bool]:
-    """Return the line of the types of elements, and whether it is a guess.
+def _dtypes(read: _Read, op: str) -> tuple[str, list[str]]:
+    """Return the line of the types of elements, and `dtypes` if it is a guess.
 
     A template over the type takes the types of its explicit instances, or else the default dtypes.
     """
-    kinds: dict[int | None, str] = {}
-    for each in arguments:
-        if each.is_pointer:
-            kinds.setdefault(array_index(each, op), _resolved(each.type_name, text))
+    pointers = reversed([each for each in read.arguments if each.is_pointer])
+    kinds = {array_index(each, op): _resolved(each.type_name, read.text) for each in pointers}
     operand, result = kinds.get(0, ""), kinds.get(len(OPERATIONS[op].arrays) - 1, "")
     if "Scalar" in {operand, result}:
-        pattern = rf"\b{last(function.name)}\s*<\s*([\w:]+)"
-        instances = [_resolved(each, text) for each in re.findall(pattern, code(text))]
-        instances += [_resolved(each, text) for each in function.types[:1]]  # using TA = float;
-        names = [name for each in instances for name in _precisions(each, each, body)]
-        if names:
-            return f"    dtypes={_listed(dict.fromkeys(names))},", False
-        return f"    # dtypes: a template over the element takes {', '.join(CORE_DTYPES)}.", False
-    if names := _precisions(operand or result, result, body):
-        return f"    dtypes={_listed(names)},", False
+        instance = rf"\b{last(read.function.name)}\s*<\s*([\w:]+)"
+        names = [*re.findall(instance, code(read.text)), *read.function.types[:1]]  # using TA = …
+        kinds_of = (_resolved(each, read.text) for each in names)
+        dtypes = dict.fromkeys(
+            filter(None, (_precision(each, each, read.body) for each in kinds_of))
+        )
+        if dtypes:
+            return f"dtypes={_listed(dtypes)},", []
+        return f"# dtypes: a template over the element takes {', '.join(CORE_DTYPES)}.", []
+    if name := _precision(operand or result, result, read.body):
+        return f"dtypes={_listed([name])},", []
+    why = "the type of the elements is not known"
     if operand and result and operand != result:
-        usual = {
-            PRECISIONS[precision.result].cpp
-            for precision in PRECISIONS.values()
-            if precision.cpp == operand
-        }
         why = f"{NO_PRECISION} {shown(operand)} and {shown(result)} as C"
-        if usual:
-            why += f", but {' or '.join(sorted(usual))}"
-        return f'    dtypes=("float32",),  # a guess: {why}', True
-    return '    dtypes=("float32",),  # a guess: the type of the elements is not known', True
+        usual = {PRECISIONS[each.result].cpp for each in PRECISIONS.values() if each.cpp == operand}
+        why += f", but {' or '.join(sorted(usual))}" if usual else ""
+    return f'dtypes=("float32",),  # a guess: {why}', ["dtypes"]
 
 
-def _precisions(operand: str, result: str, body: str) -> list[str]:
-    """Return the precision whose elements have these types of C++, if any."""
+def _precision(operand: str, result: str, body: str) -> str:
+    """Return the precision whose elements have these types of C++, or an empty text."""
     for name, precision in PRECISIONS.items():
         of_result = PRECISIONS.get(precision.result, precision).cpp
         if (precision.cpp, of_result) == (operand, result):
-            if name == "float16" and _sums_in_float16(body):
-                return ["float16_sum16"]
-            return ["tf32" if name == "float32" and re.search("(?i)tf32", body) else name]
-    return []
+            sums = "_sum16" if name == "float16" and _sums_in_float16(body) else ""
+            return "tf32" if name == "float32" and re.search("(?i)tf32", body) else name + sums
+    return ""
 
 
 def _sums_in_float16(body: str) -> bool:
     """Whether products of float16 are summed in float16: by tensor cores, or in plain code."""
-    if _HALF_ACCUMULATOR.search(body):
-        return True
-    return not re.search(r"\bfloat\b|\bdouble\b|float2?\b(?!\s*\*)|mma", body)
+    has_wider = re.search(r"\bfloat\b|\bdouble\b|float2?\b(?!\s*\*)|mma", body)
+    return bool(_HALF_ACCUMULATOR.search(body)) or not has_wider
 
 
 def _resolved(cpp: str, text: str) -> str:
@@ -436,83 +399,70 @@ def dtype_of(cpp: str) -> str | None:
     return next((name for name, precision in PRECISIONS.items() if precision.cpp == cpp), None)
 
 
-def _space(values: Mapping[str, str]) -> tuple[Config, list[str]]:
-    """Return the tile and the lines of its space; its values are from the source, or guesses.
+def _space(function: Function) -> tuple[Config, list[str], list[str]]:
+    """Return the tile, the lines of its space, and `tiles` if values are guesses.
 
     A kernel without parameters that a tile can begin with has no space.
     """
-    numbers = {name: _number(name, value) for name, value in values.items()}
-    block = tuple(name for name in BLOCK if name in numbers)
-    block = block or tuple(name for name in numbers if name not in {*THREAD, *MARKS})[:1]
+    axes = _axes(function)
+    parameters = {axes[each.name]: each for each in function.template if each.name in axes}
+    numbers = {axis: _number(each) for axis, each in parameters.items()}
+    block = [axis for axis in BLOCK if axis in numbers]
+    block = block or [axis for axis in numbers if axis not in {*THREAD, *MARKS}][:1]
     if not block:
-        return Config(), []
-    thread = THREAD if set(THREAD) <= set(numbers) else ()
-    tile = Config(numbers.items(), block, thread)
-    guesses = [name for name, value in values.items() if value != str(numbers[name])]
-    lines = ["    # Which values may each parameter have? --tiles chooses among them."]
-    lines += [f"    # These values are guesses: {', '.join(guesses)}."] if guesses else []
-    lines += [
-        "    tiles=Space(",
-        "        axes={",
-        *(f'            "{name}": ({tile[name]},),' for name in tile),
-        "        },",
-    ]
-    comma = "," if len(block) == 1 else ""
-    lines.append(f"        block=({', '.join(map(json.dumps, block))}{comma}),")
-    lines += [f"        thread=({', '.join(map(json.dumps, thread))}),"] if thread else []
-    return tile, [*lines, f'        default=("{tile}",),', "    ),"]
+        return Config(), [], []
+    thread = THREAD if {*THREAD} <= numbers.keys() else ()
+    tile = Config(numbers.items(), tuple(block), thread)
+    guesses = [axis for axis, each in parameters.items() if each.value != str(numbers[axis])]
+    lines = ["# Which values may each parameter have? --tiles chooses among them."]
+    lines += [f"# These values are guesses: {', '.join(guesses)}."] if guesses else []
+    lines += ["tiles=Space(", "    axes={"]
+    lines += [f'        "{axis}": ({tile[axis]},),' for axis in tile]
+    lines += ["    },", f"    block={_listed(block)},"]
+    lines += [f"    thread={_listed(thread)},"] if thread else []
+    return tile, [*lines, f'    default=("{tile}",),', "),"], ["tiles"] if guesses else []
 
 
-def _launch(
-    kernel: Function, tile: Config, op: str, launch: Dimensions, text: str
-) -> tuple[list[str], list[str]]:
+def _launch(read: _Read, tile: Config, op: str) -> tuple[list[str], list[str]]:
     """Return the lines of a kernel's launch, and the fields that are guesses.
 
     They follow from the source's own launch, or else from the kernel's indices.
     """
-    if not kernel.is_kernel:
-        return [], []
-    shared = [f"    shared_bytes={_numbers((launch.shared,))},"] if launch.shared else []
-    guesses = ["shared_bytes"] if launch.shared == UNKNOWN else []
-    if guesses:
-        shared = ["    # The launch passes shared_bytes that could not be read."]
+    launch = read.launch
     if launch.grid and launch.block:
-        lines = [
-            f"    # Read from the launch in {shown(launch.caller)}; / rounds up.",
-            f"    grid={_numbers(launch.grid)},  # blocks",
-            f"    block={_numbers(launch.block)},  # threads",
-        ]
-        if launch.guess:
-            lines.insert(1, f"    # The source gets a value when it runs. A guess: {launch.guess}.")
-        return lines + shared, [*guesses, *filter(None, [launch.guess])]
-    grid, block = _guessed(kernel, tile, op, text)
-    own = f" The source launches <<<{' '.join(launch.config.split())}>>>." if launch.config else ""
-    lines = [
-        f"    # Guesses from the kernel's indices: check these two lines.{own}",
-        f"    grid={_numbers(grid)},  # blocks in x and y; / rounds up",
-        f"    block={_numbers(block)},  # threads",
-    ]
-    return lines + shared, ["grid", "block", *guesses]
-
-
-def _guessed(kernel: Function, tile: Config, op: str, text: str) -> tuple[list[str], list[str]]:
-    """Return the grid and the block as the kernel's indices suggest them."""
-    x, y = (edge_of_block(kernel, axis, text) or MAX_THREADS for axis in "xy")
-    first = next(iter(tile), "")
-    if not first and kernel.uses("threadIdx.y") and x * y <= MAX_THREADS:
-        return [f"N/{x}", f"M/{y}"], [str(x), str(y)]
-    rows, columns = ("BM", "BN") if {"BM", "BN"} <= tile.keys() else (first or EDGE,) * 2
-    has_y = kernel.uses("threadIdx.y")
-    axes = {each: axis for each, axis in _axes(kernel).items() if axis in tile}
-    threads = Scope(symbols=axes).expression(kernel.threads) or ""
-    if kernel.uses("blockIdx.y") or "BM" in tile:
-        grid = [f"N/{columns}", f"M/{rows}"]
+        grid, block, guesses = launch.grid, launch.block, [launch.guess] if launch.guess else []
+        lines = [f"# Read from the launch in {shown(launch.caller)}."]
+        lines += [f"# The source gets a value when it runs. A guess: {each}." for each in guesses]
     else:
-        elements = "*".join(OPERATIONS[op].output.dimensions)
+        (grid, block), guesses = _guessed(read, tile, op), ["grid", "block"]
+        own = f" The source launches <<<{launch.config}>>>." if launch.config else ""
+        lines = [f"# Guesses from the kernel's indices: check these two lines.{own}"]
+    lines.append(f"grid={_numbers(grid)},  # blocks in x and y; / rounds up")
+    lines.append(f"block={_numbers(block)},  # threads")
+    if launch.shared == UNKNOWN:
+        guesses.append("shared_bytes")
+        lines.append("# The launch passes shared_bytes that could not be read.")
+    elif launch.shared:
+        lines.append(f"shared_bytes={_numbers([launch.shared])},")
+    return lines, guesses
+
+
+def _guessed(read: _Read, tile: Config, op: str) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the grid and the block as the kernel's indices suggest them."""
+    kernel, first = read.function, next(iter(tile), "")
+    x, y = (edge_of_block(kernel, axis, read.text) or MAX_THREADS for axis in "xy")
+    has_y = kernel.uses("threadIdx.y")
+    if not first and has_y and x * y <= MAX_THREADS:
+        return [f"N/{x}", f"M/{y}"], [str(x), str(y)]
+    rows, columns = ("BM", "BN") if {"BM", "BN"} <= tile.keys() else (first or str(EDGE),) * 2
+    axes = {each: axis for each, axis in _axes(kernel).items() if axis in tile}
+    threads = Scope(symbols=axes).expression(kernel.threads)
+    grid = [f"N/{columns}", f"M/{rows}"]
+    if not kernel.uses("blockIdx.y") and "BM" not in tile:
         threads = threads or first or str(EDGE**2 if has_y else THREADS)
+        elements = "*".join(OPERATIONS[op].output.dimensions)
         grid = [f"{elements}/{threads if threads.isalnum() else f'({threads})'}"]
     if not has_y:
         return grid, [threads or (f"{first}*{first}" if first else str(EDGE**2))]
-    if {*THREAD, "BM", "BN"} <= tile.keys():
-        return grid, ["BN/TN", "BM/TM"]
-    return grid, [first or str(EDGE)] * 2
+    has_threads = {*THREAD, "BM", "BN"} <= tile.keys()
+    return grid, ["BN/TN", "BM/TM"] if has_threads else [first or str(EDGE)] * 2
