@@ -434,7 +434,8 @@ def _launch(read: _Read, tile: Config, op: str) -> tuple[list[str], list[str]]:
         lines = [f"# Read from the launch in {shown(launch.caller)}."]
         lines += [f"# The source gets a value when it runs. A guess: {each}." for each in guesses]
     else:
-        (grid, block), guesses = _guessed(read, tile, op), ["grid", "block"]
+        guesses = ["grid", "block"]
+        grid, block = _guessed(read, tile, op)
         own = f" The source launches <<<{launch.config}>>>." if launch.config else ""
         lines = [f"# Guesses from the kernel's indices: check these two lines.{own}"]
     lines.append(f"grid={_numbers(grid)},  # blocks in x and y; / rounds up")
@@ -447,22 +448,22 @@ def _launch(read: _Read, tile: Config, op: str) -> tuple[list[str], list[str]]:
     return lines, guesses
 
 
-def _guessed(read: _Read, tile: Config, op: str) -> tuple[Sequence[str], Sequence[str]]:
+def _guessed(read: _Read, tile: Config, op: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the grid and the block as the kernel's indices suggest them."""
     kernel, first = read.function, next(iter(tile), "")
     x, y = (edge_of_block(kernel, axis, read.text) or MAX_THREADS for axis in "xy")
     has_y = kernel.uses("threadIdx.y")
     if not first and has_y and x * y <= MAX_THREADS:
-        return [f"N/{x}", f"M/{y}"], [str(x), str(y)]
+        return (f"N/{x}", f"M/{y}"), (str(x), str(y))
     rows, columns = ("BM", "BN") if {"BM", "BN"} <= tile.keys() else (first or str(EDGE),) * 2
     axes = {each: axis for each, axis in _axes(kernel).items() if axis in tile}
     threads = Scope(symbols=axes).expression(kernel.threads)
-    grid = [f"N/{columns}", f"M/{rows}"]
+    grid: tuple[str, ...] = (f"N/{columns}", f"M/{rows}")
     if not kernel.uses("blockIdx.y") and "BM" not in tile:
         threads = threads or first or str(EDGE**2 if has_y else THREADS)
         elements = "*".join(OPERATIONS[op].output.dimensions)
-        grid = [f"{elements}/{threads if threads.isalnum() else f'({threads})'}"]
+        grid = (f"{elements}/{threads if threads.isalnum() else f'({threads})'}",)
     if not has_y:
-        return grid, [threads or (f"{first}*{first}" if first else str(EDGE**2))]
+        return grid, (threads or (f"{first}*{first}" if first else str(EDGE**2)),)
     has_threads = {*THREAD, "BM", "BN"} <= tile.keys()
-    return grid, ["BN/TN", "BM/TM"] if has_threads else [first or str(EDGE)] * 2
+    return grid, ("BN/TN", "BM/TM") if has_threads else (first or str(EDGE),) * 2
