@@ -9,12 +9,11 @@ import platform
 import signal
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -58,22 +57,20 @@ def within(limit_s: float, peer: str, call: Callable[[], T]) -> T:
     The call has a thread of its own, which goes on after the time limit. Raises PeerLostError,
     which names the peer, after the limit; and what the call raises.
     """
-    answers: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
+    answer: Future[T] = Future()
 
     def wait() -> None:
         try:
-            answers.put((True, call()))
+            answer.set_result(call())
         except BaseException as error:  # raised again below
-            answers.put((False, error))
+            answer.set_exception(error)
 
-    Thread(target=wait, daemon=True).start()
-    try:
-        is_result, answer = answers.get(timeout=limit_s)
-    except Empty:
-        raise PeerLostError(f"{peer} has not answered for {limit_s:g} s") from None
-    if is_result:
-        return answer  # type: ignore[no-any-return]
-    raise answer
+    thread = Thread(target=wait, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if not answer.done():
+        raise PeerLostError(f"{peer} has not answered for {limit_s:g} s")
+    return answer.result()
 
 
 class Member(NamedTuple):

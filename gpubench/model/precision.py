@@ -118,6 +118,10 @@ def bytes_of_element(element: str) -> int:
 
 FLOAT32 = Precision(name="float32", cpp="float", tensor_map_code=7, sum_roundoff=F32)
 
+FLOAT16 = Precision(
+    name="float16", cpp="__half", tensor_map_code=6, sum_roundoff=F32, result_roundoff=F16
+)
+
 FLOAT8 = Precision(
     name="float8_e4m3",
     element="float8_e4m3fn",
@@ -139,29 +143,20 @@ PRECISIONS = {
         Precision(
             name="int32", accumulator="int32", cpp="int", tensor_map_code=3, sum_roundoff=0.0
         ),
-        Precision(
-            name="tf32",
-            element="float32",
-            cpp="float",
-            tensor_map_code=11,
-            sum_roundoff=F32,
-            input_roundoff=F16,
-        ),
+        replace(FLOAT32, name="tf32", rate_of="", tensor_map_code=11, input_roundoff=F16),
         # Sums of three and of six products of bfloat16 parts, as Triton and XLA name them. Two
         # parts have the operand's first 16 bits, and three parts have all of its bits.
         replace(FLOAT32, name="bf16x3", rate_of="", input_roundoff=BF16**2, in_blas="float32"),
         replace(FLOAT32, name="bf16x6", rate_of="", in_blas="float32"),
-        Precision(
-            name="float16", cpp="__half", tensor_map_code=6, sum_roundoff=F32, result_roundoff=F16
-        ),
+        FLOAT16,
         # Sums of 16 bits: accumulators of half, or COMPUTE_16F of cuBLAS.
-        Precision(
+        replace(
+            FLOAT16,
             name="float16_sum16",
-            element="float16",
+            rate_of="",
             accumulator="float16",
-            cpp="__half",
-            tensor_map_code=6,
             sum_roundoff=F16,
+            result_roundoff=0.0,
         ),
         Precision(
             name="bfloat16",

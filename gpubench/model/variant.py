@@ -90,11 +90,6 @@ class Launch:
         return min(self.sequence, key=lambda at: (at.kernel != "", "<" not in at.kernel))
 
     @property
-    def has_attributes(self) -> bool:
-        """Whether the driver needs more than grid, block and shared memory."""
-        return self.pdl or self.cluster != (1, 1, 1)
-
-    @property
     def blocks(self) -> int:
         """Blocks in the grid."""
         return math.prod(self.grid)
@@ -366,6 +361,8 @@ class CudaVariant(SourceVariant):
     output, and further int arguments come last. `kernel` and `signature` describe other kernels.
     """
 
+    backend = "cuda"
+
     kernel: str = ""
     """The kernel as C++ names it, with the tile's parameters in braces: `sgemm<{BM}, {BN}>`, where
     `{scalar}` is the type of an element. Empty: as above."""
@@ -410,11 +407,6 @@ class CudaVariant(SourceVariant):
                 for each in (self.grid, self.block, self.shared_bytes)
             )
             object.__setattr__(self, "launch", PlainLaunch(*expressions))
-
-    @property
-    def backend(self) -> str:
-        """A CUDA source runs on the CUDA backend."""
-        return "cuda"
 
     def options(self, tile: Config | None, dtype: str) -> tuple[str, ...]:
         """Return the compile options of an instance.

@@ -177,12 +177,6 @@ def encoded_launches(
     return b"".join(parts)
 
 
-def _parameters(case: Case, launch: Launch, *, workspace: bool) -> tuple[Parameter, ...]:
-    if isinstance(case.variant, HostVariant):
-        return case.variant.parameters()
-    return case.variant.parameters(launch, workspace=workspace)
-
-
 def _numbers_in_memory(case: Case) -> list[np.ndarray]:
     """Return the numbers whose addresses a host function takes: `const float* alpha=1`."""
     if isinstance(case.variant, CudaVariant):
@@ -202,8 +196,12 @@ def _is_number_in_memory(parameter: Parameter, op: str) -> bool:
 def _arguments(case: Case, launch: Launch, *, workspace: bool) -> tuple[list[int], list[int]]:
     """Return the indices of the buffers and the numbers that a launch's kernel takes, in order."""
     arrays, numbers, int_arguments = [], [], iter(launch.int_arguments)
-    in_memory = count(len(case.problem.shapes) + workspace)
-    for parameter in _parameters(case, launch, workspace=workspace):
+    in_memory, variant = count(len(case.problem.shapes) + workspace), case.variant
+    for parameter in (
+        variant.parameters()
+        if isinstance(variant, HostVariant)
+        else variant.parameters(launch, workspace=workspace)
+    ):
         if parameter.value == NULL or parameter.type_name == STREAM:
             arrays.append(NULL_POINTER)
         elif _is_number_in_memory(parameter, case.problem.op):

@@ -147,14 +147,11 @@ def _check_signature(variant: CudaVariant | HostVariant, where: str) -> None:
 
 def _write_out(variant: CudaVariant | HostVariant, problem: Problem) -> None:
     """Evaluate what has braces or expressions. Raises ValueError for what cannot be evaluated."""
-    dtype = variant.dtypes[0]
+    dtype, tile = variant.dtypes[0], variant.tiles.defaults[0] if variant.tiles else Config()
+    variant.options(tile, dtype)
     if isinstance(variant, HostVariant):
-        tile = variant.tiles.defaults[0] if variant.tiles else None
-        variant.options(tile, dtype)
         variant.function(tile, dtype)
         return
-    tile = variant.tiles.defaults[0]
-    variant.options(tile, dtype)
     variant.instance(tile, dtype)
     if isinstance(variant.launch, PlainLaunch):
         variant.launch(tile, problem)

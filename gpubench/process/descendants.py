@@ -131,17 +131,13 @@ def living(pids: Iterable[int]) -> list[int]:
     return [pid for pid in pids if (fields := _stat(pid)) and fields[0] not in "ZX"]
 
 
-def cpu_ns(pids: Iterable[int]) -> int:
-    """Return the CPU time of processes in ns, which includes threads that have ended.
+def cpu_ns(pid: int) -> int:
+    """Return the CPU time of a process in ns, which includes threads that have ended.
 
     The time also includes children that a process has waited for, in steps of 10 ms. A process that
     ignores SIGCHLD waits for no child, so the time of its children is lost: then a process of an
     earlier list is gone, and no time replaces it.
     """
-    return sum(_cpu_ns(pid) for pid in pids)
-
-
-def _cpu_ns(pid: int) -> int:
     clock = ctypes.c_int()
     if ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock)):
         return 0  # it has ended

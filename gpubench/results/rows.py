@@ -29,7 +29,7 @@ from gpubench.model import (
     Variant,
 )
 from gpubench.results.row import Row
-from gpubench.stats.intervals import rounds_interval
+from gpubench.stats.intervals import known_median, rounds_interval
 
 _READS = "the result held zeros before it ran, since it reads it"
 _FIXED = "called at fixed addresses; a cold cache was flushed"
@@ -164,7 +164,7 @@ def _clocks(rounds: Sequence[Measurement]) -> dict[str, Any]:
     """Return the columns of clocks, temperature and power, and of the CPU's time of a launch."""
     healths = [health for taken in rounds for health in (taken.before, taken.after)]
     clocks: dict[str, Any] = {
-        name: _median(getattr(taken.after, name) for taken in rounds)
+        name: known_median(getattr(taken.after, name) for taken in rounds)
         for name in ("sm_mhz", "nvml_sm_mhz", "memory_mhz", "host_us")
     }
     return clocks | {
@@ -176,7 +176,7 @@ def _clocks(rounds: Sequence[Measurement]) -> dict[str, Any]:
 
 def _confirmed(point: Point, rounds: Sequence[Measurement], *, is_timed: bool) -> dict[str, Any]:
     """Return the name of the process whose clock confirms the time."""
-    ratio = _median(taken.clock_ratio for taken in rounds)
+    ratio = known_median(taken.clock_ratio for taken in rounds)
     is_parents = point.timer == Timer.OUTSIDE or (ratio is not None and ratio <= CLOCKS_AGREE)
     clock = "parent" if is_parents else "child"
     if any(taken.is_walled is False for taken in rounds):
@@ -266,19 +266,14 @@ def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
         "rounds": len(series),
         "round_medians_us": tuple(medians),
         "stop_reason": series[-1].stop_reason,
-        "overhead_us": _median(_overheads_us(rounds)),
-        "joules": _median(taken.joules for taken in series),
+        "overhead_us": known_median(_overheads_us(rounds)),
+        "joules": known_median(taken.joules for taken in series),
     }
 
 
 def _bits(error: float | None) -> float | None:
     """Return the number of right bits of a relative error; None if there is no error."""
     return -math.log2(error) if error else None
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return float(statistics.median(numbers)) if numbers else None
 
 
 def _highest(values: Iterable[float | None]) -> float | None:

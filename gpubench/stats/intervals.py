@@ -1,7 +1,8 @@
 """Intervals of medians, and robust scales."""
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,12 @@ MAD_TO_SIGMA = 1.4826
 SMALL_MAD = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
 """Factor by number of values that makes the scaled MAD of normal values unbiased (Croux and
 Rousseeuw, Computational Statistics 1, 1992, section 3)."""
+
+
+def known_median(values: Iterable[float | None]) -> float | None:
+    """Return the median of the values that are known; None if no value is known."""
+    numbers = [value for value in values if value is not None]
+    return float(statistics.median(numbers)) if numbers else None
 
 
 def median_scale(values: NDArray[np.float64]) -> float:

@@ -237,7 +237,7 @@ def bind_launch(
     stream = cupy.cuda.get_current_stream().ptr
     address = ctypes.addressof(pointers)
     alive = (function, arguments, pointers, keep_alive)
-    if launch.has_attributes:
+    if launch.pdl or launch.cluster != (1, 1, 1):
         with_config = (launch_config(launch, stream), driver.CUfunction(function.ptr), address, 0)
         enqueue_ex = driver.cuLaunchKernelEx
 

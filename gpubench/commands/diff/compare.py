@@ -434,8 +434,7 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
             for name in ("gbytes_per_s", "percent_of_copy", "percent_of_peak")
         )
     )
-    blas = np.array([before.is_blas for before, _ in pairs.values()])
-    references = _references(pairs)
+    blas, references = _is_blas(pairs), _references(pairs)
     problems = [key._replace(variant="", tile="") for key in pairs]
     blas_clocks = dict(zip(compress(problems, blas), clock[blas], strict=True))
     by_machine, drift, by_library, hides = np.zeros((4, len(time)))

@@ -16,6 +16,7 @@ from gpubench.hardware.architectures import EXAMPLES
 from gpubench.model import Status, Timer
 from gpubench.plan.registry import variants
 from gpubench.results.row import Row, read
+from gpubench.stats.intervals import known_median
 
 COLUMNS = (
     "status", "reason", "median_us", "min_us", "round_medians_us", "sm_mhz",
@@ -30,7 +31,6 @@ COPY_EFFICIENCY = 0.88
 
 MACHINE = {"device": "", "driver": "driver ", "cuda": "CUDA "}
 """Columns that must be equal on both sides, and the words before their values in messages."""
-
 
 MIN_EQUAL = 2
 """Minimum number of equal times that show that two files hold the same measurements."""
@@ -157,9 +157,10 @@ def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
         files=tuple(sweeps),
         lost=_why_lost(lost) if lost else "",
         clock_mhz=statistics.median(clocks) if clocks and len(clocks) == len(timed) else None,
-        percent_of_peak=_median_of(timed, "percent_of_peak_at_clock"),
-        percent_of_copy=_median_of(timed, "percent_of_copy") or _percent_of_copy(timed),
-        gbytes_per_s=_median_of(timed, "gbytes_per_s"),
+        percent_of_peak=known_median(row.percent_of_peak_at_clock for row in timed),
+        percent_of_copy=known_median(row.percent_of_copy for row in timed)
+        or _percent_of_copy(timed),
+        gbytes_per_s=known_median(row.gbytes_per_s for row in timed),
         gpus=gpus_of(timed),
         on_cpu=on_cpu,
         is_blas=is_blas(rows[0]),
@@ -169,15 +170,10 @@ def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
     )
 
 
-def _median_of(rows: Iterable[Row], column: str) -> float | None:
-    values = [value for row in rows if (value := getattr(row, column)) is not None]
-    return statistics.median(values) if values else None
-
-
 def _percent_of_copy(rows: Sequence[Row]) -> float | None:
     """Return the percentage of a copy's bandwidth by the datasheet; None for an unlisted device."""
     bandwidths = {device.name: device.memory_bandwidth_gbytes_per_s for device in EXAMPLES.values()}
-    rate = _median_of(rows, "gbytes_per_s")
+    rate = known_median(row.gbytes_per_s for row in rows)
     bandwidth = bandwidths.get(rows[0].device or "") if rows else None
     return 100 * rate / (COPY_EFFICIENCY * bandwidth) if rate and bandwidth else None
 

@@ -101,38 +101,23 @@ def _accesses(explanation: Explanation, recorded: Accesses) -> Iterator[tuple[st
 
 
 _COLUMNS: dict[str, Callable[[Explanation], str]] = {
-    "tile": lambda explanation: str(explanation.tile),
-    "kernel": lambda explanation: explanation.kernel if len(explanation.launches) > 1 else "",
-    "regs": lambda explanation: str(explanation.resources.registers),
-    "spill bytes": lambda explanation: str(explanation.resources.spill_bytes),
-    "shared bytes": lambda explanation: str(
-        explanation.resources.shared_bytes + explanation.launch.shared_bytes
-    ),
-    "threads": lambda explanation: str(explanation.launch.threads_per_block),
-    "occ. %": lambda explanation: (
-        number(100 * explanation.occupancy.fraction, 0) if explanation.occupancy else ""
-    ),
-    "limited by": lambda explanation: _limits(explanation.occupancy),
-    "waves": lambda explanation: number(explanation.waves.waves, 2) if explanation.waves else "",
-    "CGMA": lambda explanation: number(explanation.cgma, 1),
-    "FMA %": lambda explanation: (
-        number(100 * explanation.code.loop.multiply_add_share, 0)
-        if explanation.code.loop and not explanation.code.loop.tensor
-        else ""
-    ),
-    "MMA": lambda explanation: (
-        str(explanation.code.loop.tensor)
-        if explanation.code.loop and explanation.code.loop.tensor
-        else ""
-    ),
-    "shared %": lambda explanation: number(
-        explanation.shared_share and 100 * explanation.shared_share, 0
-    ),
-    "ms": lambda explanation: milliseconds(explanation.measured_us),
-    "% of bound": lambda explanation: number(percent(explanation.roofline_share, 1), 0),
+    "tile": lambda each: str(each.tile),
+    "kernel": lambda each: each.kernel if len(each.launches) > 1 else "",
+    "regs": lambda each: str(each.resources.registers),
+    "spill bytes": lambda each: str(each.resources.spill_bytes),
+    "shared bytes": lambda each: str(each.resources.shared_bytes + each.launch.shared_bytes),
+    "threads": lambda each: str(each.launch.threads_per_block),
+    "occ. %": lambda each: number(100 * each.occupancy.fraction, 0) if each.occupancy else "",
+    "limited by": lambda each: _limits(each.occupancy),
+    "waves": lambda each: number(each.waves.waves, 2) if each.waves else "",
+    "CGMA": lambda each: number(each.cgma, 1),
+    "FMA %": lambda each: _of_loop(each, "FMA %"),
+    "MMA": lambda each: _of_loop(each, "MMA"),
+    "shared %": lambda each: number(percent(each.shared_share, 1), 0),
+    "ms": lambda each: milliseconds(each.measured_us),
+    "% of bound": lambda each: number(percent(each.roofline_share, 1), 0),
 }
 """Headings of two words stand in two lines, so that a line has 80 characters."""
-
 
 _LEGENDS = {
     "FMA %": "multiply-adds among the instructions of the inner loop",
@@ -157,6 +142,14 @@ def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
     foot = [f"roofline's bound: {roof.bound}, {time(roof.bound_us)}"] if roof else []
     foot += [f"{name}: {meaning}" for name, meaning in _LEGENDS.items() if name in columns]
     return Group(heading, "", grid, "", *foot)
+
+
+def _of_loop(explanation: Explanation, column: str) -> str:
+    """The column of the instructions that the inner loop computes with; the other one is empty."""
+    loop = explanation.code.loop
+    if loop is None or column != ("MMA" if loop.tensor else "FMA %"):
+        return ""
+    return str(loop.tensor) if loop.tensor else number(100 * loop.multiply_add_share, 0)
 
 
 def _limits(state: Occupancy | None) -> str:

@@ -1,7 +1,6 @@
 """Turn the rows of a fleet into verdicts on its devices, each with its reasons. Pure."""
 
 import math
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from gpubench.commands.fleet.times import UnitTime
 from gpubench.commands.fleet.units import ALONE, Report
 from gpubench.grouping import grouped
 from gpubench.model import Status
+from gpubench.stats.intervals import known_median
 from gpubench.stats.moderated import Floats
 
 COUNTERS = (
@@ -175,11 +175,11 @@ def explain(
         mine = [row for row in rows if (row.unit, row.phase) == (unit.unit, unit.phase)]
         theirs = [row for row in others if (row.unit, row.phase) == (unit.unit, unit.phase)]
         mhz, usual_mhz = (
-            _median(r.sm_mhz or r.nvml_sm_mhz for r in side) for side in (mine, theirs)
+            known_median(r.sm_mhz or r.nvml_sm_mhz for r in side) for side in (mine, theirs)
         )
         if mhz and usual_mhz and mhz < (1 - SLOWER_CLOCK) * usual_mhz:
             reasons.append(f"clock {mhz:.0f} MHz in {unit.unit}, others {usual_mhz:.0f}")
-        hot, usual = (_median(r.temperature_c for r in side) for side in (mine, theirs))
+        hot, usual = (known_median(r.temperature_c for r in side) for side in (mine, theirs))
         if hot is not None and usual is not None and hot > usual + HOTTER_C:
             reasons.append(f"{hot:.0f} °C, others {usual:.0f}")
         usual_throttle = _usual(row.throttle or "" for row in theirs)
@@ -309,11 +309,6 @@ def _speed(finding: UnitFinding | None) -> float:
 
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return statistics.median(numbers) if numbers else None
 
 
 def _usual(values: Iterable[Any]) -> Any:

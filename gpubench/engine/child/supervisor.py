@@ -192,8 +192,7 @@ class Supervisor:
         invalid. The child is then ended.
         """
         steps_s = limits_s if isinstance(limits_s, tuple) else (limits_s,)
-        by_name = bound(method, *arguments, **named)
-        result: A = self._result(steps_s, lambda _steps: None, method, by_name)
+        result: A = self._result(steps_s, method, bound(method, *arguments, **named))
         return result
 
     def request_with_file(
@@ -206,7 +205,7 @@ class Supervisor:
     ) -> A:
         """Call a method like `request`, and hand an open file over with the request."""
         by_name = bound(method, *arguments, **named)
-        result: A = self._result((limit_s,), lambda _steps: None, method, by_name, (descriptor,))
+        result: A = self._result((limit_s,), method, by_name, descriptors=(descriptor,))
         return result
 
     def compile(self, points: Sequence[Point], limit_s: float, on_built: Report) -> None:
@@ -214,14 +213,14 @@ class Supervisor:
 
         Each kernel has the time limit. Raises ChildLostError.
         """
-        self._result(repeat(limit_s), on_built, Server.compile, {"points": tuple(points)})
+        self._result(repeat(limit_s), Server.compile, {"points": tuple(points)}, on_built)
 
     def _result(
         self,
         limits_s: Iterable[float],
-        report: Report,
         method: Callable[..., Any],
         arguments: Mapping[str, Any],
+        report: Report = lambda _steps: None,
         descriptors: Sequence[int] = (),
     ) -> Any:
         child, request = self.living, encode_call(method, arguments)

@@ -116,14 +116,14 @@ class Batch:
         warden, sets = self._child.living.process.pid, self._sets()
         try:
             _write(descriptor, self._contents[0])
-            before = _cpu_times(warden)
+            before = {pid: cpu_ns(pid) for pid in descendants(warden)}
             started = perf_counter_ns()
             child_us = self._child.request_with_file(
                 descriptor, self._limit_s, Walled.launch, launches
             )
             self._chosen = self._copied_rows(sets)
             wall_us = (perf_counter_ns() - started) / 1e3
-            after = _cpu_times(warden)
+            after = {pid: cpu_ns(pid) for pid in descendants(warden)}
         finally:
             os.close(descriptor)
         self._child.request(self._limit_s, Walled.release)
@@ -187,8 +187,3 @@ def _write(descriptor: int, content: NDArray[np.uint8]) -> None:
     done = 0
     while done < content.size:
         done += os.pwrite(descriptor, content[done:].data, done)
-
-
-def _cpu_times(warden: int) -> dict[int, int]:
-    """Return the CPU time in ns of a child and of each process that it started."""
-    return {pid: cpu_ns([pid]) for pid in descendants(warden)}
