@@ -16,7 +16,7 @@ from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
 from gpubench.model.config import BLOCK, MARKS, THREAD
 from gpubench.model.signature import Parameter, array_index
 from gpubench.model.sources import read_source
-from gpubench.plan.from_source.files import expanded, needed, of_repository, source_text
+from gpubench.plan.from_source.files import expanded, needed, neighbours, root_of, source_text
 from gpubench.plan.from_source.launch import Dimensions, Scope, edge_of_block, read_launch
 from gpubench.plan.from_source.meaning import UNKNOWN, meanings, reads_output
 from gpubench.plan.from_source.source import Function, calls, code, functions, last, reachable
@@ -242,7 +242,9 @@ def _in_neighbours(kernel: Function, source: Path) -> Iterator[Function]:
     """Yield functions of sources of the same repository that name the kernel and launch."""
     name = last(kernel.name)
     call, own = rf"\b{name}\s*<", rf"\b__global__\b[^;{{}}]*\b{name}\s*\("
-    paths = sorted(path for folder in of_repository(source) for path in folder.glob("*.cu"))
+    source = Path(os.path.realpath(source))
+    folders = [each for each in neighbours(source) if each.is_relative_to(root_of(source))]
+    paths = sorted(path for folder in folders for path in folder.glob("*.cu"))
     for path in paths[:MAX_NEIGHBOURS]:
         if path != source and path.stat().st_size < MAX_NEIGHBOUR_BYTES:
             text = read_source(path)

@@ -5,6 +5,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +19,7 @@ MAX_FILES = 50_000  # maximum number of files of a repository that are searched 
 MAX_PARENTS = 6  # maximum number of folders above a source in which its repository begins
 MAX_INCLUDED_BYTES = 2**20  # headers with more are libraries: only those beside the source are read
 
+SUFFIXES = (".cu", ".cpp", ".cc")  # of sources
 _ELF = b"\x7fELF"  # first bytes of a shared library
 
 _OF_CUDA = re.compile(r"(cu|nv|mma|cooperative_|device_|driver_|math_|sm_|vector_)\w*\.h")
@@ -36,43 +38,32 @@ _LINE_MARKER = re.compile(r'^# \d+ "(.*?)"[^\n]*\n?', re.MULTILINE)
 def source_text(source: Path) -> str:
     """Return the text of a CUDA source. Raise UsageError if it cannot be read."""
     try:
-        if is_library(source):
-            raise UsageError(f"--from: {source} {_of_library(source)}")
-        return source.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"--from: {source} cannot be read: {_why_unread(source, error)}"
-        ) from error
-
-
-def _why_unread(source: Path, error: OSError | UnicodeDecodeError) -> str:
-    """Return why a file cannot be read, and the sources that its folder has."""
-    if not isinstance(error, OSError):
-        return first_line(error)
-    near = source if source.is_dir() else source.parent
-    files = sorted(path for form in ("*.cu*", "*/*.cu*") for path in near.glob(form))
-    listed = ", ".join(shown(str(path)) for path in files[:MAX_LISTED] if path.is_file())
-    return f"{error.strerror}{'; there are ' if listed else ''}{listed}"
+        if not is_library(source):
+            return source.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--from: {source} cannot be read: {first_line(error)}") from error
+    except OSError as error:
+        near = source if source.is_dir() else source.parent
+        files = sorted(path for form in ("*.cu*", "*/*.cu*") for path in near.glob(form))
+        listed = ", ".join(shown(str(path)) for path in files[:MAX_LISTED] if path.is_file())
+        why = f"{error.strerror}{'; there are ' * bool(listed)}{listed}"
+        raise UsageError(f"--from: {source} cannot be read: {why}") from error
+    nm = shutil.which("nm")
+    lines = run_program([nm, "-D", "--defined-only", str(source)]).stdout.split(b"\n") if nm else []
+    names = [line.split(b" T ")[1].decode() for line in lines if b" T " in line]
+    plain = [shown(name) for name in names if not name.startswith("_")]  # no C++
+    defines = f" and defines {', '.join(plain[:MAX_LISTED])}" if plain else ""
+    raise UsageError(
+        f"--from: {source} is a library, which holds no signatures{defines}; state one: gpubench "
+        f"judge '{source}:{[*plain, 'FUNCTION'][0]}(int M, int N, int K, const float* A, "
+        "const float* B, float* C)'"
+    )
 
 
 def is_library(file: Path) -> bool:
     """Whether a file is a shared library. Raises OSError if it cannot be read."""
     with file.open("rb") as content:
         return content.read(len(_ELF)) == _ELF
-
-
-def _of_library(file: Path) -> str:
-    """Return the C functions that a library defines, and where their signature goes."""
-    nm = shutil.which("nm")
-    lines = run_program([nm, "-D", "--defined-only", str(file)]).stdout.split(b"\n") if nm else []
-    names = [line.split(b" T ")[1].decode() for line in lines if b" T " in line]
-    plain = [name for name in names if not name.startswith("_")]  # no C++
-    name = plain[0] if plain else "FUNCTION"
-    defines = f" and defines {', '.join(map(shown, plain[:MAX_LISTED]))}" if plain else ""
-    return (
-        f"is a library, which holds no signatures{defines}; state one: gpubench judge "
-        f"'{file}:{name}(int M, int N, int K, const float* A, const float* B, float* C)'"
-    )
 
 
 def expanded(source: Path, folders: Sequence[Path]) -> tuple[str, str, str]:
@@ -83,33 +74,27 @@ def expanded(source: Path, folders: Sequence[Path]) -> tuple[str, str, str]:
     files = whole_source(source, folders)
     if sum(file.stat().st_size for file in files) > MAX_INCLUDED_BYTES:
         folders, files = (), whole_source(source)
-    texts = [read_source(file) for file in files]
-    compiler = shutil.which("g++")
-    if compiler:
-        with tempfile.TemporaryDirectory(prefix=".gpubench-") as empty:  # no neighbour of a source
-            names = {name for text in texts for name in included_names(text)}
-            for name in sorted(names, key=len, reverse=True):  # thread/thread.cuh before thread
-                path = Path(empty, name)
-                if not Path(name).is_absolute() and ".." not in path.parts and not path.exists():
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.touch()
-            done = run_program(
-                [compiler, "-E", "-w", "-x", "c++", "-std=c++17", "-nostdinc", "-D__CUDACC__",
-                 "-D__CUDA_ARCH__=900", *(f"-I{folder}" for folder in (*folders, empty)),
-                 str(files[0])],
-            )  # fmt: skip
-        if not done.returncode:
-            return _by_file(done.stdout.decode(errors="surrogateescape"), str(files[0]))
-    own, *included = texts
-    return own, "".join(included), "".join((*included, own))
-
-
-def _by_file(text: str, source: str) -> tuple[str, str, str]:
-    """Return a preprocessor's lines: the lines of the source, of its headers, and all lines."""
+    own, *included = map(read_source, files)
+    if not (compiler := shutil.which("g++")):
+        return own, "".join(included), "".join((*included, own))
+    with tempfile.TemporaryDirectory(prefix=".gpubench-") as empty:  # no neighbour of a source
+        names = {name for text in (own, *included) for name in included_names(text)}
+        for name in sorted(names, key=len, reverse=True):  # thread/thread.cuh before thread
+            path = Path(empty, name)
+            if not Path(name).is_absolute() and ".." not in path.parts and not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+        done = run_program(
+            [compiler, "-E", "-w", "-x", "c++", "-std=c++17", "-nostdinc", "-D__CUDACC__",
+             "-D__CUDA_ARCH__=900", *(f"-I{folder}" for folder in (*folders, empty)),
+             str(files[0])],
+        )  # fmt: skip
+    if done.returncode:
+        return own, "".join(included), "".join((*included, own))
     parts: tuple[list[str], list[str], list[str]] = ([], [], [])
-    _, *pieces = _LINE_MARKER.split(text)
-    for name, lines in zip(pieces[::2], pieces[1::2], strict=True):
-        parts[name != source].append(lines)
+    _, *pieces = _LINE_MARKER.split(done.stdout.decode(errors="surrogateescape"))
+    for file, lines in zip(pieces[::2], pieces[1::2], strict=True):
+        parts[file != str(files[0])].append(lines)
         parts[2].append(lines)
     return "".join(parts[0]), "".join(parts[1]), "".join(parts[2])
 
@@ -122,27 +107,23 @@ def needed(source: Path) -> tuple[list[Path], list[Path], list[str]]:
     `utils.hpp`, must be linked.
     """
     source = Path(os.path.realpath(source))
-    near = neighbours(source)
-    folders: dict[Path, None] = {}
-    linked: dict[Path, None] = {}
-    while True:
-        files = whole_source(source, tuple(folders))
-        before = len(folders)
+    near, folders, count = neighbours(source), dict[Path, None](), -1
+    while len(folders) > count:
+        files, count = whole_source(source, tuple(folders)), len(folders)
         homes = {file.parent for file in files}
         for name in sorted({name for file in files for _, name in includes_of(file)}):
             if not any((home / name).is_file() for home in (*homes, *folders)):
                 candidates = [each for each in near if (each / name).is_file()]
                 folders |= dict.fromkeys((candidates or _homes_in_repository(source, name))[:1])
-        if len(folders) == before:
-            break
-    included = {file.with_suffix("") for file in files if file.suffix in {".cu", ".cpp", ".cc"}}
+    linked: dict[Path, None] = {}
+    included = {file.with_suffix("") for file in files if file.suffix in SUFFIXES}
     for header in files[1:]:
         paths = [each / header.with_suffix(end).name for each in (header.parent, source.parent)
-                 for end in (".cu", ".cpp", ".cc")]  # fmt: skip
-        candidates = [
-            path for path in paths if path.is_file() and path.with_suffix("") not in included
-        ]
-        linked |= dict.fromkeys(candidates[:1])
+                 for end in SUFFIXES]  # fmt: skip
+        sources = [path for path in paths if path.is_file()]
+        linked |= dict.fromkeys(
+            [each for each in sources if each.with_suffix("") not in included][:1]
+        )
     texts = list(map(read_source, files))
     options = [option for option, form in _OPTIONS.items() if any(map(form.search, texts))]
     return list(folders), list(linked), options
@@ -153,31 +134,27 @@ def neighbours(source: Path) -> list[Path]:
 
     If the source lies in a repository, only folders of the repository are returned.
     """
-    bases = (source.parent, *list(source.parent.parents)[:2])
-    near = [folder for base in bases for folder in (base, *_folders_of(base))]
+    near: list[Path] = []
+    for base in source.parents[:3]:
+        near.append(base)
+        with suppress(OSError):  # a folder that cannot be read
+            near += sorted(path for path in base.iterdir() if path.is_dir() and path.name[0] != ".")
     root = root_of(source)
     return [each for each in near if each.is_relative_to(root) or not (root / ".git").exists()]
 
 
 def root_of(source: Path) -> Path:
     """Return the folder of the repository of a source, or else the folder of the source."""
-    roots = (each for each in list(source.parents)[:MAX_PARENTS] if (each / ".git").exists())
+    roots = (each for each in source.parents[:MAX_PARENTS] if (each / ".git").exists())
     return next(roots, source.parent)
-
-
-def of_repository(source: Path) -> list[Path]:
-    """Return the folders near a source that are in its repository."""
-    source = Path(os.path.realpath(source))
-    root = root_of(source)
-    return [folder for folder in neighbours(source) if folder.is_relative_to(root)]
 
 
 def _homes_in_repository(source: Path, name: str) -> list[Path]:
     """Return the folders in a source's repository that contain a header of this name."""
     if "." not in name or _OF_CUDA.fullmatch(name) or Path("/usr/include", name).exists():
         return []  # a header of the system
-    paths = _headers(root_of(source)).get(Path(name).name, ())
     parts = Path(name).parts
+    paths = _headers(root_of(source)).get(parts[-1], ())
     return [path.parents[len(parts) - 1] for path in paths if path.parts[-len(parts) :] == parts]
 
 
@@ -195,11 +172,3 @@ def _headers(root: Path) -> dict[str, list[Path]]:
         if count > MAX_FILES:
             break
     return {name: sorted(each, key=lambda path: len(path.parts)) for name, each in paths.items()}
-
-
-def _folders_of(base: Path) -> list[Path]:
-    """Return the folders in a folder that can be read, without hidden folders."""
-    try:
-        return sorted(path for path in base.iterdir() if path.is_dir() and path.name[0] != ".")
-    except OSError:
-        return []

@@ -8,6 +8,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 
@@ -83,16 +84,17 @@ def _read(
     names = dict(constants)
     names |= {each.name: each.value for each in caller.template if each.value != each.name}
     names |= _values(launch.before)
-    numbers = Scope(names=names, sizes=dict.fromkeys(caller.types, 4))
-    scope = Scope(names=names, sizes=numbers.sizes, symbols={name: name for name in axes.values()})
+    scope = Scope(names=names, sizes=dict.fromkeys(caller.types, 4))
     template: dict[str, str] = {}
+    symbols = {axis: axis for axis in axes.values()}
     for parameter, given in zip(kernel.template, chain(launch.template, repeat("")), strict=False):
         text = given or parameter.value
         if text in {"true", "false"}:
             template[parameter.name] = text
-        elif parameter.name in axes and (value := numbers.expression(text)).isdecimal():
+        elif parameter.name in axes and (value := scope.expression(text)).isdecimal():
             template[parameter.name] = value
-            scope.symbols[text] = axes[parameter.name]
+            symbols[text] = axes[parameter.name]
+    scope.symbols.update(symbols)
     pairs = list(zip(launch.arguments, arguments, strict=True))
     for text, argument in pairs:
         if (extent := argument.value.upper()) in ALL_EXTENTS:
@@ -161,8 +163,8 @@ class Scope:
     def expression(self, text: str) -> str:
         """Return an expression of C++ as a description has it, or an empty text."""
         try:
-            tree = _Divisions().visit(parse(self._expanded(text)))
-            read = ast.unparse(tree).replace(" ", "")
+            tree = deepcopy(parse(self._expanded(text).replace("/", "//")))
+            read = ast.unparse(_Calls().visit(tree)).replace(" ", "")
             value = evaluate(read, dict.fromkeys((*self.symbols.values(), *"MNK"), 4096))
         except (ValueError, RecursionError):
             return ""
@@ -221,8 +223,8 @@ def _parts(text: str, before: str) -> list[str]:
     return [f"ceil({part})" if axis in grows else part for axis, part in pairs]
 
 
-class _Divisions(ast.NodeTransformer):
-    """Replaces divisions of C++ by divisions of a description, and computes with numbers."""
+class _Calls(ast.NodeTransformer):
+    """Replaces calls of functions that round up by `/`, a description's division that does so."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:  # a name of ast
         name, arguments = ast.unparse(node.func), node.args
@@ -232,30 +234,3 @@ class _Divisions(ast.NodeTransformer):
             raise ValueError(f"{name} is not a function that a description can call")
         numerator, divisor = map(self.visit, arguments)
         return ast.BinOp(numerator, ast.Div(), divisor)
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        left, operator, right = self.visit(node.left), node.op, self.visit(node.right)
-        if isinstance(operator, ast.Div):
-            rest = _terms(left)
-            rest.subtract(_terms(right))
-            others = [key for key, count in rest.items() if count and key != "1"]
-            if rest["1"] == -1 and others and all(rest[each] == 1 for each in others):
-                return ast.BinOp(parse("+".join(others)), ast.Div(), right)  # (a + b - 1) / b
-            operator = ast.FloorDiv()
-        tree = ast.BinOp(left, operator, right)
-        try:
-            return ast.Constant(evaluate(ast.unparse(tree), {}))
-        except ValueError:  # it has names
-            return tree
-
-
-def _terms(node: ast.expr, sign: int = 1) -> Counter[str]:
-    """Return how often a sum has each of its terms, as texts. The key `1` counts its numbers."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        other = sign if isinstance(node.op, ast.Add) else -sign
-        terms = _terms(node.left, sign)
-        terms.update(_terms(node.right, other))
-        return terms
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return Counter({"1": sign * node.value})
-    return Counter({ast.unparse(node): sign})

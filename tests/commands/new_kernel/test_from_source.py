@@ -229,14 +229,15 @@ void run(float* A, float* B, float* C, size_t rows, int columns, int K) {
     ("setup", "grid", "block", "read"),
     [
         ("", "dim3(columns / BN, CEIL_DIV(rows, BM))", "BM * BN / 16u",
-         (("N//BN", "M/BM"), "BM*BN//16")),
+         (("N//BN", "(M+BM-1)//BM"), "BM*BN//16")),
         ("dim3 const g{(static_cast<unsigned int>(columns) + BN - 1U) / BN, 2U, 1}, b(8, EDGE);",
-         "g", "b", (("N/BN", 2), (8, 8))),
+         "g", "b", (("(N+BN-1)//BN", 2), (8, 8))),
         ("dim3 b(BN / 4); dim3 g; g.x = ceil(columns / (float)(b.x)); g.y = div_ceil(rows, b.x);",
          "g", "b", (("N/(BN//4)", "M/(BN//4)"), "BN//4")),
         ("", "dim3((columns + EDGE * 4 - 1) / (EDGE * 4), rows / BM)", "256",
-         (("N/32", "M//BM"), 256)),
-        ("int blocks = (rows * columns + 255) / 256;", "blocks", "256", ("M*N/256", 256)),
+         (("(N+8*4-1)//(8*4)", "M//BM"), 256)),
+        ("int blocks = (rows * columns + 255) / 256;", "blocks", "256",
+         ("(M*N+255)//256", 256)),
         ("int blocks = rows; blocks += 1;", "blocks", "256", None),
         ("dim3 b(8), other(2);", "other.x", "b", None),
         ("", "blocks_of(rows)", "256", None),
@@ -273,7 +274,7 @@ int main() { int M = 1, N = 2, K = 3; START(part)(a, b, c, M, N, K, K * sizeof(f
 def test_types_and_launches_in_macros_and_defaults_of_templates_are_read(tmp_path: Path) -> None:
     mine, text = from_text(tmp_path, "part", FORMS)
     assert (mine.kernel, mine.dtypes) == ("part<0, {step}>", ("int8",))
-    assert (mine.grid, mine.block, mine.shared_bytes) == (("N/32", "M/8"), (32, 8), "K*4")
+    assert (mine.grid, mine.block, mine.shared_bytes) == (("(N+31)//32", "(M+7)//8"), (32, 8), "K*4")
     assert "int M, int N, int K, size_t pitch=K*4*2" in " ".join(text.split()).replace('" "', "")
     assert (str(mine.tiles.defaults[0]), mine.compile_options) == ("4", ())
     assert "uess" not in text
