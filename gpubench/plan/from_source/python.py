@@ -4,7 +4,6 @@ import ast
 import json
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from gpubench.errors import UsageError
@@ -55,7 +54,8 @@ def describe_python(
     try:
         tree = ast.parse(source.read_bytes())
         defined = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
-        kernels = [name for name, each in defined.items() if _is_kernel(each)]
+        kernels = [each.name for each in defined.values()
+                   if any(map(_KERNEL.match, map(ast.unparse, each.decorator_list)))]  # fmt: skip
     except (RecursionError, MemoryError) as error:
         raise UsageError(f"--from: {source} cannot be read: it is nested too deeply") from error
     except (OSError, SyntaxError, ValueError) as error:
@@ -63,61 +63,51 @@ def describe_python(
         line = f", line {number}" if number else ""
         what = getattr(error, "strerror", None) or getattr(error, "msg", error)
         raise UsageError(f"--from: {source}{line} cannot be read: {what}") from error
-    count = len(OPERATIONS[op].arrays)
-    names = [name for name, each in defined.items() if name not in kernels and _takes(each, count)]
+    *inputs, output = map(str, OPERATIONS[op].arrays)
     if entry and entry not in defined:
         raise UsageError(f"--kernel: {unknown('function', entry, defined)}")
+    names = [name for name, each in defined.items()
+             if name not in kernels and _takes(each, len(inputs) + 1)]  # fmt: skip
     if entry in kernels or not (entry or names):
-        *inputs, output = OPERATIONS[op].arrays
         arrays = f"({', '.join(inputs)}, {output}), or of ({', '.join(inputs)}) that returns it"
         launches = f" that launches {', '.join(map(shown, kernels))}" if kernels else ""
         raise UsageError(f"--from: {source} has no function of {arrays},{launches or ' to call'}")
     entry = entry or names[0]
-    imported = set(_imported(tree))
+    imported = _imported(tree)
     on_gpu = backend == "cuda" if backend else not imported.isdisjoint(ON_GPU)
-    fields = "    returns=True,\n" if _takes(defined[entry], count, exactly=count - 1) else ""
+    fields = "    returns=True,\n" * (_arrays(defined[entry]) == len(inputs))
     if tensors := next((TENSORS[name] for name in TENSORS if name in imported), ""):
         fields += f'    tensors="{tensors}",\n'
     if libraries := tuple(name for name in LIBRARIES if name in imported):
-        fields += f"    libraries={_quoted(libraries)},\n"
+        fields += f"    libraries={libraries!r},\n".replace("'", '"')
     return _TEXT.format(
         file=json.dumps(os.path.relpath(os.path.realpath(source), home), ensure_ascii=False),
         entry=entry,
         idea=idea,
         backend=backend or ("cuda" if on_gpu else "cpu"),
         fields=fields,
-        dtypes=_quoted(dtypes),
+        dtypes=repr(dtypes).replace("'", '"'),
         baseline=baseline or ("cublas" if on_gpu else "cpu_blas_parallel"),
     )
 
 
-def _quoted(names: tuple[str, ...]) -> str:
-    return repr(names).replace("'", '"')
-
-
-def _is_kernel(function: ast.FunctionDef) -> bool:
-    return any(_KERNEL.match(ast.unparse(each)) for each in function.decorator_list)
-
-
-def _takes(function: ast.FunctionDef, count: int, exactly: int = 0) -> bool:
-    """Whether a function takes this many arrays, or one less if it returns a value.
-
-    With `exactly`, whether it takes that many.
-    """
-    parameters = function.args
-    required = len(parameters.posonlyargs) + len(parameters.args) - len(parameters.defaults)
-    if exactly:
-        return required == exactly
+def _takes(function: ast.FunctionDef, count: int) -> bool:
+    """Whether a function takes this many arrays, or one less if it returns a value."""
     returns = any(isinstance(each, ast.Return) and each.value for each in ast.walk(function))
-    return required == count or (required == count - 1 and returns)
+    return _arrays(function) == count or (_arrays(function) == count - 1 and returns)
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
-    """Yield the packages that a file imports, and `numba.cuda`."""
+def _arrays(function: ast.FunctionDef) -> int:
+    """Return the number of a function's parameters without a default."""
+    return len(function.args.posonlyargs + function.args.args) - len(function.args.defaults)
+
+
+def _imported(tree: ast.AST) -> set[str]:
+    """Return the packages that a file imports, and `numba.cuda`."""
+    names = set()
     for node in ast.walk(tree):
-        modules = [each.name for each in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            modules = [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
-        for module in modules:
-            yield module.partition(".")[0]
-            yield ".".join(module.split(".")[:2])
+        if isinstance(node, ast.Import):
+            names |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{each.name}" for each in node.names}
+    return {".".join(name.split(".")[:count]) for name in names for count in (1, 2)}

@@ -274,7 +274,11 @@ int main() { int M = 1, N = 2, K = 3; START(part)(a, b, c, M, N, K, K * sizeof(f
 def test_types_and_launches_in_macros_and_defaults_of_templates_are_read(tmp_path: Path) -> None:
     mine, text = from_text(tmp_path, "part", FORMS)
     assert (mine.kernel, mine.dtypes) == ("part<0, {step}>", ("int8",))
-    assert (mine.grid, mine.block, mine.shared_bytes) == (("(N+31)//32", "(M+7)//8"), (32, 8), "K*4")
+    assert (mine.grid, mine.block, mine.shared_bytes) == (
+        ("(N+31)//32", "(M+7)//8"),
+        (32, 8),
+        "K*4",
+    )
     assert "int M, int N, int K, size_t pitch=K*4*2" in " ".join(text.split()).replace('" "', "")
     assert (str(mine.tiles.defaults[0]), mine.compile_options) == ("4", ())
     assert "uess" not in text
