@@ -61,18 +61,25 @@ def module_of(path: Path, name: str, text: str = "") -> ModuleType:
 
 
 def random(name: str, shape: tuple[int, ...] | None, dtype: str) -> Any:
-    """Return random values that suit an input's name: normal values, and integers of a range."""
+    """Return random values that suit an input's name: normal values, and integers of a range.
+
+    The device draws them: a CPU takes a second for 10⁸ values, and a launch needs new ones.
+    """
     import torch
 
     if shape is None:
         return random(name, (1,), dtype).item()
+    there = {"device": device()}
     if dtype.startswith("float4"):
-        return torch.randint(0, 256, shape, dtype=torch.uint8).view(getattr(torch, FLOAT4))
+        drawn = torch.randint(0, 256, shape, dtype=torch.uint8, **there)
+        return drawn.view(getattr(torch, FLOAT4))
     kind = getattr(torch, dtype)
     if not kind.is_floating_point:
         largest = LARGEST_INTEGERS.get(dtype, LARGEST_INTEGER)
-        return torch.randint(0 if largest in {1, 255} else -largest, largest + 1, shape).to(kind)
-    wide = torch.randn(shape, dtype=torch.float64 if dtype == "float64" else torch.float32)
+        lowest = 0 if largest in {1, 255} else -largest
+        return torch.randint(lowest, largest + 1, shape, **there).to(kind)
+    precise = torch.float64 if dtype == "float64" else torch.float32
+    wide = torch.randn(shape, dtype=precise, **there)
     if dtype in NARROW:
         wide = wide.clamp(-2, 2)
     elif GAIN.search(name):
