@@ -84,10 +84,20 @@ def refer(
 
     The second list is empty if the reference does not run in float64.
     """
+    native, in_float64 = refer_on_device(program, facts, number, inputs)
+    return _content(native), [*map(_content, in_float64)]
+
+
+def refer_on_device(
+    program: Program, facts: Facts, number: int, inputs: memoryview
+) -> tuple[Any, list[Any]]:
+    """Return the same as `refer`, in tensors of the device that nothing else changes."""
+    import torch
+
     bound, native = _on_device(program, facts, number, inputs)
     for source, target in bound.updated:
         write(source, target)
-    in_float64 = list[memoryview]()
+    in_float64 = list[Any]()
     wide = bound._replace(leaves=[_widened(leaf) for leaf in bound.leaves])
     for result, target in zip(_results(program, bound, facts), bound.results, strict=True):
         if result.data_ptr() != target.data_ptr():
@@ -95,10 +105,11 @@ def refer(
     try:
         with values.modes()[1]:
             results = _results(program, wide, facts)
-        in_float64 += [_content(x.double()) for x in results]
+        copied = (x.to(torch.float64, copy=True) for x in results)
+        in_float64 += [x.contiguous().reshape(-1) for x in copied]
     except Exception:  # a type that has no float64, or a kernel of another library
         in_float64.clear()
-    return _content(native), in_float64
+    return native, in_float64
 
 
 def waits(program: Program, facts: Facts, number: int, inputs: memoryview) -> bool:

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -14,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpubench.errors import CompileError
-from gpubench.foreign import process
+from gpubench.foreign import on_host, process
 from gpubench.foreign.compare import Comparison
 from gpubench.foreign.process import Request, Results
 from gpubench.foreign.statement import ALIGNMENT, Facts, Statement
 from gpubench.model import Array, CallVariant, Compared, ListedSize, Operation
 from gpubench.plan.operations import BYTES
+from gpubench.process.child import runs_foreign_code
 
 RECORD = "problem.json"
 REFERENCE = "reference"
@@ -61,7 +63,8 @@ def operation_in(file: str) -> Operation:
         name = statement.workloads[number - 1].name
         listed[number - 1] = ListedSize(name, shapes, facts.flops)
     numbers = {facts.input_bytes: number for number, facts in record.facts.items()}
-    comparisons = {number: Comparison(facts) for number, facts in record.facts.items()}
+    comparisons = dict[int, Comparison]()
+    on_device = dict[int, ModuleType | None]()  # for each workload that was compared
 
     def asked(what: Any, number: int, kind: Any, **fields: Any) -> Any:
         request = Request(
@@ -76,10 +79,19 @@ def operation_in(file: str) -> Operation:
         content = np.frombuffer(asked("inputs", numbers[size], memoryview, seed=seed), np.uint8)
         return (np.pad(content, (0, size - content.size)) if content.size < size else content,)
 
-    def comparison(inputs: Bytes) -> tuple[Bytes, Callable[[Bytes], Compared]]:
-        number = numbers[inputs.size]
-        native, wide = asked("results", number, Results, content=np.ascontiguousarray(inputs).data)
-        return np.frombuffer(native, np.uint8), comparisons[number].with_reference(native, wide)
+    def comparison(inputs: Bytes) -> tuple[Any, Callable[[Any], Compared]]:
+        number, content = numbers[inputs.size], np.ascontiguousarray(inputs).data
+        if number not in comparisons:
+            facts = record.facts[number]
+            on_device[number] = there = _on_device(record, facts)
+            comparisons[number] = Comparison(facts, there or on_host)
+        if there := on_device[number]:
+            native, wide = asked("tensors", number, None, content=content)
+            right = comparisons[number].with_reference(native, wide)
+            return native, lambda output: right(there.tensor_of(output))
+        native, wide = asked("results", number, Results, content=content)
+        right = comparisons[number].with_reference(native, wide)
+        return np.frombuffer(native, np.uint8), lambda output: right(_in_host_memory(output))
 
     return Operation(
         idea=f"{statement.name}, a problem of {statement.form}",
@@ -94,6 +106,19 @@ def operation_in(file: str) -> Operation:
         listed=tuple(listed),
         dtype=dtype_of(record),
     )
+
+
+def _on_device(record: Record, facts: Facts) -> ModuleType | None:
+    """Return the module that compares results of this process on the GPU, if they fit there."""
+    if record.device == "cpu" or not runs_foreign_code():
+        return None
+    from gpubench.foreign import on_device
+
+    return on_device if on_device.has_room(facts) else None
+
+
+def _in_host_memory(output: Any) -> Any:
+    return output.get() if hasattr(output, "get") else output  # CuPy has get
 
 
 def variant_in(file: str, solution: str = "", digest: str = "") -> CallVariant:

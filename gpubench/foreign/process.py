@@ -29,7 +29,7 @@ Answer = TypeVar("Answer")
 class Request(msgspec.Struct, frozen=True):
     """A request about a workload."""
 
-    what: Literal["facts", "inputs", "results", "load"]
+    what: Literal["facts", "inputs", "results", "tensors", "load"]
     form: str
     path: str
     device: str
@@ -113,7 +113,7 @@ def program_of(form: str, path: str, device: str) -> Program:
     return _programs[key]
 
 
-def _answer(request: Request) -> Facts | memoryview | Results:
+def _answer(request: Request) -> Any:
     """Return the answer to a request. Raises UsageError with the file and what is wrong."""
     try:
         return _answered(request)
@@ -125,7 +125,7 @@ def _answer(request: Request) -> Facts | memoryview | Results:
         raise UsageError(f"{request.path}: {with_place(error)}"[:MAX_REASON]) from error
 
 
-def _answered(request: Request) -> Facts | memoryview | Results:
+def _answered(request: Request) -> Any:
     program = program_of(request.form, request.path, request.device)
     if request.what == "load":
         from gpubench.foreign import solutions  # which finds compilers
@@ -143,4 +143,5 @@ def _answered(request: Request) -> Facts | memoryview | Results:
         return msgspec.structs.replace(facts, is_wide=is_wide, waits=waits)
     if request.what == "inputs":
         return bound.fill(program, request.facts, request.number, request.seed)
-    return bound.refer(program, request.facts, request.number, request.content)
+    refer = bound.refer_on_device if request.what == "tensors" else bound.refer
+    return refer(program, request.facts, request.number, request.content)

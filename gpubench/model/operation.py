@@ -132,7 +132,8 @@ class Operation:
 
     comparison: Callable[..., tuple[Any, Callable[[Any], Compared]]] | None = None
     """(operands…) → the right result, and the function that compares an output with it, where
-    neither a scale nor a tolerance suits. Operands and outputs are NumPy arrays."""
+    neither a scale nor a tolerance suits. Operands are NumPy arrays, and an output is an array of
+    the backend."""
 
     listed: tuple[ListedSize, ...] = ()
     """The only problems that the operation has. Its only extent is then the number of a problem,

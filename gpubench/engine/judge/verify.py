@@ -173,7 +173,7 @@ def require_right(
     problem = operands.problem
     precision = problem.precision
     if reference.compare:
-        return _require_compared(reference.compare(on_host(output)))
+        return _require_compared(reference.compare(output))
     errors = errors_of(xp, output, reference, precision.result_roundoff, factor)
     error = errors.judged
     if why_inaccurate(error, problem.tolerance):
@@ -198,7 +198,7 @@ def right_on(xp: Any, problem: Problem, inputs: Sequence[Any]) -> Callable[[Any]
 
     def require_right(output: Any) -> None:
         if compare := reference().compare:
-            _require_compared(compare(on_host(output)))
+            _require_compared(compare(output))
             return
         error = relative_error(xp, output, reference(), problem.precision.result_roundoff)
         require(why_inaccurate(error, problem.tolerance), error)
@@ -294,7 +294,7 @@ def errors_of(
 ) -> Errors:
     """Return the errors of an output: its `relative_error`, and with the result's rounding."""
     if reference.compare:
-        compared = reference.compare(on_host(output))
+        compared = reference.compare(output)
         judged = math.inf if compared.reason else compared.judged
         return Errors(judged, compared.largest, compared.rms)
     if output.dtype.kind == "i":

@@ -1,0 +1,140 @@
+"""Arithmetic on the elements of results in the memory of a GPU, by torch.
+
+The functions are those of `on_host.py`. A comparison of 2²⁴ elements takes some milliseconds here,
+and most of a second there. No function needs a kernel that has no deterministic form, because a
+problem may allow deterministic kernels alone.
+"""
+
+import math
+from typing import Any
+
+import msgspec
+import torch
+from torch.nn.functional import pad
+
+from gpubench.foreign.on_host import CHUNK, NAMES, VARIES
+from gpubench.foreign.statement import Facts, Part
+from gpubench.foreign.tensors import view
+
+Values = Any  # a tensor of float64 in one dimension
+
+BYTES_OF_ELEMENT = 200
+"""Memory for an element of the results: right values of several launches in float64, and errors."""
+
+
+def has_room(facts: Facts) -> bool:
+    """Whether results, right results of several launches, and errors fit into the GPU's memory."""
+    elements = sum(math.prod(part.shape) for part in facts.outputs)
+    free_bytes, _ = torch.cuda.mem_get_info()
+    return 2 * BYTES_OF_ELEMENT * elements < int(free_bytes)
+
+
+def tensor_of(output: Any) -> Any:
+    """Return the tensor in the memory of an array of CuPy; the current stream waits for it."""
+    return torch.from_dlpack(output)
+
+
+def values_of(content: Any, part: Part) -> Any:
+    """Return the elements of a result that lies in a tensor of bytes."""
+    kind = NAMES.get(part.dtype, part.dtype)
+    return view(content, msgspec.structs.replace(part, dtype=kind)).reshape(-1)
+
+
+def right_values(content: Any) -> Values:
+    """Return the float64 elements of a right result."""
+    return content.reshape(-1)
+
+
+def widened(values: Any) -> Values:
+    """Return values as float64."""
+    return values.double()
+
+
+def errors(result: Any, right: Values, absolute: float, relative: float) -> tuple[Values, Values]:
+    """Return the error of each element as a part of what is allowed, and the error.
+
+    The part is infinite if only one of the two values is a finite number.
+    """
+    values = result.double()
+    error = (values - right).abs()
+    ratio = error / (right.abs() * relative + absolute)
+    same = (values == right) | (values.isnan() & right.isnan())
+    ratio = ratio.where(ratio.isfinite(), math.inf).where(~same, 0.0)
+    return ratio, error.where(~(same | error.isnan()), 0.0)
+
+
+def ranked(values: Values, rank: int) -> float:
+    """Return the value of a rank, where 0 is the rank of the smallest."""
+    return float(values.sort().values[rank])
+
+
+def largest(values: Values) -> float:
+    """Return the largest value, or 0 if it is negative."""
+    return max(float(values.max()), 0.0) if len(values) else 0.0
+
+
+def magnitude(values: Values) -> float:
+    """Return the largest magnitude."""
+    return float(values.abs().max()) if len(values) else 0.0
+
+
+def root(values: Values) -> float:
+    """Return the root of the mean square of the finite values."""
+    if math.isfinite(total := float(values.square().sum())):
+        return math.sqrt(total / len(values)) if len(values) else 0.0
+    finite = values[values.isfinite()]
+    return math.sqrt(float(finite.square().mean())) if len(finite) else 0.0
+
+
+def has_any(values: Any) -> bool:
+    """Whether a value is not 0."""
+    return bool((values.double() != 0).any())
+
+
+def has_nan(values: Values) -> bool:
+    """Whether a value is NaN."""
+    return bool(values.isnan().any())
+
+
+def share_within(ratios: Values) -> float:
+    """Return the share of the ratios that are at most 1."""
+    return int((ratios <= 1).sum()) / len(ratios)
+
+
+def span(is_chosen: Any) -> tuple[int, int, int]:
+    """Return the number of chosen elements, the first one and the last one."""
+    chosen = is_chosen.nonzero().reshape(-1)
+    return (len(chosen), int(chosen[0]), int(chosen[-1])) if len(chosen) else (0, 0, 0)
+
+
+def missed(
+    off: Values,
+    right: Values,
+    own: Any,
+    varies: Values,
+    own_errors: float,
+    roundoff: float,
+) -> tuple[int, int, int]:
+    """Return the `span` of elements whose errors are as large as right values vary."""
+    size = right.abs()
+    usual = torch.maximum(own_errors * (own.double() - right).abs(), 4 * roundoff * size)
+    limit = torch.maximum(VARIES**2 * varies, chunk_means(usual.square()))
+    in_chunk = (chunk_means(off.square()) > limit).repeat_interleave(CHUNK)[: len(off)]
+    typical = varies.sqrt().repeat_interleave(CHUNK)[: len(off)]
+    alone = off > torch.maximum(VARIES * torch.maximum(typical, size), usual)
+    return span((in_chunk | alone) & (typical > 0))
+
+
+def chunk_means(squares: Values) -> Values:
+    """Return the mean of each chunk. What is not finite in right results does not count."""
+    count = len(squares)
+    finite = pad(squares.where(squares.isfinite(), 0.0), (0, -count % CHUNK if count else CHUNK))
+    sums = finite.view(-1, CHUNK).sum(1)
+    sums[:-1] /= CHUNK
+    sums[-1] /= (count - 1) % CHUNK + 1 if count else 1
+    return sums
+
+
+def squares_of_differences(right: Values, last: Values) -> Values:
+    """Return for each chunk half of the mean square of how values differ between two launches."""
+    return chunk_means((right - last).square() / 2)

@@ -1,0 +1,193 @@
+"""Arithmetic on the elements of results in host memory, by NumPy.
+
+`on_device.py` has the same functions for results in the memory of a GPU.
+"""
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpubench.foreign.statement import Part
+from gpubench.hardware.host import cpu_threads
+
+Values = NDArray[np.float64]
+T = TypeVar("T")
+
+CHUNK = 256  # number of elements whose error is compared with how their right values vary
+
+BLOCK = 2**16
+"""Number of elements that are compared at once, so that what is computed stays in caches."""
+
+MAX_THREADS = 8
+MIN_BLOCKS = 8  # number of blocks that are worth several threads
+
+VARIES = 0.5
+"""Largest error of a chunk, relative to how its right values vary between launches."""
+
+NAMES = {"float4_e2m1fn_x2": "uint8"}  # types that NumPy lacks, and what is compared instead
+
+
+def values_of(content: bytes | memoryview | NDArray[np.uint8], part: Part) -> NDArray[Any]:
+    """Return the elements of a result that lies in bytes."""
+    kind = np.dtype(NAMES.get(part.dtype, part.dtype))
+    strides = tuple(kind.itemsize * step for step in part.strides)
+    memory = np.frombuffer(content, np.uint8).data
+    return np.ndarray(part.shape, kind, memory, part.offset, strides).reshape(-1)
+
+
+def right_values(content: bytes | memoryview) -> Values:
+    """Return the float64 elements of a right result."""
+    return np.frombuffer(content, np.float64)
+
+
+def widened(values: NDArray[Any]) -> Values:
+    """Return values as float64."""
+    return values.astype(np.float64)
+
+
+def of_blocks(count: int, function: Callable[[slice], T]) -> list[T]:
+    """Return what a function returns for each block of a number of elements.
+
+    Blocks consist of whole chunks. Threads are of use, as NumPy computes without Python's lock.
+    """
+    blocks = [slice(at, min(at + BLOCK, count)) for at in range(0, count, BLOCK)]
+    if len(blocks) < MIN_BLOCKS:
+        return [*map(function, blocks)]
+    with ThreadPoolExecutor(min(MAX_THREADS, cpu_threads())) as pool:
+        return [*pool.map(function, blocks)]
+
+
+def errors(
+    result: NDArray[Any], right: Values, absolute: float, relative: float
+) -> tuple[Values, Values]:
+    """Return the error of each element as a part of what is allowed, and the error.
+
+    The part is infinite if only one of the two values is a finite number.
+    """
+    ratios, off = np.empty(result.size), np.empty(result.size)
+
+    @np.errstate(invalid="ignore", over="ignore", divide="ignore")
+    def compare(block: slice) -> None:
+        values, expected = result[block].astype(np.float64), right[block]
+        error = np.subtract(values, expected, out=off[block])
+        np.abs(error, out=error)
+        allowed = np.abs(expected)
+        allowed *= relative
+        allowed += absolute
+        ratio = np.divide(error, allowed, out=ratios[block])
+        if not np.isfinite(ratio).all():
+            same = (values == expected) | (np.isnan(values) & np.isnan(expected))
+            ratio[same] = 0.0
+            ratio[~np.isfinite(ratio)] = np.inf
+            error[same | np.isnan(error)] = 0.0
+
+    of_blocks(result.size, compare)
+    return ratios, off
+
+
+def ranked(values: Values, rank: int) -> float:
+    """Return the value of a rank, where 0 is the rank of the smallest."""
+    return float(np.partition(values, rank)[rank])
+
+
+def largest(values: Values) -> float:
+    """Return the largest value, or 0 if it is negative."""
+    return float(values.max(initial=0.0))
+
+
+def magnitude(values: Values) -> float:
+    """Return the largest magnitude."""
+    return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+
+
+@np.errstate(invalid="ignore", over="ignore")
+def root(values: Values) -> float:
+    """Return the root of the mean square of the finite values."""
+    total = float(np.dot(values, values))
+    if math.isfinite(total):
+        return math.sqrt(total / values.size) if values.size else 0.0
+    finite = values[np.isfinite(values)]
+    return math.sqrt(float(np.square(finite).mean())) if finite.size else 0.0
+
+
+def has_any(values: NDArray[Any]) -> bool:
+    """Whether a value is not 0."""
+    return bool(values.any())
+
+
+def has_nan(values: Values) -> bool:
+    """Whether a value is NaN."""
+    return bool(np.isnan(values).any())
+
+
+def share_within(ratios: Values) -> float:
+    """Return the share of the ratios that are at most 1."""
+    return float((ratios <= 1).mean())
+
+
+def span(is_chosen: NDArray[np.bool_]) -> tuple[int, int, int]:
+    """Return the number of chosen elements, the first one and the last one."""
+    chosen = np.flatnonzero(is_chosen)
+    return (chosen.size, int(chosen[0]), int(chosen[-1])) if chosen.size else (0, 0, 0)
+
+
+def missed(
+    off: Values,
+    right: Values,
+    own: NDArray[Any],
+    varies: Values,
+    own_errors: float,
+    roundoff: float,
+) -> tuple[int, int, int]:
+    """Return the `span` of elements whose errors are as large as right values vary.
+
+    In a chunk, the mean error counts. An error of a single element counts if it is also as large as
+    half of the element. `varies` is the mean square of how each chunk varies between launches.
+    Errors below `own_errors` times the errors of the reference's own results do not count.
+    """
+    found = np.zeros(off.size, np.bool_)
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def find(block: slice) -> None:
+        error = off[block]
+        if not error.any():
+            return
+        size = np.abs(right[block])
+        usual = np.maximum(own_errors * np.abs(own[block] - right[block]), 4 * roundoff * size)
+        here = varies[block.start // CHUNK : -(-block.stop // CHUNK)]
+        limit = np.maximum(VARIES**2 * here, chunk_means(usual**2))
+        in_chunk = np.repeat(chunk_means(error**2) > limit, CHUNK)[: error.size]
+        typical = np.repeat(np.sqrt(here), CHUNK)[: error.size]
+        alone = error > np.maximum(VARIES * np.maximum(typical, size), usual)
+        found[block] = (in_chunk | alone) & (typical > 0)
+
+    of_blocks(off.size, find)
+    return span(found)
+
+
+def chunk_means(squares: Values) -> Values:
+    """Return the mean of each chunk. What is not finite in right results does not count."""
+    if not squares.size:
+        return np.zeros(1)
+    starts = np.arange(0, squares.size, CHUNK)
+    lengths = np.diff([*starts, squares.size])
+    means: Values = np.add.reduceat(squares, starts) / lengths
+    if not np.isfinite(means).all():
+        finite = np.where(np.isfinite(squares), squares, 0.0)
+        means = np.add.reduceat(finite, starts) / lengths
+    return means
+
+
+def squares_of_differences(right: Values, last: Values) -> Values:
+    """Return for each chunk half of the mean square of how values differ between two launches."""
+
+    @np.errstate(invalid="ignore", over="ignore")
+    def squares(block: slice) -> Values:
+        return chunk_means((right[block] - last[block]) ** 2 / 2)
+
+    blocks = of_blocks(right.size, squares)
+    return np.concatenate(blocks) if blocks else np.zeros(1)
