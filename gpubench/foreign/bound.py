@@ -67,7 +67,11 @@ def fill(program: Program, facts: Facts, number: int, seed: int) -> memoryview:
             raise LaunchError("the shapes of its inputs depend on the seed")
         write(tensor, target)
         if part.is_arranged:
-            arrange(target, generator, torch)
+            is_numpys = memory.device.type == "cpu" and part.dtype != "bfloat16"
+            if is_numpys:  # on two busy CPUs torch took 0.5 s for 2¹⁸ values, and NumPy 0.02 s
+                arrange(target.numpy(), generator)
+            else:
+                arrange(target, generator, torch)
     return _content(memory)
 
 

@@ -9,6 +9,7 @@ import pytest
 import stated_problems
 
 from gpubench.foreign import kernelbench, values
+from gpubench.foreign.arrange import arrange
 from gpubench.foreign.compare import MIN_PAIRS, Comparison
 from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Tolerance
 from gpubench.model import Compared
@@ -97,3 +98,12 @@ def test_values_are_drawn_on_the_device_unless_the_problem_needs_them_on_the_hos
     assert first.device.type == "cpu"
     assert torch.equal(first, second)
     assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_numpy_and_torch_move_the_same_values(seed: int) -> None:
+    by_torch = torch.rand(7, 64, 96)
+    by_numpy = by_torch.clone()
+    arrange(by_torch, np.random.default_rng(seed), torch)
+    arrange(by_numpy.numpy(), np.random.default_rng(seed))
+    assert torch.equal(by_torch, by_numpy)
