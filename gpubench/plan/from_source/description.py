@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 
 from gpubench.errors import UsageError
@@ -17,10 +18,10 @@ from gpubench.model.config import BLOCK, MARKS, THREAD
 from gpubench.model.signature import Parameter, array_index
 from gpubench.model.sources import read_source
 from gpubench.plan.from_source.files import expanded, needed, neighbours, root_of, source_text
-from gpubench.plan.from_source.launch import Dimensions, Scope, edge_of_block, read_launch
+from gpubench.plan.from_source.launch import Dimensions, edge_of_block, read_launch
 from gpubench.plan.from_source.meaning import UNKNOWN, meanings, reads_output
 from gpubench.plan.from_source.source import Function, calls, code, functions, last, reachable
-from gpubench.text import shown, unknown
+from gpubench.text import clean, shown, unknown
 
 GUESSES = dict.fromkeys(("BM", "BN"), 64) | dict.fromkeys(("BK", "TM", "TN"), 8)
 GUESSES |= {"num_threads": 256, "stages": 2, "splits": 1}
@@ -56,6 +57,7 @@ _NO_PRODUCT = re.compile(r"\b(__)?(exp2?|rsqrt|tanh)f?\s*\(|/\s*\w*(?:sum|norm)\
 _HALF_ACCUMULATOR = re.compile(
     r"\bmma_in_float16\b|F16F16F16|UniversalFMA<T|accumulator\s*,[^<>;]*\b(?:(?:__)?half|T)\s*>"
 )
+_WIDER = re.compile(r"\bfloat\b|\bdouble\b|float2?\b(?!\s*\*)|mma")
 _WAITS = re.compile(
     r"\bcuda(DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|Malloc|Free)\b"
 )
@@ -130,7 +132,7 @@ def describe_file(
     why = "so its results are right" if column_major else "its indices say so"
     if column_major := read.column_major if column_major is None else column_major:
         lines.append(f"column_major={_listed(column_major)},  # {why}")
-    if squares_only or _has_one_extent(read.arguments):
+    if squares_only:
         equal = "problem.m == problem.n" + (" == problem.k" if OPERATIONS[op].has_k else "")
         lines.append(f'refuse=lambda _, problem: None if {equal} else "takes squares only",')
     if read.options:
@@ -187,7 +189,7 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
         options += [f"-l{each}" for each, call in _LIBRARIES.items() if call.search(body)]
     return _Read(
         function=function,
-        others=[_whole(each.name) for each in _candidates(defined) if each.name != function.name],
+        others=[clean(each.name) for each in _candidates(defined) if each.name != function.name],
         arguments=[_as_passed(*pair) for pair in zip(arguments, given, strict=True)],
         column_major=column_major,
         element=half[0] if half else "",
@@ -272,18 +274,6 @@ def _axes(function: Function) -> dict[str, str]:
     }
 
 
-def _whole(name: str) -> str:
-    """Return a name of C++ in full, and any other text as an error quotes it."""
-    return name if re.fullmatch(r"[\w:]+", name, re.ASCII) else shown(name)
-
-
-def _has_one_extent(arguments: Sequence[Parameter]) -> bool:
-    """Whether a function gets one extent, or none."""
-    values = {factor.upper() for each in arguments for factor in each.value.split("*")}
-    has_strides = any(each.startswith("LD") for each in values)
-    return len({"M", "N", "K", UNKNOWN} & values) == 1 and not has_strides
-
-
 def _listed(texts: Iterable[str]) -> str:
     """Return texts in the form of a tuple of Python."""
     quoted = [json.dumps(text, ensure_ascii=False) for text in texts]
@@ -345,18 +335,18 @@ def _dtypes(read: _Read, op: str) -> tuple[str, list[str]]:
     pointers = reversed([each for each in read.arguments if each.is_pointer])
     kinds = {array_index(each, op): _resolved(each.type_name, read.text) for each in pointers}
     operand, result = kinds.get(0, ""), kinds.get(len(OPERATIONS[op].arrays) - 1, "")
+    types = [operand or result]
     if "Scalar" in {operand, result}:
         instance = rf"\b{last(read.function.name)}\s*<\s*([\w:]+)"
-        names = [*re.findall(instance, code(read.text)), *read.function.types[:1]]  # using TA = …
-        kinds_of = (_resolved(each, read.text) for each in names)
-        dtypes = dict.fromkeys(
-            filter(None, (_precision(each, each, read.body) for each in kinds_of))
-        )
-        if dtypes:
-            return f"dtypes={_listed(dtypes)},", []
+        types = [*re.findall(instance, code(read.text)), *read.function.types[:1]]  # using TA = …
+        types = [_resolved(each, read.text) for each in types]
+        result = ""
+    if dtypes := dict.fromkeys(
+        filter(None, (_precision(each, result, read.body) for each in types))
+    ):
+        return f"dtypes={_listed(dtypes)},", []
+    if "Scalar" in kinds.values():
         return f"# dtypes: a template over the element takes {', '.join(CORE_DTYPES)}.", []
-    if name := _precision(operand or result, result, read.body):
-        return f"dtypes={_listed([name])},", []
     why = "the type of the elements is not known"
     if operand and result and operand != result:
         why = f"{NO_PRECISION} {shown(operand)} and {shown(result)} as C"
@@ -366,19 +356,17 @@ def _dtypes(read: _Read, op: str) -> tuple[str, list[str]]:
 
 
 def _precision(operand: str, result: str, body: str) -> str:
-    """Return the precision whose elements have these types of C++, or an empty text."""
+    """Return the precision whose elements have these types of C++, or an empty text.
+
+    Products of float16 are summed in float16 by tensor cores or in plain code.
+    """
     for name, precision in PRECISIONS.items():
         of_result = PRECISIONS.get(precision.result, precision).cpp
-        if (precision.cpp, of_result) == (operand, result):
-            sums = "_sum16" if name == "float16" and _sums_in_float16(body) else ""
-            return "tf32" if name == "float32" and re.search("(?i)tf32", body) else name + sums
+        if (precision.cpp, of_result) == (operand, result or operand):
+            is_narrow = _HALF_ACCUMULATOR.search(body) or not _WIDER.search(body)
+            is_tf32 = name == "float32" and re.search("(?i)tf32", body)
+            return "tf32" if is_tf32 else name + "_sum16" * (name == "float16" and bool(is_narrow))
     return ""
-
-
-def _sums_in_float16(body: str) -> bool:
-    """Whether products of float16 are summed in float16: by tensor cores, or in plain code."""
-    has_wider = re.search(r"\bfloat\b|\bdouble\b|float2?\b(?!\s*\*)|mma", body)
-    return bool(_HALF_ACCUMULATOR.search(body)) or not has_wider
 
 
 def _resolved(cpp: str, text: str) -> str:
@@ -453,19 +441,15 @@ def _launch(read: _Read, tile: Config, op: str) -> tuple[list[str], list[str]]:
 def _guessed(read: _Read, tile: Config, op: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the grid and the block as the kernel's indices suggest them."""
     kernel, first = read.function, next(iter(tile), "")
-    x, y = (edge_of_block(kernel, axis, read.text) or MAX_THREADS for axis in "xy")
-    has_y = kernel.uses("threadIdx.y")
-    if not first and has_y and x * y <= MAX_THREADS:
-        return (f"N/{x}", f"M/{y}"), (str(x), str(y))
-    rows, columns = ("BM", "BN") if {"BM", "BN"} <= tile.keys() else (first or str(EDGE),) * 2
-    axes = {each: axis for each, axis in _axes(kernel).items() if axis in tile}
-    threads = Scope(symbols=axes).expression(kernel.threads)
-    grid: tuple[str, ...] = (f"N/{columns}", f"M/{rows}")
-    if not kernel.uses("blockIdx.y") and "BM" not in tile:
-        threads = threads or first or str(EDGE**2 if has_y else THREADS)
+    has_y, has_rows = (re.search(rf"\b{index}Idx\s*\.\s*y\b", kernel.body)
+                       for index in ("thread", "block"))  # fmt: skip
+    x, y = ("BN", "BM") if {"BM", "BN"} <= tile.keys() else (first or str(EDGE),) * 2
+    edges = [edge_of_block(kernel, axis, read.text) or MAX_THREADS for axis in "xy"]
+    if not first and has_y and prod(edges) <= MAX_THREADS:
+        x, y = map(str, edges)
+    block = ("BN/TN", "BM/TM") if {*THREAD, "BM", "BN"} <= tile.keys() else (x, y)
+    if not has_rows and "BM" not in tile:
+        threads = first or str(EDGE**2 if has_y else THREADS)
         elements = "*".join(OPERATIONS[op].output.dimensions)
-        grid = (f"{elements}/{threads if threads.isalnum() else f'({threads})'}",)
-    if not has_y:
-        return grid, (threads or (f"{first}*{first}" if first else str(EDGE**2)),)
-    has_threads = {*THREAD, "BM", "BN"} <= tile.keys()
-    return grid, ("BN/TN", "BM/TM") if has_threads else (first or str(EDGE),) * 2
+        return (f"{elements}/{threads}",), block if has_y else (threads,)
+    return (f"N/{x}", f"M/{y}"), block if has_y else (f"{block[0]}*({block[1]})",)

@@ -16,7 +16,7 @@ _SKIPPED = re.compile(
     re.DOTALL,
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*+", re.MULTILINE)
-_ATTRIBUTE = re.compile(r"\b(__\w+__)\s*(?=\()")
+_ATTRIBUTE = re.compile(r"\b__\w+__\s*(?=\()")
 _FUNCTION = re.compile(r"(?<![^\s()<>,;{}*&])([^\s()<>,;{}*&]+)\s*(?=\()")
 _NAMESPACE = re.compile(r"\b(?:namespace\s*(\w*)|extern\s*\"C\")\s*$")
 _LAUNCH = re.compile(
@@ -50,12 +50,7 @@ class Function:
     signature: str  # the text between the parentheses
     template: tuple[Parameter, ...]  # the template's parameters. Empty: a plain function
     is_kernel: bool
-    threads: str  # the first argument of `__launch_bounds__`, or an empty text
     body: str
-
-    def uses(self, index: str) -> bool:
-        """Whether the body reads an index such as `threadIdx.y`."""
-        return re.search(rf"\b{index[:-2]}\s*\.\s*{index[-1]}\b", self.body) is not None
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -117,14 +112,12 @@ def functions(text: str) -> Iterator[Function]:
 
 def _function(heading: str, body: str, spaces: list[str]) -> Function | None:
     """Return the function that begins with a heading, or None for anything else."""
-    template, threads, is_kernel = "", "", "__global__" in heading
+    template, is_kernel = "", "__global__" in heading
     if opened := re.match(r"template\s*(?=<)", heading):
         template, end = enclosed(heading, opened.end(), "<>")
         heading = heading[end:]
     while attribute := _ATTRIBUTE.search(heading):
-        inside, end = enclosed(heading, attribute.end())
-        threads = split(inside)[0] if "launch_bounds" in attribute[1] else threads
-        heading = heading[: attribute.start()] + heading[end:]
+        heading = heading[: attribute.start()] + heading[enclosed(heading, attribute.end())[1] :]
     name = _FUNCTION.search(heading)
     if not name or "=" in heading[: name.start()]:
         return None
@@ -135,7 +128,6 @@ def _function(heading: str, body: str, spaces: list[str]) -> Function | None:
             signature="" if signature == "void" else signature,
             template=parameters(template),
             is_kernel=is_kernel,
-            threads=threads,
             body=body,
         )
     except ValueError:  # a template's parameter without a name
