@@ -115,6 +115,7 @@ def _written(path: Path, text: str) -> Path:
 def judge(case: Case, scratch: Path, device: str) -> tuple[str, str]:
     """Return the verdict on a solution, and the reason."""
     out = scratch / "rows.csv"
+    out.unlink(missing_ok=True)  # of the case before
     command = [sys.executable, "-m", "gpubench", "judge", str(case.problem)]
     command += ["--solution", str(case.solution), "--device", device, "--sizes", case.sizes]
     command += ["--force", "-o", str(out)]

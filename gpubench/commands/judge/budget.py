@@ -31,8 +31,9 @@ class Budget:
 
     @property
     def has_time(self) -> bool:
-        """Whether a problem may begin."""
-        return self.budget_s is None or self._left_s > 0
+        """Whether a problem may begin. The first problem always may."""
+        is_first = self.problems_left == self._problems - 1
+        return is_first or self.budget_s is None or self._left_s > 0
 
     def begin(self) -> None:
         """Begin a problem, which is prepared first."""

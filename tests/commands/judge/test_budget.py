@@ -73,6 +73,19 @@ def test_no_problem_begins_when_the_budget_is_used_up(clock: list[float]) -> Non
     assert not budget.has_time
 
 
+def test_the_first_problem_begins_even_if_its_preparation_used_the_budget(
+    clock: list[float],
+) -> None:
+    budget = Budget(2)
+    budget.begin()
+    clock[0] = 700
+    assert budget.share(SWEEP, 2, 2).timing.rounds == 1
+    assert budget.has_time
+    budget.judged(2)
+    budget.begin()
+    assert not budget.has_time
+
+
 def test_without_a_budget_nothing_changes(clock: list[float]) -> None:
     budget, sweep = Budget(2), replace(SWEEP, timing=DEFAULT.timing)
     budget.begin()
