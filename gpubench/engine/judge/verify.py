@@ -186,10 +186,13 @@ def require_right(
     return errors
 
 
-def right_on(xp: Any, problem: Problem, inputs: Sequence[Any]) -> Callable[[Any], None]:
+def right_on(
+    xp: Any, problem: Problem, inputs: Sequence[Any], *, at_once: bool = False
+) -> Callable[[Any], None]:
     """Return a function that raises WrongError unless an output is the result of operands.
 
-    The operands are in host memory. The reference is made when the first output is there.
+    The operands are in host memory. The reference is made when the first output is there, or
+    `at_once`.
     """
 
     @cache
@@ -203,6 +206,8 @@ def right_on(xp: Any, problem: Problem, inputs: Sequence[Any]) -> Callable[[Any]
         error = relative_error(xp, output, reference(), problem.precision.result_roundoff)
         require(why_inaccurate(error, problem.tolerance), error)
 
+    if at_once:
+        reference()
     return require_right
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from gpubench.engine.child.supervisor import Supervisor
 from gpubench.engine.judge.probe import probe_problem, require_exact_outputs, unusual_problem
 from gpubench.engine.judge.verdict import WrongError, as_judged, missing
-from gpubench.engine.judge.verify import require_right_on
+from gpubench.engine.judge.verify import right_on
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.measure.trials import Instance, instance_of
 from gpubench.engine.operands.make import SEED_BITS, make_inputs
@@ -183,17 +183,25 @@ def _joined(*notes: str) -> str:
 
 
 def _require_result(request: Callable[..., Any], point: Point) -> None:
-    """Raise WrongError unless the result is right on operands of a seed that is drawn here."""
+    """Raise WrongError unless the result is right on operands of a seed that is drawn here.
+
+    The operands and the reference may take long to make. They are made here while the other process
+    makes the same operands, and launches.
+    """
     problem, seed = point.problem, randbits(SEED_BITS)
-    with ThreadPoolExecutor(1) as beside:  # the operands may take long to make, here and there
-        made = beside.submit(make_inputs, problem, seed, point.operands)
+
+    def right() -> Callable[[Any], None]:
+        return right_on(np, problem, make_inputs(problem, seed, point.operands), at_once=True)
+
+    with ThreadPoolExecutor(1) as beside:
+        made = beside.submit(right)
         content = request(Examiner.result_on, point, seed)
-        inputs = made.result()
+        require_right = made.result()
     kind = np.dtype(problem.types[-1])
     if len(content) != problem.bytes_of_arrays[-1]:
         raise missing(f"{len(content)} bytes at {problem.size}")
     output = np.frombuffer(content, kind).reshape(problem.output_shape)
-    require_right_on(np, problem, inputs, output)
+    require_right(output)
 
 
 def library_note(result: Measurement) -> str:
