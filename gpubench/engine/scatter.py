@@ -11,7 +11,7 @@ from gpubench.errors import UsageError
 from gpubench.grouping import grouped
 from gpubench.model import Device, PointKey, Status, Timer
 from gpubench.plan.ranges import parse_fraction
-from gpubench.plan.registry import variants
+from gpubench.plan.registry import baselines
 from gpubench.results import store
 from gpubench.results.row import Row, read
 from gpubench.stats.detectable import Needed, rounds_to_find, sweeps_to_find
@@ -65,8 +65,7 @@ def rounds_needed(percent: str, device: Device, threshold: float | None = None) 
         on_cpu, times_us = _times(files, device.name)
         if not times_us:
             continue
-        baselines = {variant.baseline for variant in variants()}
-        kernels = [None if key.variant in baselines else key.variant for key in times_us]
+        kernels = [None if key.variant in baselines() else key.variant for key in times_us]
         find = sweeps_to_find if on_cpu else rounds_to_find
         needed = find(size, kernels, np.log([*times_us.values()]), threshold, Q)
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""

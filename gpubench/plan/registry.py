@@ -41,11 +41,16 @@ def variants() -> tuple[Variant, ...]:
 
 
 @cache
+def baselines() -> frozenset[str]:
+    """Return the names of the variants of the vendor's BLAS that kernels are compared with."""
+    return frozenset(variant.baseline for variant in variants() if variant.baseline)
+
+
+@cache
 def libraries() -> frozenset[str]:
     """Return the names of the variants that call a library's routine, such as cuBLAS's product."""
-    names = {variant.baseline for variant in variants()} - {""}
     calls = (v for v in variants() if v.backend == "cuda" and not isinstance(v, CudaVariant))
-    return frozenset(names | {variant.name for variant in calls})
+    return baselines() | {variant.name for variant in calls}
 
 
 def library_of(op: str, backend: str) -> str:

@@ -174,13 +174,18 @@ def problems(
         sizes = [(n, n, n) for n in edges if n <= WIDEST_SQUARE + ROUND]
     elif not has_k:  # for loops over M and N that do not follow from the tile
         sizes += [(131, 37, 1), (37, 131, 1)]
-    by_size = {}
+    edge_cases = []
     for m, n, k in sizes:
         max_k = k if variant.only_extent else max(2, MAX_PRODUCTS // (m * n))
         edge_case = problem(m, n, min(k, max_k) if has_k else 1)
-        if near := nearest(variant, tile, affordable(variant, tile, edge_case)):
-            by_size[near.size] = near
-    return list(by_size.values())
+        edge_cases.append(affordable(variant, tile, edge_case))
+    return taken(variant, tile, edge_cases)
+
+
+def taken(variant: Source, tile: Config | None, problems: Iterable[Problem]) -> list[Problem]:
+    """Return the nearest problems that the variant takes, each once."""
+    near = filter(None, (nearest(variant, tile, problem) for problem in problems))
+    return list({problem.size: problem for problem in near}.values())
 
 
 def affordable(variant: Source, tile: Config | None, problem: Problem) -> Problem:
@@ -266,11 +271,8 @@ def stated_problems(variant: Source, tile: Config | None, dtype: str) -> list[Pr
         [prime(block) for block in blocks],
         *(only(at, block + 1) for at, block in enumerate(blocks)),
     ]
-    by_size = {}
     for extents in sizes:
         while problem(extents).flops > MAX_WORK and max(extents) > SHORT:
             largest = extents.index(max(extents))
             extents[largest] = extents[largest] // 2 | (extents[largest] % 2)
-        if near := nearest(variant, tile, problem(extents)):
-            by_size[near.size] = near
-    return list(by_size.values())
+    return taken(variant, tile, map(problem, sizes))

@@ -6,7 +6,7 @@ import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import chain, combinations
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from gpubench.commands.diff.findings import Key, PooledPoint
 from gpubench.errors import UsageError
 from gpubench.hardware.architectures import EXAMPLES
 from gpubench.model import Status, Timer
-from gpubench.plan.registry import variants
+from gpubench.plan.registry import baselines
 from gpubench.results.row import Row, read
 from gpubench.stats.intervals import known_median
 
@@ -198,12 +198,7 @@ def gpus_of(rows: Iterable[Row]) -> frozenset[str]:
 
 def is_blas(row: Row) -> bool:
     """Return whether the row is of the vendor's library, which is the same in every build."""
-    return row.variant in _blas_variants()
-
-
-@cache
-def _blas_variants() -> frozenset[str]:
-    return frozenset(variant.baseline for variant in variants() if variant.baseline)
+    return row.variant in baselines()
 
 
 def require_same_machine(base: Side, new: Side) -> None:

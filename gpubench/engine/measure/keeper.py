@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpubench.backends import Backend, Ipc
+from gpubench.backends import Backend
 from gpubench.backends.rotation import in_sets, set_size
 from gpubench.engine.operands.make import on_host
 from gpubench.engine.operands.shared import shared_bytes
@@ -55,23 +55,13 @@ class Keeper:
         """
         self._problem, needed = problem, shared_bytes(problem, launches)[1]
         if needed > self._exported[1].size:  # twice as much at least, as no memory is freed
+            if self._backend.ipc is None:
+                raise ChildLostError("has no memory that another process can open")
             try:
-                self._exported = self._ipc.export(1 << (needed - 1).bit_length())
+                self._exported = self._backend.ipc.export(1 << (needed - 1).bit_length())
             except LaunchError as error:
                 return b"", first_line(error)
         return self._exported[0], ""
-
-    @property
-    def _ipc(self) -> Ipc:
-        if self._backend.ipc is None:
-            raise ChildLostError("has no memory that another process can open")
-        return self._backend.ipc
-
-    @property
-    def _kept(self) -> Problem:
-        if self._problem is None:
-            raise ChildLostError("keeps no outputs")
-        return self._problem
 
     def read_results(self, copies: Sequence[int], rows: Sequence[int], position: int) -> bytes:
         """Return rows or columns of the outputs, which the parent chooses now (`read_lines`)."""
@@ -83,7 +73,9 @@ class Keeper:
 
     @property
     def _outputs(self) -> Any:
-        problem, memory = self._kept, self._exported[1]
+        problem, memory = self._problem, self._exported[1]
+        if problem is None:
+            raise ChildLostError("keeps no outputs")
         of_one = shared_bytes(problem, 1)[1]
         bits = f"u{np.dtype(problem.types[-1]).itemsize}"
         return outputs_in(memory[: memory.size // of_one * of_one], problem, bits)
