@@ -6,7 +6,7 @@ The description holds what the source says. Comments in it name what the source 
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
@@ -164,7 +164,17 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
             key=lambda each: (not each.is_kernel, -len(each.template)),
         )  # of two templates, C++ calls the one with the more special parameters
         by_name = {last(each.name): each for each in everything}
-        function = _chosen(defined, by_name, entry or (name if name in by_name else ""), source)
+        entry = last(entry) or (name if name in by_name else "")
+        if entry and entry not in by_name:
+            raise UsageError(f"--kernel: {unknown('function', entry, by_name)}")
+        if not (chosen := [by_name[entry]] if entry else _candidates(defined)):
+            raise UsageError(f"--from: {source} defines no kernel: no __global__ function")
+        function = chosen[0]
+        if not re.fullmatch(r"(\w+::)*[A-Za-z_]\w*", function.name, re.ASCII):
+            raise UsageError(
+                f"--from: {source}: '{shown(function.name)}' cannot name a kernel; "
+                "use ASCII letters, digits and _"
+            )
         kernels = {last(each.name): each for each in everything if each.is_kernel}
         arguments, column_major = meanings(function, kernels, op)
     except ValueError as error:
@@ -190,7 +200,12 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
     return _Read(
         function=function,
         others=[clean(each.name) for each in _candidates(defined) if each.name != function.name],
-        arguments=[_as_passed(*pair) for pair in zip(arguments, given, strict=True)],
+        arguments=[
+            replace(each, value=next(filter(_PRODUCT.fullmatch, values), UNKNOWN))
+            if each.value == UNKNOWN and not each.is_pointer
+            else each
+            for each, values in zip(arguments, given, strict=True)
+        ],
         column_major=column_major,
         element=half[0] if half else "",
         reads_output=reads_output(function, kernels, op),
@@ -223,23 +238,6 @@ def _candidates(defined: Sequence[Function]) -> list[Function]:
     return sorted((*launchers, *kernels), key=lambda each: (arrays[each] < ARRAYS, each.is_kernel))
 
 
-def _chosen(
-    defined: Sequence[Function], by_name: Mapping[str, Function], entry: str, source: Path
-) -> Function:
-    """Return the function to describe. Raises UsageError if the source has no function."""
-    if entry and last(entry) not in by_name:
-        raise UsageError(f"--kernel: {unknown('function', entry, by_name)}")
-    chosen = [by_name[last(entry)]] if entry else _candidates(defined)
-    if not chosen:
-        raise UsageError(f"--from: {source} defines no kernel: no __global__ function")
-    if not re.fullmatch(r"(\w+::)*[A-Za-z_]\w*", name := chosen[0].name, re.ASCII):
-        raise UsageError(
-            f"--from: {source}: '{shown(name)}' cannot name a kernel; "
-            "use ASCII letters, digits and _"
-        )
-    return chosen[0]
-
-
 def _in_neighbours(kernel: Function, source: Path) -> Iterator[Function]:
     """Yield functions of sources of the same repository that name the kernel and launch."""
     name = last(kernel.name)
@@ -253,13 +251,6 @@ def _in_neighbours(kernel: Function, source: Path) -> Iterator[Function]:
             if "<<<" in text and re.search(call, text) and not re.search(own, text):
                 with suppress(ValueError):  # a kernel that cannot be read
                     yield from functions(expanded(path, needed(path)[0])[0])
-
-
-def _as_passed(parameter: Parameter, given: Iterable[str]) -> Parameter:
-    """Return a parameter. If its number is not known, take what a launch or a call passes."""
-    values = filter(_PRODUCT.fullmatch, () if parameter.is_pointer else given)
-    is_open = parameter.value == UNKNOWN
-    return replace(parameter, value=next(values, UNKNOWN)) if is_open else parameter
 
 
 def _axes(function: Function) -> dict[str, str]:

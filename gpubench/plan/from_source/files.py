@@ -74,29 +74,26 @@ def expanded(source: Path, folders: Sequence[Path]) -> tuple[str, str, str]:
     files = whole_source(source, folders)
     if sum(file.stat().st_size for file in files) > MAX_INCLUDED_BYTES:
         folders, files = (), whole_source(source)
-    own, *included = map(read_source, files)
-    if not (compiler := shutil.which("g++")):
-        return own, "".join(included), "".join((*included, own))
-    with tempfile.TemporaryDirectory(prefix=".gpubench-") as empty:  # no neighbour of a source
-        names = {name for text in (own, *included) for name in included_names(text)}
-        for name in sorted(names, key=len, reverse=True):  # thread/thread.cuh before thread
-            path = Path(empty, name)
-            if not Path(name).is_absolute() and ".." not in path.parts and not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.touch()
-        done = run_program(
-            [compiler, "-E", "-w", "-x", "c++", "-std=c++17", "-nostdinc", "-D__CUDACC__",
-             "-D__CUDA_ARCH__=900", *(f"-I{folder}" for folder in (*folders, empty)),
-             str(files[0])],
-        )  # fmt: skip
-    if done.returncode:
-        return own, "".join(included), "".join((*included, own))
-    parts: tuple[list[str], list[str], list[str]] = ([], [], [])
-    _, *pieces = _LINE_MARKER.split(done.stdout.decode(errors="surrogateescape"))
-    for file, lines in zip(pieces[::2], pieces[1::2], strict=True):
-        parts[file != str(files[0])].append(lines)
-        parts[2].append(lines)
-    return "".join(parts[0]), "".join(parts[1]), "".join(parts[2])
+    pieces = [(file == files[0], read_source(file)) for file in (*files[1:], files[0])]
+    if compiler := shutil.which("g++"):
+        names = {name for _, text in pieces for name in included_names(text)}
+        with tempfile.TemporaryDirectory(prefix=".gpubench-") as empty:  # no neighbour of a source
+            for name in sorted(names, key=len, reverse=True):  # thread/thread.cuh before thread
+                path = Path(empty, name)
+                if not Path(name).is_absolute() and ".." not in path.parts and not path.exists():
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.touch()
+            done = run_program(
+                [compiler, "-E", "-w", "-x", "c++", "-std=c++17", "-nostdinc", "-D__CUDACC__",
+                 "-D__CUDA_ARCH__=900", *(f"-I{folder}" for folder in (*folders, empty)),
+                 str(files[0])],
+            )  # fmt: skip
+        if not done.returncode:
+            _, *marked = _LINE_MARKER.split(done.stdout.decode(errors="surrogateescape"))
+            named = zip(marked[::2], marked[1::2], strict=True)
+            pieces = [(name == str(files[0]), text) for name, text in named]
+    own, included = ([text for is_own, text in pieces if is_own == each] for each in (True, False))
+    return "".join(own), "".join(included), "".join(text for _, text in pieces)
 
 
 def needed(source: Path) -> tuple[list[Path], list[Path], list[str]]:
