@@ -82,10 +82,8 @@ def _loaded(description: Description, path: Path, op: str) -> Variant:
 
 def _note(description: Description, variant: Variant) -> str:
     """Return which parts of a description are guesses, and its layout, or an empty text."""
-    guesses = description.guesses
-    notes = ["grid and block are guesses from its indices"] if "grid" in guesses else []
-    values = [guess for guess in guesses if " = " in guess]
-    notes += [f"a guess, because the source sets it at run time: {value}" for value in values]
+    is_guess = "grid" in description.guesses
+    notes = ["grid and block are guesses from its indices"] if is_guess else []
     if variant.column_major:
         notes.append(f"column-major, as its indices say: {', '.join(variant.column_major)}")
     return "\n".join(notes)

@@ -411,9 +411,8 @@ def _launch(read: _Read, tile: Config, op: str) -> tuple[list[str], list[str]]:
     """
     launch = read.launch
     if launch.grid and launch.block:
-        grid, block, guesses = launch.grid, launch.block, [launch.guess] if launch.guess else []
+        grid, block, guesses = launch.grid, launch.block, list[str]()
         lines = [f"# Read from the launch in {shown(launch.caller)}."]
-        lines += [f"# The source gets a value when it runs. A guess: {each}." for each in guesses]
     else:
         guesses = ["grid", "block"]
         grid, block = _guessed(read, tile, op)

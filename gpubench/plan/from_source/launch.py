@@ -14,7 +14,7 @@ from itertools import chain, repeat
 
 from gpubench.model.expression import evaluate, parse
 from gpubench.model.signature import Parameter, split
-from gpubench.plan.from_source.meaning import ALL_EXTENTS, EDGE
+from gpubench.plan.from_source.meaning import ALL_EXTENTS
 from gpubench.plan.from_source.source import Function, SourceLaunch, code, enclosed, last
 
 ROUNDS = 8  # maximum depth of constants that are defined by constants
@@ -46,7 +46,6 @@ class Dimensions:
     grid: tuple[str, ...] = ()
     block: tuple[str, ...] = ()  # expressions, as a description has them
     shared: str = ""  # bytes of dynamic shared memory; `?`: they could not be read
-    guess: str = ""  # the value that a name of the block was given: `T = 16`
 
 
 def read_launch(
@@ -101,11 +100,7 @@ def _read(
             scope.symbols[_CAST.sub("", text).strip()] = extent
     passed = {argument.name: scope.expression(text) for text, argument in pairs}
     of_grid, of_block, shared, *_ = *launch.config, "", ""
-    parts, guess = _parts(of_block, launch.before), ""
-    unread = [word for word in _words(parts) if not scope.expression(word)]
-    if len(unread) == 1 and "." not in unread[0]:  # a variable that gets its value at run time
-        names[unread[0]] = str(EDGE if len(parts) > 1 else EDGE**2)
-        guess = f"{unread[0]} = {names[unread[0]]}"
+    parts = _parts(of_block, launch.before)
     block = scope.expressions(parts)
     names |= {f"{of_block}.{axis}": part for axis, part in zip("xyz", parts, strict=False)}
     parts = _parts(of_grid, launch.before)
@@ -124,7 +119,6 @@ def _read(
         grid=grid,
         block=block,
         shared="" if shared in {"", "0"} else scope.expression(shared) or "?",
-        guess=guess,
     )
 
 

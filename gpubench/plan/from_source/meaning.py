@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import compress
 
 from gpubench.model import OPERATIONS
-from gpubench.model.signature import NULL, Parameter, split, why_unknown
+from gpubench.model.signature import FORMATS, NULL, Parameter, split, why_unknown
 from gpubench.plan.from_source.source import BLAS, Function, calls, enclosed
 
 CONSTANTS = {"alpha": "1", "beta": "0", "batch": "1", "batch_count": "1"}
@@ -43,11 +43,6 @@ _DECORATION = re.compile(
     r"^(d|dev|device|g|gpu|h|ptr|p|mat|matrix)_(?=\w)|_(d|dev|device|g|gpu|ptr|global|ld)$"
 )
 _ASSIGNED = re.compile(r"\b(\w+)\s*(?:[+*/%-]?=(?!=)|\{)\s*([^;{}]*)[;}]")
-_NUMBERS = {
-    "int", "unsigned", "unsigned int", "uint", "size_t", "long", "int64_t", "int32_t",
-    "uint32_t", "uint64_t", "unsigned long", "long long",
-}  # fmt: skip
-
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _CUTE_STRIDE = re.compile(
@@ -90,7 +85,9 @@ def meanings(
                 is_array = parameter.value in operation.arrays and not operation.has_layouts
                 if is_array and argument in values:
                     values[argument] = parameter.value
-                _from_argument(argument, parameter.value, values)
+                names = [name for name in _IDENTIFIER.findall(argument) if name in values]
+                if [values[name] for name in names] == [UNKNOWN]:
+                    values[names[0]] = parameter.value
     if on_host:
         _complete(function, declared, values)
         for part in (function, *launched(function, kernels)):
@@ -186,7 +183,7 @@ def _by_use(
         named = {values[each.name]: each.name for each in pointers}
     if not {*"ABC"} <= named.keys():
         return ()
-    numbers = [each.name for each in declared if each.type_name in _NUMBERS]
+    numbers = _integers(declared)
     apart = {role: _strides(kernel.body, named[role], numbers) for role in "ABC"}
     for role, extent in (("C", "N"), ("A", "K")):
         unknown = [name for name in apart[role] if values[name] == UNKNOWN]
@@ -215,11 +212,16 @@ def _exchange_vector(
     kernel: Function, declared: Sequence[Parameter], values: dict[str, str], arrays: Sequence[str]
 ) -> None:
     """Exchange the two inputs if only the second one has rows, as in a product vector · matrix."""
-    numbers = [each.name for each in declared if each.type_name in _NUMBERS]
+    numbers = _integers(declared)
     named = {value: name for name, value in values.items()}
     names = [named[each] for each in arrays[:2] if each in named]
     if [bool(_strides(kernel.body, each, numbers)) for each in names] == [False, True]:
         values |= dict(zip(names, (values[each] for each in reversed(names)), strict=True))
+
+
+def _integers(declared: Sequence[Parameter]) -> list[str]:
+    """Return the names of the parameters that are whole numbers."""
+    return [each.name for each in declared if FORMATS.get(each.type_name) in {*"iIqQ"}]
 
 
 def _strides(body: str, array: str, numbers: Sequence[str]) -> list[str]:
@@ -260,18 +262,9 @@ def _indices(body: str, array: str, numbers: Sequence[str]) -> list[str]:
     return texts + [text for word in words for text in assigned.get(word, ())]
 
 
-def _from_argument(argument: str, value: str, values: dict[str, str]) -> None:
-    """Give the parameters that a launch passes on the meaning of the kernel's parameter."""
-    names = [name for name in _IDENTIFIER.findall(argument) if name in values]
-    unknown = [name for name in names if values[name] == UNKNOWN]
-    is_product = re.fullmatch(r"[\w\s*().]+", argument) and len(unknown) == len(names)
-    if value != UNKNOWN and unknown and (len(names) == 1 or is_product):
-        values |= dict.fromkeys(unknown[:-1], "1") | {unknown[-1]: value}
-
-
 def _complete(function: Function, declared: Sequence[Parameter], values: dict[str, str]) -> None:
     """Give a host function's last numbers the extent that is left, or the edge of a block."""
-    numbers = [each.name for each in declared if each.type_name in _NUMBERS]
+    numbers = _integers(declared)
     unknown = [name for name in numbers if values[name] == UNKNOWN]
     values |= {name: str(EDGE) for name in unknown if "block" in name.casefold()}
     unknown = [name for name in unknown if values[name] == UNKNOWN]
