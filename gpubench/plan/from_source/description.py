@@ -91,15 +91,9 @@ class _Read:
 
 
 def describe_file(
-    source: Path,
-    name: str,
-    op: str,
-    entry: str,
-    *,
-    home: str,
-    column_major: tuple[str, ...] | None = None,
-    squares_only: bool = False,
-) -> Description:
+    source: Path, name: str, op: str, entry: str, *, home: str,
+    column_major: tuple[str, ...] | None = None, squares_only: bool = False,
+) -> Description:  # fmt: skip
     """Describe a source's function for the folder `home`.
 
     The variant is called `name`. The function is called `entry`, or else `name`. Without either
@@ -144,11 +138,9 @@ def describe_file(
     no_product = _NO_PRODUCT.search(read.body) if OPERATIONS[op].is_product else None
     hint = f"it has {' '.join(no_product[0].split())}: a softmax or a norm?" if no_product else ""
     return Description(
-        text="\n".join([head, *lines, ")\n"]),
-        asked=[each.name for each in asked],
-        guesses=[*guesses, *guessed_axes, *guessed_types],
-        hint=hint,
-    )
+        text="\n".join([head, *lines, ")\n"]), asked=[each.name for each in asked],
+        guesses=[*guesses, *guessed_axes, *guessed_types], hint=hint,
+    )  # fmt: skip
 
 
 def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
@@ -197,23 +189,17 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
                  for at in range(len(arguments))]  # fmt: skip
         options += [os.path.relpath(path, home) for path in linked]
         options += [f"-l{each}" for each, call in _LIBRARIES.items() if call.search(body)]
+    arguments = [
+        replace(each, value=next(filter(_PRODUCT.fullmatch, values), UNKNOWN))
+        if each.value == UNKNOWN and not each.is_pointer else each
+        for each, values in zip(arguments, given, strict=True)
+    ]  # fmt: skip
     return _Read(
-        function=function,
+        function=function, arguments=arguments, column_major=column_major, options=options,
         others=[clean(each.name) for each in _candidates(defined) if each.name != function.name],
-        arguments=[
-            replace(each, value=next(filter(_PRODUCT.fullmatch, values), UNKNOWN))
-            if each.value == UNKNOWN and not each.is_pointer
-            else each
-            for each, values in zip(arguments, given, strict=True)
-        ],
-        column_major=column_major,
-        element=half[0] if half else "",
-        reads_output=reads_output(function, kernels, op),
-        launch=launch,
-        options=options,
-        text=included + own + written,
-        body=body,
-    )
+        element=half[0] if half else "", reads_output=reads_output(function, kernels, op),
+        launch=launch, text=included + own + written, body=body,
+    )  # fmt: skip
 
 
 def described_by_default(text: str) -> list[str]:

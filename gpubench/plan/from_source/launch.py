@@ -7,10 +7,10 @@ whose `//` rounds down.
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import chain
 
 from gpubench.model.expression import evaluate, parse
 from gpubench.model.signature import Parameter, split
@@ -35,66 +35,58 @@ _NAME = re.compile(r"\b(?:[A-Za-z_]\w*::)*([A-Za-z_]\w*(?:\.[xyz]\b)?)")
 _ROUNDS_UP = re.compile(r"\w*(ceil_?div|div_?ceil|cdiv|div_?up|round_?up_?div)\w*", re.IGNORECASE)
 
 
+Names = dict[str, str]  # values by names
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dimensions:
     """The parts of a launch. A part is empty if it could not be read."""
 
     caller: str = ""
     config: str = ""  # its text between <<< and >>>
-    template: Mapping[str, str] = field(default_factory=dict)  # values of the template's parameters
-    arguments: Mapping[str, str] = field(default_factory=dict)  # values of the kernel's parameters
+    template: Names = field(default_factory=dict)  # values of the template's parameters
+    arguments: Names = field(default_factory=dict)  # values of the kernel's parameters
     grid: tuple[str, ...] = ()
     block: tuple[str, ...] = ()  # expressions, as a description has them
     shared: str = ""  # bytes of dynamic shared memory; `?`: they could not be read
 
 
 def read_launch(
-    kernel: Function,
-    callers: Iterable[Function],
-    arguments: Sequence[Parameter],
-    axes: Mapping[str, str],
-    text: str,
+    kernel: Function, callers: Iterable[Function], given: list[Parameter], axes: Names, text: str
 ) -> Dimensions:
     """Return the parts of a kernel's first launch, or of the first launch that can be read.
 
-    `arguments` are the kernel's parameters with what they get, and `axes` the names of the
-    template's parameters in a tile. `text` is the source.
+    `given` are the kernel's parameters with what they get, and `axes` the names of the template's
+    parameters in a tile. `text` is the source.
     """
-    constants = _values(code(text))
-    dimensions = [
-        _read(caller, launch, kernel, arguments, axes, constants)
-        for caller in callers
-        for launch in caller.launches
-        if launch.kernel == last(kernel.name) and len(launch.arguments) == len(arguments)
-    ]
+    constants, dimensions = _values(code(text)), []
+    for caller in callers:
+        defaults = {each.name: each.value for each in caller.template if each.value != each.name}
+        defaults |= dict.fromkeys(caller.types, "float")
+        for launch in caller.launches:
+            if launch.kernel == last(kernel.name) and len(launch.arguments) == len(given):
+                names = constants | defaults | _values(launch.before)
+                dimensions.append(_read(launch, kernel, given, axes, names))
     readable = (each for each in dimensions if each.grid and each.block)
     return next(readable, dimensions[0] if dimensions else Dimensions())
 
 
 def _read(
-    caller: Function,
-    launch: SourceLaunch,
-    kernel: Function,
-    arguments: Sequence[Parameter],
-    axes: Mapping[str, str],
-    constants: Mapping[str, str],
+    launch: SourceLaunch, kernel: Function, given: list[Parameter], axes: Names, names: Names
 ) -> Dimensions:
-    """Return the parts of a launch."""
-    names = dict(constants)
-    names |= {each.name: each.value for each in caller.template if each.value != each.name}
-    names |= _values(launch.before)
-    scope = Scope(names=names, sizes=dict.fromkeys(caller.types, 4))
+    """Return the parts of a launch. `names` are the values of names where it stands."""
+    scope = Scope(names=names)
     template: dict[str, str] = {}
     symbols = {axis: axis for axis in axes.values()}
-    for parameter, given in zip(kernel.template, chain(launch.template, repeat("")), strict=False):
-        text = given or parameter.value
+    texts = chain(launch.template, (each.value for each in kernel.template[len(launch.template) :]))
+    for parameter, text in zip(kernel.template, texts, strict=False):
         if text in {"true", "false"}:
             template[parameter.name] = text
         elif parameter.name in axes and (value := scope.expression(text)).isdecimal():
             template[parameter.name] = value
             symbols[text] = axes[parameter.name]
     scope.symbols.update(symbols)
-    pairs = list(zip(launch.arguments, arguments, strict=True))
+    pairs = list(zip(launch.arguments, given, strict=True))
     for text, argument in pairs:
         if (extent := argument.value.upper()) in ALL_EXTENTS:
             scope.symbols[_CAST.sub("", text).strip()] = extent
@@ -111,15 +103,11 @@ def _read(
     grid = scope.expressions(parts)
     if {*grid} != {"1"} and all(part.isdecimal() for part in grid):
         grid = ()  # for one size only
+    shared = "" if shared in {"", "0"} else scope.expression(shared) or "?"
     return Dimensions(
-        caller=caller.name,
-        config=", ".join(launch.config),
-        template=template,
-        arguments=passed,
-        grid=grid,
-        block=block,
-        shared="" if shared in {"", "0"} else scope.expression(shared) or "?",
-    )
+        caller=launch.caller, config=", ".join(launch.config), template=template,
+        arguments=passed, grid=grid, block=block, shared=shared,
+    )  # fmt: skip
 
 
 def edge_of_block(kernel: Function, axis: str, text: str) -> int | None:
@@ -150,9 +138,8 @@ def _values(text: str) -> dict[str, str]:
 class Scope:
     """The meanings of the names in an expression."""
 
-    names: Mapping[str, str] = field(default_factory=dict)  # expressions of C++
-    symbols: dict[str, str] = field(default_factory=dict)  # names of a description, by C++ names
-    sizes: dict[str, int] = field(default_factory=dict)  # bytes of a template's types
+    names: Names = field(default_factory=dict)  # expressions of C++
+    symbols: Names = field(default_factory=dict)  # names of a description, by C++ names
 
     def expression(self, text: str) -> str:
         """Return an expression of C++ as a description has it, or an empty text."""
@@ -182,9 +169,10 @@ class Scope:
             value = value and self._expanded(value, depth + 1)
             return name[1] if value is None else value if value.isalnum() else f"({value})"
 
-        sizes = ITEM_BYTES | self.sizes
-        text = _SIZE.sub(lambda size: str(sizes.get(size[1], size[0])), " ".join(text.split()))
-        return _NAME.sub(meaning, _plain(text))
+        def item_bytes(size: re.Match[str]) -> str:
+            return str(ITEM_BYTES.get(self.names.get(size[1], size[1]), size[0]))
+
+        return _NAME.sub(meaning, _plain(_SIZE.sub(item_bytes, " ".join(text.split()))))
 
 
 def _plain(text: str) -> str:
@@ -222,8 +210,8 @@ class _Calls(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:  # a name of ast
         name, arguments = ast.unparse(node.func), node.args
-        if name in {"ceil", "ceilf"} and isinstance(arguments[0], ast.BinOp):
-            arguments = [arguments[0].left, arguments[0].right]
+        if name in {"ceil", "ceilf"} and isinstance(quotient := arguments[0], ast.BinOp):
+            arguments = [quotient.left, quotient.right]
         elif not _ROUNDS_UP.fullmatch(name):
             raise ValueError(f"{name} is not a function that a description can call")
         numerator, divisor = map(self.visit, arguments)

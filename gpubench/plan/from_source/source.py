@@ -35,6 +35,7 @@ _HALF_SUMS = re.compile(r"mma[\w.]*\.f16\.f16\.f16")
 class SourceLaunch:
     """A launch of a kernel, as a function writes it."""
 
+    caller: str
     kernel: str
     template: list[str]
     config: list[str]
@@ -68,19 +69,15 @@ class Function:
         return _CALLS_LAUNCH.search(self.body) is not None
 
     @property
-    def launches(self) -> list[SourceLaunch]:
+    def launches(self) -> Iterator[SourceLaunch]:
         """The first `MAX_LAUNCHES` launches in the body."""
         marks = _LAUNCH.finditer(self.body) if "<<<" in self.body else ()
-        return [
-            SourceLaunch(
-                kernel=mark[1],
-                template=split(mark[2]) if mark[2] else [],
-                config=split(mark[3]),
-                arguments=split(enclosed(self.body, mark.end())[0]),
+        for mark in islice(marks, MAX_LAUNCHES):
+            yield SourceLaunch(
+                caller=self.name, kernel=mark[1], template=split(mark[2]) if mark[2] else [],
+                config=split(mark[3]), arguments=split(enclosed(self.body, mark.end())[0]),
                 before=self.body[: mark.start()],
-            )
-            for mark in islice(marks, MAX_LAUNCHES)
-        ]
+            )  # fmt: skip
 
 
 def functions(text: str) -> Iterator[Function]:
