@@ -23,6 +23,12 @@ from gpubench.process.confine import TEMPORARY, few_variables
 _PROBE_BYTES = 2**16
 """The size of a small kernel."""
 
+OWN = "own"
+"""Folder in the cache with a kernel of gpubench that is treated as a user's. What its process has
+compiled is copied for the processes of foreign kernels."""
+
+COMPILED = (".cupy/kernel_cache", "cache/gpubench/cubin")  # where compiled kernels are kept
+
 Value = TypeVar("Value")
 
 
@@ -103,12 +109,13 @@ def environment_of_foreign(
 ) -> tuple[dict[str, str], Path | None]:
     """Return the environment of a process that runs a user's kernels, and the folder it may fill.
 
-    A process that `measures` gets the kept rates of this CPU, which it then need not measure again.
-    The folder holds what compilers keep for these kernels. The folder is a part of the user's
-    cache, unless the kernels are in a temporary folder themselves, or the cache cannot be used.
+    A process that `measures` gets the kept rates of this CPU, and the kept kernels of gpubench. It
+    then need not measure and compile them again. The folder holds what compilers keep for these
+    kernels. The folder is a part of the user's cache, unless the kernels are in a temporary folder
+    themselves, or the cache cannot be used.
     """
     there = kernels.resolve()
-    folder = user_cache("foreign", hashlib.sha256(bytes(there)).hexdigest()[:16])
+    folder = folder_of(there)
     if there.is_relative_to(_temporary_folder()) or _why_unusable(folder):
         try:
             folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
@@ -121,7 +128,16 @@ def environment_of_foreign(
         rates = folder / "cache" / "gpubench" / "rates"
         with suppress(OSError, shutil.Error):
             shutil.copytree(user_cache("rates"), rates, dirs_exist_ok=True)
+        own = folder_of(user_cache(OWN).resolve())
+        for kept_by in COMPILED if own != folder else ():
+            with suppress(OSError, shutil.Error):
+                shutil.copytree(own / kept_by, folder / kept_by, dirs_exist_ok=True)
     return few_variables(os.environ, folder), folder
+
+
+def folder_of(kernels: Path) -> Path:
+    """Return the folder that a process with kernels of this folder may fill."""
+    return user_cache("foreign", hashlib.sha256(bytes(kernels)).hexdigest()[:16])
 
 
 def _temporary_folder() -> Path:

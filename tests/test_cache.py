@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 
 from gpubench.cache import (
+    COMPILED,
+    OWN,
     cache_file,
     environment_of_foreign,
     environment_with_caches,
+    folder_of,
+    keep,
     keep_value,
     kept,
     user_cache,
@@ -55,6 +59,19 @@ def test_rates_of_this_cpu_are_known_beside_foreign_code(
     path = cache_file("rates", "a CPU")
     assert path.is_relative_to(folder)
     assert kept(path, dict[str, float]) == {"fma": 7.0}
+
+
+def test_kernels_of_gpubench_are_compiled_beside_foreign_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for place in COMPILED:
+        keep(folder_of(user_cache(OWN)) / place / "kernel", b"cubin")
+    for measures in (False, True):
+        _, folder = environment_of_foreign(tmp_path, measures=measures)
+        assert folder
+        copied = [(folder / place / "kernel").is_file() for place in COMPILED]
+        assert copied == [measures, measures]
 
 
 @pytest.mark.parametrize("is_below_another", [False, True])

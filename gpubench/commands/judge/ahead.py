@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gpubench.backends import find_devices
+from gpubench.commands.judge.own_kernels import OwnKernels
 from gpubench.engine.child.supervisor import end_ahead, start_ahead
 from gpubench.foreign import process
 from gpubench.foreign.sweep import Compilations, at_once, prepare_ahead
@@ -25,12 +26,19 @@ class Ahead:
         self._size = min(len(problems), at_once(options))
         self._compilations = Compilations(problems if self._size > 1 else (), options)
         self._folders = dict[Path, Path]()  # of kernels, whose children are not started yet
+        self._own_kernels: OwnKernels | None = None
+        device = find_devices(options.get("device") or "auto")[0][0]
+        if self._size > 1 and device.backend != "cpu":
+            name = f"{device.backend}:{device.index}"
+            self._own_kernels = OwnKernels(name, device.backend)
         self.prepared = 0  # number of problems
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._own_kernels:
+            self._own_kernels.end()
         self._compilations.end()
         self._end_group()
 
@@ -50,6 +58,8 @@ class Ahead:
         if self._folders:
             name, timer = sweep.device, sweep.timer
             backend = find_devices(name)[0][0].backend
+            if self._own_kernels:
+                self._own_kernels.wait()
             start_ahead(name, timer, [*self._folders.values()], backend, count)
             self._folders.clear()
 
