@@ -139,8 +139,9 @@ def _on_device(
 
     memory = torch.frombuffer(bytearray(inputs), dtype=torch.uint8).to(values.device())
     native = torch.zeros(facts.output_bytes, dtype=torch.uint8, device=memory.device)
+    form = _form(program, number)  # type: ignore[arg-type] # each is a class
     values.seed(0)  # the reference may draw numbers, too
-    return bind(_form(program, number), facts, memory, native), native  # type: ignore[arg-type] # each is a class
+    return bind(form, facts, memory, native), native
 
 
 @cache

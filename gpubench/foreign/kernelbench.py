@@ -51,20 +51,19 @@ class Program:
     def __init__(self, path: Path) -> None:
         self._module = values.module_of(path, "kernelbench_problem")
         self._models: dict[bool, Any] = {}
-        self._draws_on_device = values.device().type != "cpu"
+        self._draws_on_device = values.drawing_device().type != "cpu"
 
     def inputs(self, number: int, seed: int) -> Sequence[Any]:
         """Return the inputs, whose random values a seed determines.
 
-        The device draws them, unless the problem's code fails if its tensors are there: a CPU takes
-        0.15 s for 2²⁴ values, and each launch needs new ones.
+        The GPU draws them, unless the problem's code fails if its tensors are there.
         """
         del number
         import torch
 
         if self._draws_on_device:
             try:
-                with values.device():
+                with values.drawing_device():
                     values.seed(seed)
                     return list(self._module.get_inputs())
             except torch.OutOfMemoryError:

@@ -4,7 +4,7 @@ import math
 import random as python_random
 import re
 import sys
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -42,6 +42,22 @@ def device() -> Any:
     return torch.device(_device)
 
 
+@cache
+def drawing_device() -> Any:
+    """Return the device that draws the values of inputs, which are equal in all processes.
+
+    A GPU draws 10⁸ values in some milliseconds, and a CPU needs a second. But different GPUs draw
+    different values. So the CPU draws them if processes may use different GPUs.
+    """
+    import torch
+
+    if device().type == "cuda":
+        listed = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+        if len({(each.name, each.multi_processor_count) for each in listed}) > 1:
+            return torch.device("cpu")
+    return device()
+
+
 def seed(number: int) -> None:
     """Seed all generators that a problem may use."""
     import torch
@@ -61,15 +77,12 @@ def module_of(path: Path, name: str, text: str = "") -> ModuleType:
 
 
 def random(name: str, shape: tuple[int, ...] | None, dtype: str) -> Any:
-    """Return random values that suit an input's name: normal values, and integers of a range.
-
-    The device draws them: a CPU takes a second for 10⁸ values, and a launch needs new ones.
-    """
+    """Return random values that suit an input's name: normal values, and integers of a range."""
     import torch
 
     if shape is None:
         return random(name, (1,), dtype).item()
-    there = {"device": device()}
+    there = {"device": drawing_device()}
     if dtype.startswith("float4"):
         drawn = torch.randint(0, 256, shape, dtype=torch.uint8, **there)
         return drawn.view(getattr(torch, FLOAT4))

@@ -1,6 +1,7 @@
 """Inputs and comparisons on the device of a problem, with torch."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes  # noqa: F401 # names for NumPy
@@ -86,7 +87,8 @@ def test_results_on_a_device_are_compared_as_on_the_host(
 def test_values_are_drawn_on_the_device_unless_the_problem_needs_them_on_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(values, "_device", "meta")
+    monkeypatch.setattr(values, "device", lambda: torch.device("meta"))
+    monkeypatch.setattr(values, "drawing_device", values.device)
     path = stated_problems.model(tmp_path / "level1")
     (drawn,) = kernelbench.Program(path).inputs(1, 5)
     assert drawn.device.type == "meta"
@@ -98,6 +100,17 @@ def test_values_are_drawn_on_the_device_unless_the_problem_needs_them_on_the_hos
     assert first.device.type == "cpu"
     assert torch.equal(first, second)
     assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize(("processors", "kind"), [((132, 132), "cuda"), ((132, 108), "cpu")])
+def test_the_cpu_draws_values_where_processes_may_use_different_gpus(
+    monkeypatch: pytest.MonkeyPatch, processors: tuple[int, ...], kind: str
+) -> None:
+    gpus = [SimpleNamespace(name="a GPU", multi_processor_count=count) for count in processors]
+    monkeypatch.setattr(values, "_device", "cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(gpus))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", gpus.__getitem__)
+    assert values.drawing_device.__wrapped__().type == kind
 
 
 @pytest.mark.parametrize("seed", range(8))
