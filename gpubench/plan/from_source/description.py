@@ -103,7 +103,7 @@ def describe_file(
     """
     read = _read(source, name, op, entry, home)
     function = read.function
-    tile, space, guessed_axes = _space(function)
+    instance, tile, space, guessed_axes = _tiles(function, read.element)
     kind, field = ("CudaVariant", "kernel") if function.is_kernel else ("HostVariant", "entry")
     file = os.path.relpath(os.path.realpath(source), home)
     asked = [each for each in read.arguments if each.value == UNKNOWN]
@@ -112,7 +112,7 @@ def describe_file(
     lines = [
         f'idea="what {name} teaches, in a line",',
         f"file={json.dumps(file, ensure_ascii=False)},",
-        f'{field}="{_instance(function, tile, read.element or "{scalar}")}",',
+        f'{field}="{instance}",',
     ]
     if read.others:
         lines.append(f"# --kernel selects another: {', '.join(read.others)}.")
@@ -120,7 +120,14 @@ def describe_file(
     for is_pointer, advice in ((True, "Write =A or which array it is, or =null."), (False, number)):
         if names := [each.name for each in asked if each.is_pointer == is_pointer]:
             lines.append(f"# Not known: {', '.join(names)}. {advice}")
-    lines += ["signature=(", *_signature(read), "),", dtypes]
+    scalar = re.compile(r"\bScalar\b")
+    texts = [f"{scalar.sub(read.element or 'Scalar', each.cpp)} {each.name}"
+             + f"={each.value}" * (each.value != each.name)
+             + ", " * (each is not read.arguments[-1])
+             for each in read.arguments]  # fmt: skip
+    rows = ("".join(texts[start : start + 4]) for start in range(0, len(texts), 4))
+    lines += ["signature=(", *(f"    {json.dumps(row, ensure_ascii=False)}" for row in rows)]
+    lines += ["),", dtypes]
     if read.reads_output:
         lines.append("reads_output=True,  # it reads C even where beta is 0: C holds zeros")
     why = "so its results are right" if column_major else "its indices say so"
@@ -197,7 +204,7 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
     return _Read(
         function=function, arguments=arguments, column_major=column_major, options=options,
         others=[clean(each.name) for each in _candidates(defined) if each.name != function.name],
-        element=half[0] if half else "", reads_output=reads_output(function, kernels, op),
+        element=half[0] if half else "", reads_output=reads_output(function, kernels),
         launch=launch, text=included + own + written, body=body,
     )  # fmt: skip
 
@@ -263,45 +270,11 @@ def _numbers(texts: Sequence[str]) -> str:
     return f"({', '.join(shown_texts)})" if len(texts) > 1 else shown_texts[0]
 
 
-def _instance(kernel: Function, tile: Config, element: str) -> str:
-    """Return the function's name with its template arguments: `sgemm<{BM}, {BN}>`."""
-    arguments = []
-    for each in kernel.template:
-        if each.name in kernel.types:
-            arguments.append(element)
-        elif (axis := _axis_name(each.name)) in tile:
-            arguments.append(f"{{{axis}}}")
-        elif each.type_name == "bool":
-            arguments.append(each.value if each.value != each.name else "false")
-        else:
-            arguments.append(str(_number(each)))
-    return f"{kernel.name}<{', '.join(arguments)}>" if arguments else kernel.name
-
-
 def _axis_name(name: str) -> str:
     """Return a parameter's name as an axis: lower case, except in the block and the thread tile."""
     lower = name.lower()
     short = lower if len(lower) <= LONGEST else f"{lower[:9]}_{lower[9 - LONGEST + 1 :]}"
     return name if name in {*BLOCK, *THREAD} else OTHER_NAMES.get(lower, short)
-
-
-def _number(parameter: Parameter) -> int:
-    """Return the value that the source gives a template parameter, or a guess."""
-    is_number = re.fullmatch("0|[1-9][0-9]{0,8}", parameter.value)
-    return int(parameter.value) if is_number else GUESSES.get(_axis_name(parameter.name), EDGE)
-
-
-def _signature(read: _Read) -> Iterator[str]:
-    """Yield lines of text with four parameters each."""
-    scalar = re.compile(r"\bScalar\b")
-    texts = [
-        f"{scalar.sub(read.element or 'Scalar', each.cpp)} {each.name}"
-        + (f"={each.value}" if each.value != each.name else "")
-        for each in read.arguments
-    ]
-    for start in range(0, len(texts), 4):
-        line = ", ".join(texts[start : start + 4]) + ", " * (start + 4 < len(texts))
-        yield f"    {json.dumps(line, ensure_ascii=False)}"
 
 
 def _dtypes(read: _Read, op: str) -> tuple[str, list[str]]:
@@ -366,28 +339,37 @@ def dtype_of(cpp: str) -> str | None:
     return next((name for name, precision in PRECISIONS.items() if precision.cpp == cpp), None)
 
 
-def _space(function: Function) -> tuple[Config, list[str], list[str]]:
-    """Return the tile, the lines of its space, and `tiles` if values are guesses.
+def _tiles(function: Function, element: str) -> tuple[str, Config, list[str], list[str]]:
+    """Return the function's instance, `sgemm<{BM}, {BN}>`, and the tile of its first launch.
 
-    A kernel without parameters that a tile can begin with has no space.
+    Also return the lines of its space, and `tiles` if values are guesses. A kernel without
+    parameters that a tile can begin with has no space.
     """
-    axes = _axes(function)
-    parameters = {axes[each.name]: each for each in function.template if each.name in axes}
-    numbers = {axis: _number(each) for axis, each in parameters.items()}
+    axes, numbers, guesses, arguments = _axes(function), dict[str, int](), list[str](), []
+    for each in function.template:
+        is_number = re.fullmatch("0|[1-9][0-9]{0,8}", each.value)
+        if axis := axes.get(each.name, ""):
+            numbers[axis] = int(each.value) if is_number else GUESSES.get(axis, EDGE)
+            guesses += [] if is_number else [axis]
+            arguments.append(f"{{{axis}}}")
+        elif each.name in function.types:
+            arguments.append(element or "{scalar}")
+        else:
+            arguments.append(each.value if each.value != each.name else "false")
+    instance = f"{function.name}<{', '.join(arguments)}>" if arguments else function.name
     block = [axis for axis in BLOCK if axis in numbers]
     block = block or [axis for axis in numbers if axis not in {*THREAD, *MARKS}][:1]
     if not block:
-        return Config(), [], []
+        return instance.format(**numbers, scalar="{scalar}"), Config(), [], []
     thread = THREAD if {*THREAD} <= numbers.keys() else ()
     tile = Config(numbers.items(), tuple(block), thread)
-    guesses = [axis for axis, each in parameters.items() if each.value != str(numbers[axis])]
     lines = ["# Which values may each parameter have? --tiles chooses among them."]
     lines += [f"# These values are guesses: {', '.join(guesses)}."] if guesses else []
     lines += ["tiles=Space(", "    axes={"]
     lines += [f'        "{axis}": ({tile[axis]},),' for axis in tile]
     lines += ["    },", f"    block={_listed(block)},"]
     lines += [f"    thread={_listed(thread)},"] if thread else []
-    return tile, [*lines, f'    default=("{tile}",),', "),"], ["tiles"] if guesses else []
+    return instance, tile, [*lines, f'    default=("{tile}",),', "),"], ["tiles"][: len(guesses)]
 
 
 def _launch(read: _Read, tile: Config, op: str) -> tuple[list[str], list[str]]:

@@ -43,6 +43,7 @@ _DECORATION = re.compile(
     r"^(d|dev|device|g|gpu|h|ptr|p|mat|matrix)_(?=\w)|_(d|dev|device|g|gpu|ptr|global|ld)$"
 )
 _ASSIGNED = re.compile(r"\b(\w+)\s*(?:[+*/%-]?=(?!=)|\{)\s*([^;{}]*)[;}]")
+_UPDATED = re.compile(r"\b(\w+)\s*\[[^;{}=]*=[^;{}]*\b\1\s*\[")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _CUTE_STRIDE = re.compile(
@@ -104,17 +105,14 @@ def launched(function: Function, kernels: Mapping[str, Function]) -> list[Functi
     return [kernels[each.kernel] for each in function.launches if each.kernel in kernels]
 
 
-def reads_output(function: Function, kernels: Mapping[str, Function], op: str) -> bool:
+def reads_output(function: Function, kernels: Mapping[str, Function]) -> bool:
     """Whether a kernel, or a kernel that a host function launches, computes C from what C holds."""
-    names = {each.name for each in function.parameters}
     for kernel in (function, *launched(function, kernels)):
         with suppress(ValueError):  # a parameter without a name
-            for each in meanings(kernel, kernels, op)[0]:
-                element = rf"\b{each.name}\s*\["
-                store = rf"{element}[^;{{}}=]*=[^;{{}}]*{element}"
-                if each.value == OPERATIONS[op].arrays[-1] and re.search(store, kernel.body):
-                    return True
-    return "beta" in names
+            updated = {*_UPDATED.findall(kernel.body)}
+            if any(each.is_pointer and each.name in updated for each in kernel.parameters):
+                return True
+    return any(each.name == "beta" for each in function.parameters)
 
 
 def _of_library(function: Function, values: dict[str, str], op: str) -> tuple[str, ...]:
