@@ -5,6 +5,7 @@ import contextlib
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this tree's p
 
 from gpubench.model import Cache, Config, Point, Problem, Scope, Timer, Variant
 from gpubench.plan.registry import choose
-from gpubench.view.tables import pipe_table
 
 ROOT = Path(__file__).resolve().parent.parent
 CARDS = ("h200", "h100")
@@ -158,9 +158,9 @@ def read_lines(path: Path, cls: type[T]) -> list[T]:
 
 def table(heading: Sequence[str], lines: Iterable[Sequence[object]], *, text: bool = False) -> str:
     """Return a Markdown table. Columns after the first are figures, unless all are `text`."""
-    cells = [list(heading), *([str(cell) for cell in line] for line in lines)]
-    left = [True, *(text for _ in heading[1:])]
-    return "\n".join(pipe_table(cells, left)).replace("\\*", "*")
+    cells = [[re.sub(r"([|~])", r"\\\1", str(cell)) for cell in line] for line in (heading, *lines)]
+    rule = ["---", *("---" if text else "---:" for _ in heading[1:])]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (cells[0], rule, *cells[1:]))
 
 
 def load(path: Path) -> Any:

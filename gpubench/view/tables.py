@@ -107,7 +107,8 @@ class Table:
         """Return the lines of a Markdown table."""
         lines = [[escaped(_plain(cell).strip()) for cell in line] for line in self.lines]
         rule = ["---" if self._is_text(name) else "---:" for name in self.headings]
-        return _piped([list(map(escaped, self.headings)), rule, *lines])
+        rows = (map(escaped, self.headings), rule, *lines)
+        return [f"| {' | '.join(row)} |" for row in rows]
 
     def _is_text(self, heading: str) -> bool:
         return self.left is None or heading in self.left
@@ -146,17 +147,6 @@ _MARKDOWN = re.compile(r"[\\`*{}\[\]|~#]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
 _MENTION = re.compile(r"[@#](?=\w)")
 """Where GitHub would mention a user or link an issue, even after a backslash. A space of no width
 behind the character prevents it."""
-
-
-def pipe_table(lines: Sequence[Sequence[str]], left: Sequence[bool]) -> list[str]:
-    """Return a Markdown table of cells that hold Markdown; columns not `left` are numbers."""
-    rule = ["---" if is_text else "---:" for is_text in left]
-    cells = [[re.sub(r"([|*~])", r"\\\1", cell) for cell in line] for line in lines]
-    return _piped([cells[0], rule, *cells[1:]])
-
-
-def _piped(lines: Iterable[Iterable[str]]) -> list[str]:
-    return [f"| {' | '.join(line)} |" for line in lines]
 
 
 _TILE = "tile"
