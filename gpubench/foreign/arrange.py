@@ -10,7 +10,6 @@ from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 TYPES = {"float16", "bfloat16", "float32", "float64"}
 SMALLEST, LARGEST = 64, 2**26  # number of elements of an input that is arranged
@@ -46,29 +45,41 @@ def is_arrangeable(shape: tuple[int, ...], dtype: str) -> bool:
     return dtype in TYPES and SMALLEST <= math.prod(shape) <= LARGEST
 
 
-def is_independent(values: NDArray[Any]) -> bool:
-    """Whether values look like independent values of one distribution."""
-    if not np.isfinite(values).all() or (values == 0).mean() > MOST_ZEROS:
+def is_independent(values: Any, xp: Any = np) -> bool:
+    """Whether float64 values look like independent values of one distribution.
+
+    `xp` is the module of the array, NumPy or torch.
+    """
+    if not xp.isfinite(values).all() or int((values == 0).sum()) > MOST_ZEROS * _count(values):
         return False
     is_square = values.ndim > 1 and values.shape[-1] == values.shape[-2]
-    if is_square and np.array_equal(values, values.swapaxes(-1, -2)):
+    if is_square and bool((values == values.swapaxes(-1, -2)).all()):
         return False
     return all(
         1 / FACTOR <= ratio <= FACTOR
-        for ratio in chain(_ratios(values), _ratios(np.square(values, dtype=np.float64)))
+        for ratio in chain(_ratios(values), _ratios(xp.square(values)))
     )
 
 
-def _ratios(values: NDArray[Any]) -> list[float]:
+def _ratios(values: Any) -> list[float]:
     """Return for each axis how the means of its lines vary, relative to independent values."""
-    variance = float(values.var(dtype=np.float64))
+    variance = _variance(values)
     if not 0 < variance < np.inf:
         return [0.0]
     return [
-        float(values.mean(axis, dtype=np.float64).var()) * extent / variance
+        _variance(values.mean(axis)) * extent / variance
         for axis, extent in enumerate(values.shape)
-        if extent > 1 and values.size // extent >= MIN_LINES
+        if extent > 1 and _count(values) // extent >= MIN_LINES
     ]
+
+
+def _count(values: Any) -> int:
+    return math.prod(values.shape)
+
+
+def _variance(values: Any) -> float:
+    mean = values.mean()
+    return float(((values - mean) ** 2).mean())
 
 
 def _separate(lines: Any, generator: np.random.Generator, xp: Any, *, by_size: bool) -> None:

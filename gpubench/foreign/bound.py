@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import cache
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,6 +115,15 @@ def refer_on_device(
     except Exception:  # a type that has no float64, or a kernel of another library
         in_float64.clear()
     return native, in_float64
+
+
+def on_device(facts: Facts) -> ModuleType | None:
+    """Return the module that compares results on the GPU; None without a GPU, or without room."""
+    if values.device().type == "cpu":
+        return None
+    from gpubench.foreign import on_device
+
+    return on_device if on_device.has_room(facts) else None
 
 
 def waits(program: Program, facts: Facts, number: int, inputs: memoryview) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpubench.errors import CompileError
-from gpubench.foreign import on_host, process
+from gpubench.foreign import bound, on_host, process
 from gpubench.foreign.compare import Comparison
 from gpubench.foreign.process import Request, Results
 from gpubench.foreign.statement import ALIGNMENT, Facts, Statement
@@ -83,7 +83,7 @@ def operation_in(file: str) -> Operation:
         number, content = numbers[inputs.size], np.ascontiguousarray(inputs).data
         if number not in comparisons:
             facts = record.facts[number]
-            on_device[number] = there = _on_device(record, facts)
+            on_device[number] = there = bound.on_device(facts) if runs_foreign_code() else None
             comparisons[number] = Comparison(facts, there or on_host)
         if there := on_device[number]:
             native, wide = asked("tensors", number, None, content=content)
@@ -106,15 +106,6 @@ def operation_in(file: str) -> Operation:
         listed=tuple(listed),
         dtype=dtype_of(record),
     )
-
-
-def _on_device(record: Record, facts: Facts) -> ModuleType | None:
-    """Return the module that compares results of this process on the GPU, if they fit there."""
-    if record.device == "cpu" or not runs_foreign_code():
-        return None
-    from gpubench.foreign import on_device
-
-    return on_device if on_device.has_room(facts) else None
 
 
 def _in_host_memory(output: Any) -> Any:
@@ -143,7 +134,7 @@ def variant_in(file: str, solution: str = "", digest: str = "") -> CallVariant:
 
 @cache
 def _built(file: str, solution: str, digest: str, dtype: str) -> Callable[..., None]:
-    from gpubench.foreign import bound, solutions
+    from gpubench.foreign import solutions
 
     record = read_record(Path(file).parent)
     statement = record.statement

@@ -125,6 +125,14 @@ def _answer(request: Request) -> Any:
         raise UsageError(f"{request.path}: {with_place(error)}"[:MAX_REASON]) from error
 
 
+def _is_wide(program: Program, facts: Facts, number: int, inputs: memoryview) -> bool:
+    """Whether the reference's results in float64 agree with its results in its own types."""
+    if there := bound.on_device(facts):
+        right = bound.refer_on_device(program, facts, number, inputs)
+        return Comparison(facts, there).with_reference(*right).is_wide
+    return Comparison(facts).with_reference(*bound.refer(program, facts, number, inputs)).is_wide
+
+
 def _answered(request: Request) -> Any:
     program = program_of(request.form, request.path, request.device)
     if request.what == "load":
@@ -136,8 +144,7 @@ def _answered(request: Request) -> Any:
         workload = forms.read(request.form, Path(request.path)).workloads[request.number - 1]
         facts = tensors.examine(program, request.number, workload.tolerance)
         inputs = bound.fill(program, facts, request.number, seed=2)
-        results = bound.refer(program, facts, request.number, inputs)
-        is_wide = Comparison(facts).with_reference(*results).is_wide
+        is_wide = _is_wide(program, facts, request.number, inputs)
         waits = bound.waits(program, facts, request.number, inputs)
         values.free_memory()
         return msgspec.structs.replace(facts, is_wide=is_wide, waits=waits)

@@ -189,11 +189,16 @@ def _arranged(program: Program, number: int, parts: Sequence[Part]) -> set[int]:
     for seed in ARRANGED_SEEDS:
         leaves = inputs_of(program, number, seed)[0] if can_be - independent else []
         independent |= {
-            leaf
-            for leaf in can_be - independent
-            if is_independent(leaves[leaf].double().cpu().numpy())
+            leaf for leaf in can_be - independent if _is_independent(leaves[leaf].double())
         }
     return independent
+
+
+def _is_independent(values: Any) -> bool:
+    import torch
+
+    is_on_cpu = values.device.type == "cpu"
+    return is_independent(values.numpy()) if is_on_cpu else is_independent(values, torch)
 
 
 def _is_contiguous(part: Part) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import stated_problems
 
 from gpubench.foreign import kernelbench, values
-from gpubench.foreign.arrange import arrange
+from gpubench.foreign.arrange import arrange, is_independent
 from gpubench.foreign.compare import MIN_PAIRS, Comparison
 from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Tolerance
 from gpubench.model import Compared
@@ -120,3 +120,18 @@ def test_numpy_and_torch_move_the_same_values(seed: int) -> None:
     arrange(by_torch, np.random.default_rng(seed), torch)
     arrange(by_numpy.numpy(), np.random.default_rng(seed))
     assert torch.equal(by_torch, by_numpy)
+
+
+@pytest.mark.parametrize("form", ["random", "triangular", "symmetric", "constant", "with zeros"])
+def test_numpy_and_torch_find_the_same_values_independent(form: str) -> None:
+    values = np.random.default_rng(1).standard_normal((64, 64))
+    if form == "triangular":
+        values = np.tril(values)
+    elif form == "symmetric":
+        values += values.T
+    elif form == "constant":
+        values[:] = 1
+    elif form == "with zeros":
+        values[0] = 0
+    found = is_independent(values), is_independent(torch.from_numpy(values), torch)
+    assert found == (form == "random",) * 2

@@ -7,8 +7,8 @@ from gpubench.plan.sweep import Sweep
 
 VISIT_S = 10.0
 """Assumed time of a function in a round until it is measured. Of thirty problems on an H200, the
-mean was 8 s. The first problem took 30 s, because several processes read torch from a cold disk. If
-the assumption is too low, the first problem gets several rounds, and the last problems get none."""
+mean was 8 s, and the largest time 30 s. If the assumption is too low, the first problem gets
+several rounds, and the last problems get none."""
 
 MIN_SHARE_S = 1.0
 
