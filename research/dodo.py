@@ -299,6 +299,7 @@ SHAPES = {
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count {count} --dtype {dtype}" for seed, count, dtype in ((401, 80, "bfloat16"), (404, 80, "tf32"), (17, 60, "bfloat16"), (18, 30, "float16"))},
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count 60 --dtype {dtype}" for seed, dtype in ((618, "bf16x6"), (619, "bf16x3"))},
     **{f"alone_{op}_{dtype}": f"--op {op} --seed {seed} --count 30 --graph --dtype {dtype}" for seed, (op, dtype) in enumerate(OPERATIONS, 961)},
+    "gemm_batched_4242": "--op gemm_batched --seed 4242 --count 30",
     **{f"alone_every_{seed}_{dtype}": f"--seed {seed} --count 18 --every --dtype {dtype}" for seed, dtype in enumerate(("bfloat16", "float8_e4m3", "int8"), 531)},
     **{f"fit_11_{dtype}": f"--seed 11 --count 30 --dtype {dtype} --every" for dtype in ("float64", "float32")},
 }

@@ -29,6 +29,7 @@ wgmma_batched(const Scalar* A, const Scalar* B, Scalar* C, int BATCH, int M, int
               const __grid_constant__ CUtensorMap c_map) {
   static_assert(BN % 64 == 0, "the TMA stores all results");
   extern __shared__ __align__(1024) unsigned char stages[];
+  prefetch_maps(a_map, b_map, c_map);
   const int product = blockIdx.y;  // the grid has BATCH rows
   compute_tile<Scalar, BM, BN, BK, STAGES, 1, CM, CN, GROUP, true>(
       stages, C, M, N, K, MatrixOfBatch{&a_map, product}, MatrixOfBatch{&b_map, product},

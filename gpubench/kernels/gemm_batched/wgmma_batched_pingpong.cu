@@ -16,6 +16,7 @@ wgmma_batched_pingpong(const Scalar* A, const Scalar* B, Scalar* C, int BATCH, i
                        const __grid_constant__ CUtensorMap a_map,
                        const __grid_constant__ CUtensorMap b_map,
                        const __grid_constant__ CUtensorMap c_map) {
+  prefetch_maps(a_map, b_map, c_map);
   const BatchTiles<ClusterTiles<BM, BN, CM, CN, GROUP>> tiles(BATCH, M, N);
   multiply_in_turns<Scalar, BM, BN, BK, STAGES>(tiles, K, MatrixOfBatch{&a_map},
                                                 MatrixOfBatch{&b_map}, MatrixOfBatch{&c_map});
