@@ -31,8 +31,8 @@ OP, NAME = "gpubench_copy_of_bytes", "copy"
 COUNT = 2**10 * ALIGNMENT
 
 
-def point(device: str) -> Point:
-    """Return a copy of bytes on `cuda` or `cpu`.
+def points(device: str) -> list[Point]:
+    """Return copies of bytes on `cuda` or `cpu`.
 
     Raises UsageError if the user's cache cannot be written.
     """
@@ -44,14 +44,17 @@ def point(device: str) -> Point:
     }
     if not all(keep(folder / name, text.encode()) for name, text in texts.items()):
         raise UsageError(f"{folder}: the user's cache cannot be written")
-    return Point(
-        variant=load(folder / f"{NAME}.py", OP),
-        tile=None,
-        problem=Problem.of(OP, (1, 1, 1, 1), "float32"),
-        cache=Cache.COLD,
-        scope=Scope.KERNEL,
-        timer=Timer.EVENTS,
-    )
+    return [
+        Point(
+            variant=load(folder / f"{NAME}.py", OP),
+            tile=None,
+            problem=Problem.of(OP, (1, 1, 1, 1), "float32"),
+            cache=cache,
+            scope=Scope.KERNEL,
+            timer=Timer.EVENTS,
+        )
+        for cache in (Cache.COLD, Cache.HOT)  # many sets of operands, or one: other kernels
+    ]
 
 
 def operation() -> Operation:

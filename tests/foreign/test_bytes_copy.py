@@ -17,7 +17,8 @@ def test_a_copy_of_bytes_is_measured_as_a_users_function(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(OPERATIONS, "_by_name", dict(OPERATIONS._by_name))
-    point = bytes_copy.point("cpu")
-    assert scrutiny_of(point.variant).tries_other_operands
-    measured = Runner(open_backend("cpu", Timer.EVENTS), SHORTLY).measure(point, seed=3)
-    assert (measured.status, measured.reason) == (Status.OK, "")
+    runner = Runner(open_backend("cpu", Timer.EVENTS), SHORTLY)
+    for point in bytes_copy.points("cpu"):
+        assert scrutiny_of(point.variant).tries_other_operands
+        measured = runner.measure(point, seed=3)
+        assert (measured.status, measured.reason) == (Status.OK, "")

@@ -17,7 +17,7 @@ SHORTLY = Timing(rounds=1, min_samples=2, min_device_s=1e-3, max_wall_s=1e-2)
 
 
 class OwnKernels:
-    """Measures a copy of bytes in a process without foreign code, beside other preparations.
+    """Measures copies of bytes in a process without foreign code, beside other preparations.
 
     Foreign code may write into the cache of its kernels, so each folder of kernels has a cache of
     its own. It gets copies of the files that this process has compiled (`environment_of_foreign`).
@@ -32,12 +32,13 @@ class OwnKernels:
 
     def _compile(self, backend: str) -> None:
         with suppress(GpubenchError):  # the processes that measure compile the kernels, then
-            point, child = bytes_copy.point(backend), self._supervisor
+            points, child = bytes_copy.points(backend), self._supervisor
             child.open()
             child.request(START_LIMIT_S, Runner.begin, SHORTLY, 0)
             limits_s = START_LIMIT_S, START_LIMIT_S  # for the first call, and for the rest
-            child.request(limits_s, Runner.measure, point, seed=randbits(SEED_BITS))
-            child.request(START_LIMIT_S, Examiner.result_on, point, randbits(SEED_BITS))
+            for point in points:
+                child.request(limits_s, Runner.measure, point, seed=randbits(SEED_BITS))
+                child.request(START_LIMIT_S, Examiner.result_on, point, randbits(SEED_BITS))
 
     def wait(self) -> None:
         """Wait until the kernels are kept, and end the process."""
