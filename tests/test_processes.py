@@ -22,8 +22,14 @@ from gpubench.errors import NO_MORE_PROCESSES, HostChangedError
 from gpubench.hardware import host
 from gpubench.model import Timer, Timing
 from gpubench.plan import description_process
-from gpubench.process import descendants
-from gpubench.process.child import BOOT, end_programs, run_with_folder, start_program
+from gpubench.process import child, descendants
+from gpubench.process.child import (
+    BOOT,
+    end_programs,
+    run_program,
+    run_with_folder,
+    start_program,
+)
 from gpubench.process.child import start as start_child
 from gpubench.process.streams import MAX_LINES, Copier
 
@@ -212,9 +218,10 @@ def test_a_program_of_check_ends_with_it(tmp_path: Path) -> None:
     assert process.returncode == 130
 
 
-def test_a_compiler_that_is_ended_leaves_no_temporary_file(
+def test_a_compiler_that_is_ended_leaves_no_temporary_file_and_a_later_one_ends_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(child, "_ended", False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     script = 'touch "$TMPDIR/of-the-compiler"; exec sleep 60'
     with ThreadPoolExecutor(1) as beside:
@@ -223,6 +230,8 @@ def test_a_compiler_that_is_ended_leaves_no_temporary_file(
             time.sleep(0.001)
         end_programs()
         assert ended.result(TIMEOUT_S).returncode
+        assert beside.submit(run_program, ["sleep", "60"]).result(ENDS_IN_S).returncode
+    assert run_program(["true"]).returncode == 0  # in the main thread, such as git
     assert [*tmp_path.iterdir()] == []
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 from weakref import WeakSet
 
@@ -145,6 +146,7 @@ def start(
 
 
 _programs: WeakSet[subprocess.Popen[Any]] = WeakSet()
+_ended = False  # whether the programs were ended, because the command ends
 
 
 def start_program(
@@ -159,6 +161,8 @@ def start_program(
     warden = [sys.executable, "-I", "-S", "-c", FOLLOW, *words]
     program: subprocess.Popen[Any] = subprocess.Popen(warden, **options)  # noqa: S603 # see callers
     _programs.add(program)
+    if _ended and current_thread() is not main_thread():
+        program.terminate()
     return program
 
 
@@ -193,7 +197,12 @@ def run_with_folder(
 
 
 def end_programs() -> None:
-    """End all programs that run. Threads that wait for them go on."""
+    """End all programs that run, and those that other threads still start.
+
+    Threads that wait for their programs go on.
+    """
+    global _ended  # noqa: PLW0603 # the command ends soon
+    _ended = True
     for program in list(_programs):
         program.terminate()
 
