@@ -286,18 +286,26 @@ def test_a_variable_sets_the_size_of_the_last_level_cache(monkeypatch: pytest.Mo
             describe_cpu()
 
 
-def test_a_copy_leaves_half_of_the_memory_free(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("cache_mib", "free_bytes", "copy_bytes"),
+    [(1, 2**40, 2**23), (32, 2**40, 2**28), (256, 2**40, 2**28), (32, 2**26, 2**24), (1, 1, 2**22)],
+)
+def test_a_copy_exceeds_the_cache_and_leaves_half_of_the_memory_free(
+    cache_mib: int, free_bytes: int, copy_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copied: list[int] = []
-    monkeypatch.setattr(cpu_gauge, "free_memory_bytes", lambda: 2**26)
+    monkeypatch.setattr(cpu_gauge, "free_memory_bytes", lambda: free_bytes)
+    monkeypatch.setattr(cpu_gauge.np, "ones", np.empty)
     monkeypatch.setattr(
         cpu_gauge.np, "copyto", lambda target, _source: copied.append(target.nbytes)
     )
-    assert CpuGauge(describe_cpu()).copy_gbytes_per_s() > 0
-    assert sum(copied) == cpu_gauge.REPEATS * 2**24
+    gauge = CpuGauge(replace(fakes.CPU, l2_bytes=cache_mib * 2**20))
+    assert gauge.copy_gbytes_per_s() > 0
+    assert sum(copied) == cpu_gauge.REPEATS * copy_bytes
 
 
 def test_ceilings_are_measured() -> None:
-    ceilings = CpuGauge(describe_cpu(), copy_bytes=2**20).ceilings(["float32", "int32"])
+    ceilings = CpuGauge(describe_cpu()).ceilings(["float32", "int32"])
     assert set(ceilings) == {
         "measured_copy_gbytes_per_s",
         "measured_float32_fma_gflops",

@@ -30,8 +30,9 @@ from gpubench.model import CORE_DTYPES, Device, Health
 from gpubench.text import shown
 
 MAX_CACHE_MIB = 65536
-COPY_BYTES = 2**28
+COPY_BYTES = 2**28  # maximum size of the array that is copied
 MIN_COPY_BYTES = 2**22  # beyond the second cache of most CPUs
+COPIED_CACHES = 8  # the array exceeds the last-level cache by this factor, up to COPY_BYTES
 REPEATS = 5
 
 COPY = "measured_copy_gbytes_per_s"
@@ -50,8 +51,9 @@ KEPT_FOR = timedelta(days=1)  # time for which a rate that was measured on such 
 class CpuGauge:
     """Measures the CPU on all threads that this process may use."""
 
-    def __init__(self, device: Device, copy_bytes: int = COPY_BYTES) -> None:
+    def __init__(self, device: Device) -> None:
         self._device = device
+        copy_bytes = max(MIN_COPY_BYTES, min(COPY_BYTES, COPIED_CACHES * device.l2_bytes))
         while 4 * copy_bytes > free_memory_bytes() and copy_bytes > MIN_COPY_BYTES:
             copy_bytes //= 2  # a copy takes two arrays, and half of the memory remains
         self._copy_bytes = copy_bytes
