@@ -2,13 +2,14 @@
 
 An import of NumPy, Numba and the package takes longer than most tests. A fork has descriptors, a
 directory, an environment and signals of its own, and is a child of the test's process, as a started
-process is. It differs in three things: its modules are imported already, `/proc` shows the command
-line and the environment of the process that it is a copy of, and C libraries have read that
-environment. What depends on these asks for the fixture `cold`.
+process is. A fork differs in four things: its modules are imported already, and are not freed at
+the end; `/proc` shows the command line and the environment of the process that it is a copy of; and
+C libraries have read that environment. What depends on these asks for the fixture `cold`.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import fcntl
 import gc
@@ -182,5 +183,27 @@ def run(words: list[str]) -> None:
     exec(compile(program, "<string>", "exec"), vars(module))  # noqa: S102 # a command of a test
 
 
+def end(code: object) -> None:
+    """End the process as Python does, but free no module: a copy of all takes 45 ms.
+
+    Return where Python must say more, such as a stream that cannot be written.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except (OSError, ValueError):
+        return
+    if code is None or isinstance(code, int):
+        os._exit((code or 0) & 0xFF)
+
+
 if __name__ == "__main__":
-    run(serve(int(sys.argv[1]), int(sys.argv[2])))
+    try:
+        run(serve(int(sys.argv[1]), int(sys.argv[2])))
+    except SystemExit as ended:
+        end(ended.code)
+        raise
+    end(0)

@@ -162,7 +162,7 @@ def start_program(
     program: subprocess.Popen[Any] = subprocess.Popen(warden, **options)  # noqa: S603 # see callers
     _programs.add(program)
     if _ended and current_thread() is not main_thread():
-        program.terminate()
+        program.kill()  # a warden that starts now ignores SIGTERM, as this process does
     return program
 
 
