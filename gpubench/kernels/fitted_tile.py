@@ -38,8 +38,8 @@ PAIRS = ("1x1", "1x2", "2x1")
 CLUSTERS = (*PAIRS, "1x4", "4x1", "2x2", "2x4", "4x2")
 """Rows and columns of blocks that share operands: at most two blocks, or at most eight."""
 
-RESIDENT = (132, 66, 39, 30, 22, 17, 15, 15)
-"""Number of clusters of 1 to 8 blocks that an H200 of 132 multiprocessors holds, with one block on
+RESIDENT = (132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7, 7, 7, 7)
+"""Number of clusters of 1 to 16 blocks that an H200 of 132 multiprocessors holds, with one block on
 each (cudaOccupancyMaxActiveClusters)."""
 
 L2_BYTES = 50_000_000
@@ -70,6 +70,9 @@ class Form:
     step: int = STEP  # values of k of a step, in rows of 128 bytes
     splits: Sequence[int] = (1,)  # parts of K, by the blocks of a cluster
     clusters: tuple[str, ...] = CLUSTERS
+    large_clusters: tuple[tuple[int, int, int], ...] = ()
+    """Rows, columns and parts of K of the clusters of more than eight blocks that are compared."""
+
     in_turns: bool = False  # whether blocks stay, and each of two warpgroups has tiles of its own
     odd_rows: bool = False
     """Whether it takes only problems with rows that are no multiple of 16 bytes."""
@@ -78,6 +81,11 @@ class Form:
     """Whether each block of a cluster sends an equal part of A's rows at each step."""
 
     options: str = "/group=8"  # what a configuration says after its cluster
+
+    def compares(self, down: int, across: int, parts: int) -> bool:
+        """Return whether the model compares clusters with these blocks and parts of K."""
+        small = down * across * parts <= MAX_CLUSTER
+        return small or (down, across, parts) in self.large_clusters
 
     def tiles(self, *, stages: Sequence[int] = STAGES, **further: Any) -> Space:
         """Return the space of the form's tiles. `further` are arguments of `tensor_cores.tiles`."""
@@ -88,7 +96,12 @@ class Form:
 
 WHOLE = Form(rows=ROWS_BY_8, options="/group=8/pdl=1")
 TURNS = Form(rows=ROWS_BY_8, columns=(64, 128, 192, 256), in_turns=True, options="/group=4")
-SPLIT = Form(rows=ROWS_BY_16, splits=range(2, MAX_CLUSTER + 1), options="/group=8/pdl=1")
+SPLIT = Form(
+    rows=ROWS_BY_16,
+    splits=range(2, MAX_CLUSTER + 1),
+    large_clusters=((4, 1, 4),),
+    options="/group=8/pdl=1",
+)
 BYTES = Form(
     dtypes=("int8", "float8_e4m3"),
     rows=(8, 16, 24, *ROWS_BY_16[1:]),  # instructions of int8 have no 40 or 56 columns
@@ -107,7 +120,7 @@ TF32 = Form(
     options="",
 )
 
-ANY_ROWS = replace(SPLIT, splits=range(1, MAX_CLUSTER + 1), odd_rows=True)
+ANY_ROWS = replace(SPLIT, splits=range(1, MAX_CLUSTER + 1), large_clusters=(), odd_rows=True)
 
 FORMS = (WHOLE, TURNS, SPLIT, BYTES, BYTES_TURNS, TF32, ANY_ROWS)
 """All forms. Forms for the same precision are compared with each other."""
@@ -163,7 +176,8 @@ def why_not(tile: Config) -> str | None:
         return f"{tile}: {needed} sums a thread, more than {max_sums}"
     if rows % UNIT and tile.get("splits", 1) > 1:
         return f"{tile}: K in parts needs a multiple of {UNIT} rows"
-    return why_not_in_group(tile)
+    large = tile["BK"] == STEP and tile.get("splits", 1) > 1
+    return why_not_in_group(tile, MAX_LARGE_CLUSTER if large else MAX_CLUSTER)
 
 
 def why_not_shared(tile: Config) -> str | None:
@@ -174,7 +188,7 @@ def why_not_shared(tile: Config) -> str | None:
     return why_not_in_group(tile)
 
 
-def why_not_in_group(tile: Config) -> str | None:
+def why_not_in_group(tile: Config, at_most: int = MAX_CLUSTER) -> str | None:
     """Return why a cluster's blocks cannot share a tile's operands, or None.
 
     Rows that are no multiple of 8 for each block are sent by the blocks in turns.
@@ -184,7 +198,7 @@ def why_not_in_group(tile: Config) -> str | None:
         return (
             f"{tile}: {rows} blocks cannot send multiples of {sent_columns} of {tile['BN']} columns"
         )
-    return why_not_in_cluster(tile)
+    return why_not_in_cluster(tile, at_most)
 
 
 def box_of_a(rows: int, across: int) -> int:

@@ -133,11 +133,11 @@ def block_per_part(tile: Config, problem: Problem, *, threads: int, shared_bytes
     )
 
 
-def why_not_in_cluster(tile: Config) -> str | None:
+def why_not_in_cluster(tile: Config, at_most: int = PORTABLE_CLUSTER) -> str | None:
     """Return why a cluster cannot have the blocks of a tile's parts of K, or None."""
     rows, columns = cluster(tile)
-    if (blocks := rows * columns * tile.get("splits", 1)) > PORTABLE_CLUSTER:
-        return f"{tile}: {blocks} blocks in a cluster, more than {PORTABLE_CLUSTER}"
+    if (blocks := rows * columns * tile.get("splits", 1)) > at_most:
+        return f"{tile}: {blocks} blocks in a cluster, more than {at_most}"
     return None
 
 

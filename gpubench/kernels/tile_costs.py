@@ -299,13 +299,14 @@ def predicted_us(
             (problem.n, choice.columns * choice.across),
         )
     )
-    size = min(pair * parts, MAX_CLUSTER)
-    resident = RESIDENT[size - 1] * size // (pair * parts)  # clusters
-    at_once = max(resident * multiprocessors // RESIDENT[0], 1)
     if isinstance(choice, Choice):
+        resident = RESIDENT[pair * parts - 1]  # clusters
         in_turns, depth, together = choice.form.in_turns, choice.form.step, choice.resident
     else:
+        size = min(pair * parts, MAX_CLUSTER)
+        resident = RESIDENT[size - 1] * size // (pair * parts)
         in_turns, depth, together = False, choice.tile["BK"], choice.resident
+    at_once = max(resident * multiprocessors // RESIDENT[0], 1)
     whole = -(-clusters // (at_once * together))
     if in_turns:
         other_us = costs.launch_of_turns + costs.end_of_turns * area * 1e-4
@@ -375,7 +376,7 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
         splits = [
             parts
             for parts in form.splits
-            if parts == 1 or (2 * parts <= steps and parts * down * across <= MAX_CLUSTER)
+            if parts == 1 or (2 * parts <= steps and form.compares(down, across, parts))
         ]
         for rows, columns in product(rows_sent, columns_sent):
             if transposed := columns % BY_64 == 0:

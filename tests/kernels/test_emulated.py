@@ -117,6 +117,7 @@ CASES = {
     "wgmma_split_cluster": (
         ("16x64x64/s3/k3/cluster=1x2/group=8/pdl=1", "13x200x520"),
         ("64x80x64/s3/k2/cluster=2x2/group=8/pdl=1", "70x168x200"),
+        ("16x64x64/s3/k4/cluster=4x1/group=8/pdl=1", "50x72x264"),
     ),
     "wgmma_scaled/float8_e4m3": (
         ("128x256x128/s3/cluster=1x1/group=8", "9x264x144"),

@@ -8,6 +8,7 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.kernels.fitted_tile import (
+    ANY_ROWS,
     BY_64,
     BYTES,
     FORMS,
@@ -112,6 +113,16 @@ def test_rows_of_tiles_share_a_cluster_where_the_weights_come_from_memory() -> N
         weights = problem(m, n, k, "bfloat16")
         best = next(iter(ranked(choices_of(WHOLE), weights, 132)))
         assert best.rows * best.down >= m
+
+
+def test_clusters_of_sixteen_blocks_share_a_deep_k_of_few_tiles() -> None:
+    # On an H200 it takes 13.3 µs, and 15.8 with at most eight blocks.
+    best = next(iter(ranked(choices_of(SPLIT), problem(224, 1184, 8656, "bfloat16"), 132)))
+    assert (best.rows, best.columns, best.down, best.across, best.splits) == (64, 176, 4, 1, 4)
+    for form in (WHOLE, BYTES, ANY_ROWS):
+        deep = problem(224, 1184, 8656, form.dtypes[-1])
+        blocks = [each.down * each.across * each.splits for each in choices(form, deep)]
+        assert max(blocks) == 8
 
 
 def test_few_rows_have_narrow_tiles_because_a_multiprocessor_receives_64_bytes_a_clock() -> None:
