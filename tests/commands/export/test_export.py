@@ -86,6 +86,8 @@ def test_launches_have_what_gpubench_gives_them() -> None:
     shared = variant.launch(variant.tiles.read(CHOSEN["wgmma_mixed"][0]), Problem(
         op="gemm", m=512, n=512, k=512, dtype="bfloat16")).shared_bytes  # fmt: skip
     assert f"dim3(384, 1, 1), {shared}, dim3(" in text
+    assert "together > 8" in text  # clusters that only some GPUs have must be allowed
+    assert "cudaFuncAttributeNonPortableClusterSizeAllowed, 1" in text
     two = part(source("packed_panels"), "Its launch", "The check")
     assert two.count("if (enqueue(") == 2
     assert two.count(", true, stream, ") == 1  # programmatic
