@@ -72,12 +72,15 @@ def meanings(
     values = {each.name: _by_name(each, op, on_host=on_host) for each in declared}
     column_major: tuple[str, ...] = ()
     if function.is_kernel and operation.has_layouts:
-        column_major = _by_use(function, declared, values)
+        column_major = _by_use(function.body, declared, values)
         if not column_major and "__shared__" not in function.body:  # no tile in another order
             orders = _FRAGMENT.findall(function.body)
             column_major = tuple(each.upper() for each, order in orders if order == "col")
     elif function.is_kernel and operation.is_product:
-        _exchange_vector(function, declared, values, operation.arrays)
+        names = [name for each in operation.arrays[:2] for name in values if values[name] == each]
+        have_rows = [bool(_strides(function.body, each, _integers(declared))) for each in names]
+        if have_rows == [False, True]:  # a product vector · matrix: its first input is the vector
+            values |= dict(zip(names, (values[each] for each in reversed(names)), strict=True))
     others = {name: each for name, each in kernels.items() if each is not function}
     for launch in function.launches:  # a kernel may launch itself
         with suppress(ValueError, KeyError):  # CuTe's kernels have parameters without a name
@@ -165,10 +168,8 @@ def _extent_of_matrix(name: str) -> str:
     return ROWS_AND_COLUMNS[matrices.pop().upper()][bool(words & COLUMNS)]
 
 
-def _by_use(
-    kernel: Function, declared: Sequence[Parameter], values: dict[str, str]
-) -> tuple[str, ...]:
-    """Fill in what the kernel's indices show; return the operands that are column-major."""
+def _by_use(body: str, declared: list[Parameter], values: dict[str, str]) -> tuple[str, ...]:
+    """Fill in what a kernel's indices show; return the operands that are column-major."""
     pointers = [each for each in declared if each.is_pointer and values[each.name] != NULL]
     named = {values[each.name]: each.name for each in pointers}
     if UNKNOWN in named:
@@ -182,7 +183,7 @@ def _by_use(
     if not {*"ABC"} <= named.keys():
         return ()
     numbers = _integers(declared)
-    apart = {role: _strides(kernel.body, named[role], numbers) for role in "ABC"}
+    apart = {role: _strides(body, named[role], numbers) for role in "ABC"}
     for role, extent in (("C", "N"), ("A", "K")):
         unknown = [name for name in apart[role] if values[name] == UNKNOWN]
         if extent not in values.values() and len(unknown) == 1:
@@ -196,28 +197,17 @@ def _by_use(
     for role, (rows, columns) in ROWS_AND_COLUMNS.items():
         extents = {values[name] for name in apart[role]}
         if stride := name_by_value.get(f"ld{role.lower()}"):
-            indices = _factors(_indices(kernel.body, named[role], [stride]), stride)
-            below = rf"\b(?:{'|'.join(indices) or '(?!)'})\s*(?:<|>=)\s*{{}}\b"
+            indices = _factors(_indices(body, named[role], [stride]), stride)
+            below = rf"\b(?:{'|'.join(indices - {''}) or '(?!)'})\s*(?:<|>=)\s*{{}}\b"
             ends = [below.format(name_by_value.get(extent)) for extent in (rows, columns)]
-            is_row, is_column = (bool(re.search(each, kernel.body)) for each in ends)
+            is_row, is_column = (bool(re.search(each, body)) for each in ends)
             by_columns += [role] if is_column and not is_row else []
         elif rows in extents and columns not in extents:
             by_columns.append(role)
     return tuple(by_columns)
 
 
-def _exchange_vector(
-    kernel: Function, declared: Sequence[Parameter], values: dict[str, str], arrays: Sequence[str]
-) -> None:
-    """Exchange the two inputs if only the second one has rows, as in a product vector · matrix."""
-    numbers = _integers(declared)
-    named = {value: name for name, value in values.items()}
-    names = [named[each] for each in arrays[:2] if each in named]
-    if [bool(_strides(kernel.body, each, numbers)) for each in names] == [False, True]:
-        values |= dict(zip(names, (values[each] for each in reversed(names)), strict=True))
-
-
-def _integers(declared: Sequence[Parameter]) -> list[str]:
+def _integers(declared: list[Parameter]) -> list[str]:
     """Return the names of the parameters that are whole numbers."""
     return [each.name for each in declared if FORMATS.get(each.type_name) in {*"iIqQ"}]
 
@@ -260,13 +250,11 @@ def _indices(body: str, array: str, numbers: Sequence[str]) -> list[str]:
     return texts + [text for word in words for text in assigned.get(word, ())]
 
 
-def _complete(function: Function, declared: Sequence[Parameter], values: dict[str, str]) -> None:
+def _complete(function: Function, declared: list[Parameter], values: dict[str, str]) -> None:
     """Give a host function's last numbers the extent that is left, or the edge of a block."""
-    numbers = _integers(declared)
-    unknown = [name for name in numbers if values[name] == UNKNOWN]
+    unknown = [name for name in _integers(declared) if values[name] == UNKNOWN]
     values |= {name: str(EDGE) for name in unknown if "block" in name.casefold()}
     unknown = [name for name in unknown if values[name] == UNKNOWN]
-    missing = ALL_EXTENTS - {*values.values()}
-    product = r"\s*\*\s*".join(unknown)
+    missing, product = ALL_EXTENTS - {*values.values()}, r"\s*\*\s*".join(unknown)
     if len(missing) == 1 and unknown and re.search(rf"\b{product}\b", function.body):
         values |= dict.fromkeys(unknown[:-1], "1") | {unknown[-1]: missing.pop()}
