@@ -42,15 +42,14 @@ MAX_NEIGHBOURS = 100  # maximum number of sources that may launch a kernel
 MAX_NEIGHBOUR_BYTES = 2**18  # maximum size of each
 
 ALIASES = {
-    **dict.fromkeys(("half", "half_t", "half2", "__half2"), "__half"),
-    **dict.fromkeys(("nv_bfloat16", "bf16", "bfloat16_t", "__nv_bfloat162"), "__nv_bfloat16"),
-    **dict.fromkeys(("float2", "float4"), "float"),
-    **dict.fromkeys(("int8_t", "char4"), "signed char"),
-    **dict.fromkeys(("int32_t", "int2", "int4"), "int"),
-    "double2": "double",
+    **dict.fromkeys(("half", "half_t"), "__half"),
+    **dict.fromkeys(("nv_bfloat16", "bf16", "bfloat16_t"), "__nv_bfloat16"),
+    **dict.fromkeys(("int8_t", "char"), "signed char"),
+    "int32_t": "int",
 }
-"""Types of elements under another name, and vectors of elements."""
+"""Types of elements under another name."""
 
+_VECTOR = re.compile(r"(?<=[a-z6])[24]$")  # the end of a name such as `float4`
 _OWN_HALF = re.compile(r"\b(?:cute|cutlass)::half_t\b")
 _LIBRARIES = {"cublas": re.compile(r"\bcublas\w+\("), "cuda": re.compile(r"\bcu[A-Z]\w+\(")}
 _NO_PRODUCT = re.compile(r"\b(__)?(exp2?|rsqrt|tanh)f?\s*\(|/\s*\w*(?:sum|norm)\w*\b")
@@ -152,8 +151,7 @@ def describe_file(
 
 def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
     """Read a source. Raises UsageError as `describe_file` does."""
-    source_text(source)  # or why it cannot be read
-    written = read_source(source)  # with its macros
+    written = source_text(source)  # with its macros
     folders, linked, options = needed(source)
     own, included, _ = expanded(source, folders)
     try:
@@ -247,34 +245,24 @@ def _in_neighbours(kernel: Function, source: Path) -> Iterator[Function]:
 
 
 def _axes(function: Function) -> dict[str, str]:
-    """Return the names of the axes of a template's parameters.
+    """Return the axes of a template's parameters, which are in lower case but for the tile.
 
     A parameter that is 0 has no axis.
     """
-    return {
-        each.name: _axis_name(each.name)
-        for each in function.template
-        if each.name not in function.types and each.type_name != "bool" and each.value != "0"
-    }
+    axes = {}
+    for each in function.template:
+        if each.name not in function.types and each.type_name != "bool" and each.value != "0":
+            name = each.name.lower()
+            short = name if len(name) <= LONGEST else f"{name[:9]}_{name[9 - LONGEST + 1 :]}"
+            of_tile = each.name if each.name in {*BLOCK, *THREAD} else OTHER_NAMES.get(name)
+            axes[each.name] = of_tile or short
+    return axes
 
 
-def _listed(texts: Iterable[str]) -> str:
-    """Return texts in the form of a tuple of Python."""
-    quoted = [json.dumps(text, ensure_ascii=False) for text in texts]
-    return f"({', '.join(quoted)}{',' * (len(quoted) == 1)})"
-
-
-def _numbers(texts: Sequence[str]) -> str:
-    """Return expressions as a description has them: numbers without quotes."""
-    shown_texts = [text if text.isdecimal() else json.dumps(text) for text in texts]
-    return f"({', '.join(shown_texts)})" if len(texts) > 1 else shown_texts[0]
-
-
-def _axis_name(name: str) -> str:
-    """Return a parameter's name as an axis: lower case, except in the block and the thread tile."""
-    lower = name.lower()
-    short = lower if len(lower) <= LONGEST else f"{lower[:9]}_{lower[9 - LONGEST + 1 :]}"
-    return name if name in {*BLOCK, *THREAD} else OTHER_NAMES.get(lower, short)
+def _listed(texts: Iterable[str], one: str = "({},)") -> str:
+    """Return texts in the form of a tuple of Python, with numbers as such; `one`: of one text."""
+    listed = [each if each.isdecimal() else json.dumps(each, ensure_ascii=False) for each in texts]
+    return one.format(listed[0]) if len(listed) == 1 else f"({', '.join(listed)})"
 
 
 def _dtypes(read: _Read, op: str) -> tuple[str, list[str]]:
@@ -322,7 +310,8 @@ def _precision(operand: str, result: str, body: str) -> str:
 def _resolved(cpp: str, text: str) -> str:
     """Return the element type of a C++ type, a vector or an alias, as a precision names it."""
     for _ in range(MAX_ALIASES):
-        cpp = ALIASES.get(last(cpp), last(cpp))
+        cpp = _VECTOR.sub("", last(cpp))
+        cpp = ALIASES.get(cpp, cpp)
         alias = re.search(
             rf"\btypedef\s+(?:const\s+)?([\w:]+(?: char)?)\s+{re.escape(cpp)}\s*;"
             rf"|\busing\s+{re.escape(cpp)}\s*=\s*([\w:]+)\s*;", text
@@ -335,8 +324,8 @@ def _resolved(cpp: str, text: str) -> str:
 
 def dtype_of(cpp: str) -> str | None:
     """Return the element type of a type of C++, or None."""
-    cpp = ALIASES.get(cpp, cpp)
-    return next((name for name, precision in PRECISIONS.items() if precision.cpp == cpp), None)
+    names = (name for name, each in PRECISIONS.items() if each.cpp == _resolved(cpp, ""))
+    return next(names, None)
 
 
 def _tiles(function: Function, element: str) -> tuple[str, Config, list[str], list[str]]:
@@ -386,13 +375,13 @@ def _launch(read: _Read, tile: Config, op: str) -> tuple[list[str], list[str]]:
         grid, block = _guessed(read, tile, op)
         own = f" The source launches <<<{launch.config}>>>." if launch.config else ""
         lines = [f"# Guesses from the kernel's indices: check these two lines.{own}"]
-    lines.append(f"grid={_numbers(grid)},  # blocks in x and y; / rounds up")
-    lines.append(f"block={_numbers(block)},  # threads")
+    lines.append(f"grid={_listed(grid, '{}')},  # blocks in x and y; / rounds up")
+    lines.append(f"block={_listed(block, '{}')},  # threads")
     if launch.shared == UNKNOWN:
         guesses.append("shared_bytes")
         lines.append("# The launch passes shared_bytes that could not be read.")
     elif launch.shared:
-        lines.append(f"shared_bytes={_numbers([launch.shared])},")
+        lines.append(f"shared_bytes={_listed([launch.shared], '{}')},")
     return lines, guesses
 
 

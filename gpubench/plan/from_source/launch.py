@@ -210,9 +210,10 @@ class _Calls(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:  # a name of ast
         name, arguments = ast.unparse(node.func), node.args
-        if name in {"ceil", "ceilf"} and isinstance(quotient := arguments[0], ast.BinOp):
-            arguments = [quotient.left, quotient.right]
-        elif not _ROUNDS_UP.fullmatch(name):
-            raise ValueError(f"{name} is not a function that a description can call")
+        match arguments:
+            case [ast.BinOp(left, ast.FloorDiv(), right)] if name in {"ceil", "ceilf"}:
+                arguments = [left, right]
+            case _ if not _ROUNDS_UP.fullmatch(name):
+                raise ValueError(f"{name} is not a function that a description can call")
         numerator, divisor = map(self.visit, arguments)
         return ast.BinOp(numerator, ast.Div(), divisor)
