@@ -298,13 +298,13 @@ def _precision(operand: str, result: str, body: str) -> str:
 
     Products of float16 are summed in float16 by tensor cores or in plain code.
     """
-    for name, precision in PRECISIONS.items():
-        of_result = PRECISIONS.get(precision.result, precision).cpp
-        if (precision.cpp, of_result) == (operand, result or operand):
-            is_narrow = _HALF_ACCUMULATOR.search(body) or not _WIDER.search(body)
-            is_tf32 = name == "float32" and re.search("(?i)tf32", body)
-            return "tf32" if is_tf32 else name + "_sum16" * (name == "float16" and bool(is_narrow))
-    return ""
+    result = result or operand
+    names = {(each.cpp, PRECISIONS.get(each.result, each).cpp): name
+             for name, each in reversed(PRECISIONS.items())}  # fmt: skip
+    name = names.get((operand, result), "")
+    if name == "float16" and (_HALF_ACCUMULATOR.search(body) or not _WIDER.search(body)):
+        return "float16_sum16"
+    return "tf32" if name == "float32" and re.search("(?i)tf32", body) else name
 
 
 def _resolved(cpp: str, text: str) -> str:

@@ -5,14 +5,14 @@ which extent an array's rows are apart: `out[row * OC + col]` makes OC the colum
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import compress
 
 from gpubench.model import OPERATIONS
 from gpubench.model.signature import FORMATS, NULL, Parameter, split, why_unknown
-from gpubench.plan.from_source.source import BLAS, Function, calls, enclosed
+from gpubench.plan.from_source.source import BLAS, Function, calls
 
 CONSTANTS = {"alpha": "1", "beta": "0", "batch": "1", "batch_count": "1"}
 """Values of parameters with these names, so that C = alpha·A·B + beta·C is A·B."""
@@ -43,7 +43,7 @@ _DECORATION = re.compile(
     r"^(d|dev|device|g|gpu|h|ptr|p|mat|matrix)_(?=\w)|_(d|dev|device|g|gpu|ptr|global|ld)$"
 )
 _ASSIGNED = re.compile(r"\b(\w+)\s*(?:[+*/%-]?=(?!=)|\{)\s*([^;{}]*)[;}]")
-_UPDATED = re.compile(r"\b(\w+)\s*\[[^;{}=]*=[^;{}]*\b\1\s*\[")
+_UPDATED = re.compile(r"\b(\w+)\s*\[[^;{}=]{0,400}=[^;{}]{0,400}\b\1\s*\[")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _CUTE_STRIDE = re.compile(
@@ -197,8 +197,9 @@ def _by_use(body: str, declared: list[Parameter], values: dict[str, str]) -> tup
     for role, (rows, columns) in ROWS_AND_COLUMNS.items():
         extents = {values[name] for name in apart[role]}
         if stride := name_by_value.get(f"ld{role.lower()}"):
-            indices = _factors(_indices(body, named[role], [stride]), stride)
-            below = rf"\b(?:{'|'.join(indices - {''}) or '(?!)'})\s*(?:<|>=)\s*{{}}\b"
+            text = "\n".join(_indices(body, named[role], [stride]))
+            words = filter(None, map("".join, _product(stride).findall(text)))
+            below = rf"\b(?:{'|'.join(words) or '(?!)'})\s*(?:<|>=)\s*{{}}\b"
             ends = [below.format(name_by_value.get(extent)) for extent in (rows, columns)]
             is_row, is_column = (bool(re.search(each, body)) for each in ends)
             by_columns += [role] if is_column and not is_row else []
@@ -214,17 +215,19 @@ def _integers(declared: list[Parameter]) -> list[str]:
 
 def _strides(body: str, array: str, numbers: Sequence[str]) -> list[str]:
     """Return the numbers that an array's indices multiply, directly or through variables."""
-    texts, assigned = _indices(body, array, numbers), _assigned(body)
+    text, assigned = "\n".join(_indices(body, array, numbers)), _assigned(body)
     copies = {name: [key for key, each in assigned.items() if each == [name]] for name in numbers}
     return [
-        name for name in numbers if any(_factors(texts, each) for each in (name, *copies[name]))
+        name
+        for name in numbers
+        if any(_product(each).search(text) for each in (name, *copies[name]))
     ]
 
 
-def _factors(texts: Iterable[str], name: str) -> set[str]:
-    """Return the words by which expressions multiply a name. An empty word: an expression."""
-    product = re.compile(rf"(\w*)[\s)]*\*[\s(]*{name}\b|\b{name}[\s)]*\*[\s(]*(\w*)")
-    return {"".join(words) for text in texts for words in product.findall(text)}
+def _product(name: str) -> re.Pattern[str]:
+    """Return what matches a name with the word by which it is multiplied, if it is a word."""
+    space = r"[\s)(]{0,99}"
+    return re.compile(rf"(\b\w++|){space}\*{space}\b{name}\b|\b{name}{space}\*{space}(\w*)")
 
 
 def _assigned(body: str) -> dict[str, list[str]]:
@@ -244,8 +247,7 @@ def _indices(body: str, array: str, numbers: Sequence[str]) -> list[str]:
     pointers = {name for name in assigned if any(map(pointer.search, assigned[name]))}
     names = {array, *pointers} - {*numbers}
     texts = [text for name in names for text in assigned.get(name, ())]
-    elements = re.finditer(rf"\b(?:{'|'.join(names)})\s*\[", body)
-    texts += [enclosed(body, element.start(), "[]")[0] for element in elements]
+    texts += re.findall(rf"\b(?:{'|'.join(names)})\s*\[((?:[^][;]|\[[^][;]*\])*+)", body)
     words = {*_IDENTIFIER.findall(" ".join(texts))} - {*numbers, *names}
     return texts + [text for word in words for text in assigned.get(word, ())]
 
