@@ -105,7 +105,7 @@ def _read(
         grid = ()  # for one size only
     shared = "" if shared in {"", "0"} else scope.expression(shared) or "?"
     return Dimensions(
-        caller=launch.caller, config=", ".join(launch.config), template=template,
+        caller=launch.caller, config=" ".join(", ".join(launch.config).split()), template=template,
         arguments=passed, grid=grid, block=block, shared=shared,
     )  # fmt: skip
 

@@ -213,15 +213,13 @@ def _integers(declared: list[Parameter]) -> list[str]:
     return [each.name for each in declared if FORMATS.get(each.type_name) in {*"iIqQ"}]
 
 
-def _strides(body: str, array: str, numbers: Sequence[str]) -> list[str]:
+def _strides(body: str, array: str, numbers: Sequence[str]) -> set[str]:
     """Return the numbers that an array's indices multiply, directly or through variables."""
     text, assigned = "\n".join(_indices(body, array, numbers)), _assigned(body)
-    copies = {name: [key for key, each in assigned.items() if each == [name]] for name in numbers}
-    return [
-        name
-        for name in numbers
-        if any(_product(each).search(text) for each in (name, *copies[name]))
-    ]
+    copies = {name: each[0] for name, each in assigned.items() if len(each) == 1}
+    names = dict(zip(numbers, numbers, strict=True))
+    names |= {name: each for name, each in copies.items() if each in numbers}
+    return {number for name, number in names.items() if _product(name).search(text)}
 
 
 def _product(name: str) -> re.Pattern[str]:

@@ -136,11 +136,10 @@ def _function(heading: str, body: str, spaces: list[str]) -> Function | None:
 def reachable(name: str, by_name: Mapping[str, Function]) -> list[Function]:
     """Return a function and all functions whose names its body has, directly or through others."""
     waiting, functions_by_name = [name], dict[str, Function]()
-    while waiting:
-        name = waiting.pop()
-        if name in by_name and name not in functions_by_name:
-            functions_by_name[name] = by_name[name]
-            waiting += re.findall(r"\b[A-Za-z_]\w*", functions_by_name[name].body)
+    for each in waiting:  # it grows
+        if each in by_name and each not in functions_by_name:
+            functions_by_name[each] = by_name[each]
+            waiting += re.findall(r"\b[A-Za-z_]\w*", by_name[each].body)
     return list(functions_by_name.values())
 
 
