@@ -23,6 +23,7 @@ import sys
 import threading
 import types
 import warnings
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,9 @@ MODULES = (
     "gpubench.cli", "gpubench.commands.sweep", "gpubench.engine.run", "rich.status",
     "gpubench.engine.child.serve", "gpubench.backends.cpu.backend", "numba",
 )  # fmt: skip
+
+ISOLATED = ("-I", "-P", "-S")
+"""Options of Python with which it imports nothing from the current directory."""
 
 READ_AT_IMPORT = ("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_NUM", "MPL", "LD_", "CUDA")
 """Beginnings of variables that modules read while they are imported."""
@@ -73,7 +77,7 @@ class Forks:
 
     def takes(self, arguments: Any, environment: dict[str, str]) -> bool:
         """Whether a fork can run this command: Python with a program or a module."""
-        options = [word for word in arguments[1:] if word != "-P"][:1]
+        options = [word for word in arguments[1:] if word not in ISOLATED][:1]
         python = arguments[0] == sys.executable and options in (["-c"], ["-m"])
         return python and _read_at_import(environment) == _read_at_import(self._environment)
 
@@ -170,11 +174,9 @@ def _take(descriptors: list[int], numbers: list[int]) -> None:
 
 def run(words: list[str]) -> None:
     """Run the command as `python` does."""
-    if words[0] == "-P":
-        words = words[1:]
-    else:
+    if words[0] not in ISOLATED:
         sys.path.insert(0, str(Path.cwd()) if words[0] == "-m" else "")
-    option, program, *sys.argv[1:] = words
+    option, program, *sys.argv[1:] = dropwhile(ISOLATED.__contains__, words)
     if option == "-m":
         runpy.run_module(program, run_name="__main__", alter_sys=True)
         return
