@@ -1,4 +1,4 @@
-"""The errors that a user sees. `cli.main` is the only place that catches them."""
+"""The errors that a user sees. Only `cli.main` catches these errors."""
 
 import sys
 import traceback
@@ -149,8 +149,8 @@ def first_line(error: Exception) -> str:
 def with_place(error: Exception, path: Path | None = None) -> str:
     """Return an error with its type and place: `KeyError: 'x' (mine.py:3)`.
 
-    The place is the innermost call, in `path` if a call is there. An error of gpubench, whose
-    message says what is wrong and where, is its message.
+    The place is the innermost call in `path`, or else the innermost call of all. An error of
+    gpubench, whose message says what is wrong and where, is its message.
     """
     if isinstance(error, GpubenchError | CompileError | LaunchError | DoesNotFitError):
         return first_line(error)

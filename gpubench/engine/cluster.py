@@ -276,7 +276,7 @@ def describe(device: str, dask_worker: Any = None) -> Member | GpubenchError:
 
 
 def devices_of(name: str) -> list[Device]:
-    """Return the devices that `--device` names. A process of its own looks for them.
+    """Return the devices that `--device` names. A separate process looks for the devices.
 
     The search opens a context on the GPU. In this process, the context would stay open, and would
     count as another user of the GPU.

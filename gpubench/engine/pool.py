@@ -138,7 +138,7 @@ class LocalPool:
                 self.endings = {point.key: why for point, why in schedule.endings.items()}
 
     def _measure_ceilings(self, job: Job) -> None:
-        """Measure the device's rates where a result is a percentage of them.
+        """Measure the device's rates where a result is a percentage of these rates.
 
         An operation that is bound by memory is compared with a copy in this sweep. A CPU has no
         theoretical peak, so its rate of multiply-adds is measured for the dtypes of the job, once a

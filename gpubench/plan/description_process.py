@@ -223,7 +223,7 @@ def _called(variant: Variant, name: str, content: msgspec.Raw) -> object:
 
 
 def _description(variant: Variant) -> dict[str, Any]:
-    """Return what is sent as a `_Description`."""
+    """Return the description in the form in which it is sent."""
     kind = next(kind for kind in _KINDS.values() if isinstance(variant, kind))
     names = [*plain_fields(kind), *({"grid", "block", "shared_bytes"} & vars(variant).keys())]
     functions = [

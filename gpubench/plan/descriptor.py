@@ -146,7 +146,7 @@ def _check_signature(variant: CudaVariant | HostVariant, where: str) -> None:
 
 
 def _write_out(variant: CudaVariant | HostVariant, problem: Problem) -> None:
-    """Evaluate what has braces or expressions. Raises ValueError for what cannot be evaluated."""
+    """Evaluate the fields that have braces or expressions. Raises ValueError if that fails."""
     dtype, tile = variant.dtypes[0], variant.tiles.defaults[0] if variant.tiles else Config()
     variant.options(tile, dtype)
     if isinstance(variant, HostVariant):

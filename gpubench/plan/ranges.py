@@ -155,7 +155,7 @@ def one_or_both(kind: type[Cache | Scope | State]) -> Callable[[str, str], tuple
 
 
 def named(flag: str, text: str) -> tuple[str, ...]:
-    """Read names. The registry checks them when the operation and the device are known."""
+    """Read names. The registry checks the names when the operation and the device are known."""
     if names := parse_names(text):
         return names
     raise UsageError(f"{flag}: the list is empty; 'gpubench variants' lists what there is")

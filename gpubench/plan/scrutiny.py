@@ -16,7 +16,7 @@ class Scrutiny:
 
     probes_own_sizes: bool = False
     """Whether a probe has as many products in a sum as the measured problem, and the same remainder
-    of each extent modulo the tile's extent. The result of a kernel may depend on both."""
+    of each extent modulo the tile's extent. The result of a kernel may depend on both numbers."""
 
     is_compared_later: bool = False
     """Whether the reference is made, and outputs are compared, only after the timed launches. The

@@ -133,7 +133,10 @@ def keep_winners(path: Path, new: Iterable[Winner]) -> None:
 
 @contextmanager
 def _only_writer(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder. After `WAIT_S`, continue without it: the file has a lock too."""
+    """Hold the lock of a folder.
+
+    After `WAIT_S`, continue without this lock: the file has a lock too.
+    """
     ends_s = monotonic() + WAIT_S
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -33,8 +33,7 @@ BOOT = (
     "folder = sys.argv.pop(1); folder and confine(folder); "
     "from {module} import {function}; {function}(int(sys.argv[1]), *sys.argv[2:])"
 )
-"""The child's program. The program imports from the same paths as this process, in any current
-directory."""
+"""The child's program. It imports from the same paths as this process, in any current directory."""
 
 FOLLOW = (
     "import sys; sys.path.append(sys.argv[1]); from gpubench.process.warden import follow; "

@@ -68,7 +68,7 @@ class Window:
         _mapped(self._start, self.size, PROT_NONE, _ANONYMOUS | MAP_FIXED, -1)
 
     def close(self) -> None:
-        """Give the addresses back. The arrays on them must not be used any more."""
+        """Give the addresses back. Arrays at these addresses must not be used any more."""
         _LIBC.munmap(self._reserved, self._reserved_bytes)
 
 

@@ -1,9 +1,9 @@
 """A process between this program and each child: all that the child starts ends with the child.
 
 The warden is a subreaper, so it keeps the list of the child's descendants whatever they do. The
-warden kills them when the child has ended, when the program requests it, and when the program
-itself has ended, even by SIGKILL. The warden then ends with the exit code or the signal of the
-child. This module imports the standard library alone.
+warden kills all descendants when the child has ended, when the program requests it, and when the
+program itself has ended, even by SIGKILL. The warden then ends with the exit code or the signal of
+the child. This module imports the standard library alone.
 """
 
 import json

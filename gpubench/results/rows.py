@@ -213,7 +213,7 @@ def _named(owner: object, *names: str) -> dict[str, Any]:
 
 
 def _without_end(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
-    """Return the rounds without the elimination that ended them."""
+    """Return the rounds of a point without the elimination that ended them."""
     return rounds[:-1] if rounds[-1].status == Status.ELIMINATED else rounds
 
 

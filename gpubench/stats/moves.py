@@ -41,7 +41,7 @@ MAX_RUNS = 3  # maximum number of runs that are sought in one point
 
 
 LEAST_ALIKE = 0.5
-"""A step of at least this part of the distance between two speeds may come from them."""
+"""A step of at least this part of the distance between two speeds may come from these speeds."""
 
 
 class Move(NamedTuple):

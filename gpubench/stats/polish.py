@@ -31,8 +31,8 @@ MIN_KEPT = 3
 
 SCATTER_QUANTILE = 0.8
 """The scatter of a round is this quantile of its residuals: a disturbance of a fifth of the points
-shows. A round that is faster at some points is not disturbed: other rounds had the slower of two
-speeds."""
+shows. A round that is faster at some points does not count as disturbed: at these points, the other
+rounds ran at the slower of two speeds."""
 
 
 class Polished(NamedTuple):

@@ -24,8 +24,8 @@ MIN_VOTES = 3
 shift."""
 
 ALIKE = 0.8
-"""Part of the votes whose distances from the median give their scatter. The others may have two
-speeds."""
+"""Part of the votes whose distances from the median give their scatter. The remaining votes may be
+of kernels with two speeds."""
 
 
 class Shift(NamedTuple):

@@ -99,8 +99,8 @@ def rows_table(rows: Sequence[Row], columns: Iterable[Column]) -> Table:
 def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
     """Show each problem: times by tile, the best tile of each variant, and what was not measured.
 
-    Then follow the remarks. Without `tiles`, the times by tile are left out. More than `MAX_POINTS`
-    points have no tables.
+    The remarks follow the tables. Without `tiles`, the times by tile are left out. More than
+    `MAX_POINTS` points have no tables.
     """
     if len(rows) > MAX_POINTS:
         return Group(too_many(rows))
@@ -130,7 +130,7 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False, intervals: bool = True)
     """Return the legend of the marks in tables of these rows, and remarks on the figures.
 
     With `tiles`, the tables list the tiles of each kernel and mark the best. Without `intervals`,
-    they have no column with them.
+    the tables have no column of intervals.
     """
     measured = [row for row in rows if row.status == Status.OK]
     marks = {_doubt(row) for row in measured}

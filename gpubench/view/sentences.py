@@ -39,7 +39,7 @@ def sentences(rows: Sequence[Row], *, tiles: bool = True) -> list[Text]:
 
     The fastest kernel of a problem is compared with its BLAS. Without a BLAS, the fastest kernel is
     compared with the second fastest kernel, or with its own second fastest tile. The interval holds
-    although both were chosen as the fastest of several.
+    although both kernels were chosen as the fastest of several.
     """
     measured = [row for row in rows if row.status == Status.OK and row.median_us]
     names = registry.libraries()

@@ -31,8 +31,8 @@ NVCC = "--compiler=nvcc"
 compiler."""
 
 HOST_CODE = re.compile(r"<<\s*<|^[ \t]*#[ \t]*include", re.MULTILINE)
-"""Parts of a source that NVRTC may not support: launches and headers. In a source without them,
-nvcc would find the same errors as NVRTC."""
+"""Parts of a source that NVRTC may not support: launches and headers. In a source without such
+parts, nvcc would find the same errors as NVRTC."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ def compile_together(
     """Compile several instances of a file as one program, which is faster than one by one.
 
     The instances share one cubin. Nothing is kept in the user's cache. Raises CompileError with the
-    compiler's first error if one of them does not compile.
+    compiler's first error if an instance does not compile.
     """
     if NVCC in options:
         raise CompileError("nvcc compiles one instance at a time")

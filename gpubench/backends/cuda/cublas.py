@@ -21,8 +21,8 @@ DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT: the library's heuristic chooses t
 MATH_MODE = 16
 """CUBLAS_DEFAULT_MATH, with TF32 only on request, and
 CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of a sum over K are not rounded to 16 bits.
-By default, cuBLAS rounds them: a product of 129×260×1000 in bfloat16 had an error of 2e-4 on an
-H200 (cuBLAS 13.1)."""
+By default, cuBLAS rounds such parts: a product of 129×260×1000 in bfloat16 had an error of 2e-4 on
+an H200 (cuBLAS 13.1)."""
 
 call = partial(cublaslt.call, of_library="cublas")
 

@@ -38,8 +38,8 @@ STAND_INS = {
     **dict.fromkeys(("stddef.h", "cstddef"), _of_cccl("cstddef")),
     **{name: _of_cccl(name) for name in ("limits", "type_traits", "utility")},
 }
-"""Texts that NVRTC compiles in place of headers of the C++ library. Most of them forward to CCCL,
-which is part of the toolkit."""
+"""Texts that NVRTC compiles in place of headers of the C++ library. Most of these texts forward to
+CCCL, which is part of the toolkit."""
 
 HEADERS = dict.fromkeys(HOST_HEADERS, "typedef unsigned int uint;\n") | STAND_INS
 

@@ -44,7 +44,7 @@ class HeldLaunches:
 
         The seed determines which of `values` fill `memory`. Return None if the launches could not
         be enqueued before the device began them. Without `in_queue`, the function that is returned
-        enqueues them. Raises LaunchError.
+        enqueues the launches. Raises LaunchError.
         """
         fill = f"new_elements<{WORDS[memory.dtype.itemsize]}>"
         with faults():

@@ -34,7 +34,8 @@ from gpubench.view.tables import say
 Files = Sequence[Path]
 
 OWN = {"budget", "rounds", "output", "samples"}
-"""Options of a sweep or of its configuration that are not passed on: `ab` sets them itself."""
+"""Options of a sweep or of its configuration that are not passed on: `ab` sets these options
+itself."""
 
 MIN_PAIRS = 2
 MAX_PAIRS = 1000
@@ -99,7 +100,7 @@ class Build:
 def build(name: str, path: Path) -> Build:
     """Return the side that a path names: an interpreter, its environment, or kernels.
 
-    Raises SideError if the path names none of them.
+    Raises SideError if the path names no side.
     """
     for interpreter in (path, path / "bin" / "python"):
         if interpreter.is_file() and os.access(interpreter, os.X_OK):

@@ -43,8 +43,8 @@ class Budget:
     def share(self, sweep: Sweep, functions: int, prepared: int) -> Sweep:
         """Return the sweep of the problem with its share of the time, and the rounds that fit.
 
-        `prepared` is the number of problems that are prepared. The other problems need time for
-        their preparation, too.
+        `prepared` is the number of problems that are prepared. The problems that follow need time
+        for their preparation, too.
         """
         self._prepared_s += perf_counter() - self._began_s
         self._began_s = perf_counter()

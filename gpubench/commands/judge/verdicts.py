@@ -57,7 +57,7 @@ class Judged:
     fastest of several tiles was chosen by the same rounds, and because rounds may drift."""
 
     pairs: int = 0
-    """Number of rounds in which both were measured."""
+    """Number of rounds in which the kernel and the baseline were measured."""
 
 
 def exit_code(judged: Iterable[Judged]) -> int:

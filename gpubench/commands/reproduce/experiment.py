@@ -253,7 +253,8 @@ def find(
     """Read the named experiments, or the shipped experiments that need no checkout.
 
     `checkout` is the folder with the code of the experiments that have a `[checkout]`. Without
-    `runs`, they may lack it. Raises UsageError for an unknown name and for an invalid file.
+    `runs`, `checkout` may be missing. Raises UsageError for an unknown name and for an invalid
+    file.
     """
     paths = paths_of(names or [*shipped()]).values()
     experiments = [read_experiment(path, checkout, runs=runs) for path in paths]

@@ -2,7 +2,7 @@
 
 A figure measured on another GPU in another year cannot agree, but the shape of its curve can: where
 the minimum is, from which tile on the time rises and how steeply, which kernel is faster. A rule
-states one such claim. The judgement of a rule quotes both sides of the claim.
+states one claim about the shape. The judgement of a rule quotes both sides of the claim.
 """
 
 import math

@@ -30,7 +30,7 @@ A = TypeVar("A")
 THREADS_SLEEP = {"OPENBLAS_THREAD_TIMEOUT": "4"}
 """Idle threads of OpenBLAS sleep after 2⁴ clock ticks. By default they keep their CPUs busy for 2²⁶
 ticks or more, which extends into the next kernel's samples. Where other work needs a CPU, a product
-waits for them (docs/decisions/0019)."""
+waits for such threads (docs/decisions/0019)."""
 
 QUIET = {"KINETO_LOG_LEVEL": "6"}
 """torch's profiler prints no line when it starts and stops."""
@@ -52,14 +52,16 @@ SILENT_VARIABLES = (
     "NUMBA_NUM_THREADS", "NUMBA_DISABLE_JIT",
 )  # fmt: skip
 """Variables that change what libraries compute, or how fast, without a trace in the results. The
-child does not get them, and rows record them. The backend sets the number of threads itself."""
+child does not get these variables, and rows record them. The backend sets the number of threads
+itself."""
 
 
 RECORDED = (
     "OPENBLAS_", "GOTO_", "MKL_", "OMP_", "KMP_", "NPY_", "NUMBA_", "LD_",
     "CUDA_", "NVIDIA_", "CUBLAS_", "CUBLASLT_", "GLIBC_TUNABLES", "MALLOC_",
 )  # fmt: skip
-"""Beginnings of variables that change libraries. Rows record each that is set, passed on or not."""
+"""Beginnings of variables that change libraries. Rows record each such variable that is set,
+whether the child gets it or not."""
 
 MAX_RECORDED = 200
 """Maximum number of characters of the value of a variable that rows record."""
@@ -127,7 +129,10 @@ class Supervisor:
         return opened
 
     def open_ahead(self) -> None:
-        """Open the device in a child that the next call of `open` uses. A fault is found there."""
+        """Open the device in a child that the next call of `open` uses.
+
+        A fault of the device is reported by that call.
+        """
         try:
             self._opened = self.open()
         except GpubenchError:
@@ -138,8 +143,8 @@ class Supervisor:
         """Start children until `count` wait, while the block under `with` runs.
 
         The children load the backend's modules, if that takes long, and torch, if it is requested.
-        Then they wait before they open the device. The block should time nothing, because loading
-        disturbs the host.
+        The children then wait before they open the device. The block should time nothing, because
+        loading disturbs the host.
         """
         missing = count - len(self._waiting) if backends()[backend].load else 0
         children = [self._start(backend, torch=torch) for _ in range(missing)]

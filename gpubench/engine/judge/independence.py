@@ -37,10 +37,10 @@ TURNS: tuple[int, ...] = (6, 6, 36)
 the ratio below."""
 
 MIXED_PAIRS: tuple[int, ...] = (-1, 1, 523)
-"""For each of the `TURNS`, the largest number of pairs of launches (one of each case) in the other
-order that shows a difference. The probability that equal cases have no more pairs is 1e-6 (exact
-distribution of U for 12 and 48 launches of each case; Mann and Whitney, 1947). -1: a further stage
-must follow."""
+"""A pair has a launch of each of two cases. For each of the `TURNS`: two cases differ if at most
+this number of pairs has the faster launch in the slower case. The probability that equal cases have
+no more pairs is 1e-6 (exact distribution of U for 12 and 48 launches of each case; Mann and
+Whitney, 1947). -1: a further stage must follow."""
 
 RATIO = 1.25
 """Smallest ratio of two cases that counts, by the host's clock. On a CPU beside other work a right
@@ -75,7 +75,7 @@ class Case(StrEnum):
     """Contents of the arrays before a launch, in the words of the reason."""
 
     POISONED = "nothing"
-    """The output holds poison, and A is as before."""
+    """The output holds NaN or another unlikely value, and A is unchanged."""
 
     FILLED = "what the output holds"
     """The output holds the right result."""
@@ -169,8 +169,8 @@ class _Launches:
         """Launch once in a case, and return the microseconds. Raises WrongError.
 
         All cases draw the same numbers, and move the same bytes through the caches. An operation
-        may take long to make its operands itself. If the launch does not use them, they are kept
-        for the next launch.
+        with `make` may take long to make operands. If the launch does not use new operands, they
+        are kept for the next launch.
         """
         hosts = self._unseen or self._new_inputs()
         waits = case != Case.CHANGED and self._problem.operation.make is not None

@@ -47,8 +47,8 @@ of these probes, at random."""
 
 PERIOD = 256
 """A probe's extents have the same remainders as the point's extents, modulo this number and modulo
-the tile's extents. Our own kernels check their bounds, so for them the remainders modulo the tile
-do not matter."""
+the tile's extents. Our own kernels check their bounds, so the remainders modulo the tile do not
+matter for our kernels."""
 
 TILES = (2, 4, 8, 16, 32)
 """Number of tiles that a probe spans in each direction, as far as the point does. A probe uses the
@@ -63,7 +63,7 @@ UNUSUAL_LONG = (1283, 1283)  # the same for operations that memory limits
 
 MAX_PROBES = 8
 """Maximum number of launches among which the values of k are divided, where a result has too few
-elements for all of them."""
+elements for all values of k."""
 
 COMPARED_ELEMENTS = 2**24  # number of results that are compared at once, in float64
 
@@ -293,7 +293,7 @@ def trial_inputs(problem: Problem, seed: int) -> tuple[NDArray[Any], ...]:
 def inputs_of(probe: AnyProbe) -> tuple[NDArray[Any], ...]:
     """Return a probe's operands, which must not be changed.
 
-    What is added to a product is 0. Scales are 1 where the probe has no others.
+    An operand that is added to a product is 0. Scales are 1, unless the probe has scales.
     """
     return _kept_inputs(probe) if probe.problem.bytes < KEPT_BYTES else _with_neutral(probe)
 

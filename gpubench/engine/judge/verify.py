@@ -283,10 +283,10 @@ def relative_error(
     """Return the largest error of an element relative to ‖row of A‖·‖column of B‖ + √K·|element|.
 
     The first term bounds the partial sums if the operands have random signs. The second term bounds
-    them if the operands have one sign: the partial sums then grow to the result, and their K
-    roundings add up as √K (Higham, Accuracy and Stability of Numerical Algorithms, 2.8). A chained
-    product adds the errors inherited from the first product. Rounding the sum once to the result's
-    type, by `result_roundoff` of the element, is not counted as an error.
+    the partial sums if the operands have one sign: the partial sums then grow to the result, and
+    their K roundings add up as √K (Higham, Accuracy and Stability of Numerical Algorithms, 2.8). A
+    chained product adds the errors inherited from the first product. Rounding the sum once to the
+    result's type, by `result_roundoff` of the element, is not counted as an error.
 
     The right output is `factor` times the reference. Return NaN if any element is NaN, and for
     integers the largest difference modulo 2³².

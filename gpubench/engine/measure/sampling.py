@@ -14,7 +14,8 @@ Sample = Callable[[int, int], list[float]]
 """Takes launches per sample and the number of samples; returns microseconds per launch of each."""
 
 SHRINKING = 0.9
-"""Twice the samples should shrink an interval to 0.71. Above this ratio it is not shrinking."""
+"""Twice the samples should shrink an interval to 0.71. Above this ratio, the interval is not
+shrinking."""
 
 LONG = 10
 """A launch that takes this many times the minimum length of a sample needs no exact estimate."""

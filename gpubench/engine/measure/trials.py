@@ -161,9 +161,9 @@ class Trials:
     def _require_scaled(self, point: Point, *, launches: int) -> None:
         """Raise WrongError unless launches on operands of another sign and scale are right.
 
-        Where the cache is hot, the timed launches all have the same operands. Where it is cold,
-        consecutive launches have different operands. These launches have new operands first, and
-        then the same operands.
+        Where the cache is hot, the timed launches all have the same operands. Where the cache is
+        cold, consecutive launches have different operands. These launches have new operands first,
+        and then the same operands.
         """
         problem, timed = point.problem, self._operand_cache.operands(point)
         pairs = zip(timed.host_inputs, operand_factors(problem, 1), strict=True)
@@ -188,6 +188,6 @@ def _new_inputs(point: Point) -> tuple[NDArray[Any], ...]:
 
 
 def instance_of(point: Point) -> Instance:
-    """Return what is compiled once for all sizes."""
+    """Return the key of a point's instance, which is compiled once for all sizes."""
     problem = point.problem
     return point.variant, point.tile, problem.dtype, problem.column_major

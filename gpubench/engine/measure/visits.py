@@ -61,7 +61,8 @@ SLOWDOWNS = ("thermal slowdown", "hardware slowdown")
 marked."""
 
 COOLING_S = (1.0, 4.0, 10.0)
-"""Pauses before a point is timed again after a slowdown. The last time is kept and marked."""
+"""Pauses before a point is timed again after a slowdown. The last measurement is kept and
+marked."""
 
 
 @dataclass

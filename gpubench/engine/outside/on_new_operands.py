@@ -128,7 +128,10 @@ class OnNewOperands:
         )
 
     def _share_outputs(self) -> str:
-        """Let the other process own the outputs of all launches. Return why it cannot."""
+        """Let the other process own the outputs of all launches.
+
+        Return why sharing is impossible.
+        """
         problem, keep = self._point.problem, self._keep
         self._keep = None
         if not keep:

@@ -1,4 +1,4 @@
-"""The kinds of pictures: which kinds rows suffice for, and how each draws them.
+"""The kinds of pictures: for which kinds the rows suffice, and how a kind draws its rows.
 
 The roofline follows Williams, Waterman and Patterson, 2009, with the bytes that must move. No
 kernel whose operands come from memory can be above the roofline.

@@ -292,7 +292,10 @@ def line_count(labels: Iterable[str]) -> int:
 
 
 def log_axis(axes: Axes, which: Literal["x", "y"]) -> None:
-    """Make an axis logarithmic, with plain numbers: 0.5, 1.9, 1,000. Call it after drawing."""
+    """Make an axis logarithmic, with plain numbers: 0.5, 1.9, 1,000.
+
+    Call this function after drawing.
+    """
     axes.set(**{f"{which}scale": "log"})
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axis.get_view_interval()
