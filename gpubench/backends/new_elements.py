@@ -11,7 +11,7 @@ NEW_VALUES = 2**12  # number of different elements
 def new_elements(values: NDArray[Any], seed: int, places: NDArray[np.integer[Any]]) -> NDArray[Any]:
     """Return the elements at some places of memory: for each, one of the `NEW_VALUES` values.
 
-    The kernel `new_elements` of cuda/stream.cu computes the same.
+    The kernel `new_elements` of cuda/stream.cu computes the same elements.
     """
     mixed = places.astype(np.uint64) ^ np.uint64(seed)
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):  # the finalizer of MurmurHash3

@@ -194,7 +194,7 @@ class PairedTimes:
     """Median time per launch of each visit to the kernel, in microseconds."""
 
     library_times_us: tuple[float, ...]
-    """The same for the library; elements with the same index are neighbours."""
+    """Times of the library's visits; elements with the same index are neighbours."""
 
     joules: float | None = None
     """Energy of a launch of the kernel, of the whole device; None where nothing counts it."""

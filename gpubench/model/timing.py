@@ -48,7 +48,10 @@ class Timing:
 
     @property
     def hang_s(self) -> float:
-        """Time after which a point counts as hung. Operands and slow launches take less."""
+        """Time after which a point counts as hung.
+
+        Making operands and slow launches takes less time.
+        """
         return self.point_limit_s or 60 + 6 * self.launch_limit_s
 
     @property

@@ -86,7 +86,7 @@ class Sweep:
     timer: Timer = Timer.EVENTS
     timing: Timing = field(default_factory=Timing)
     options: Mapping[str, str] = field(default_factory=dict)
-    """The options of this sweep as text. A resumed sweep must have the same."""
+    """The options of this sweep as text. A resumed sweep must have the same options."""
 
 
 def tuned_file(tiles: Sequence[str]) -> Path | None:

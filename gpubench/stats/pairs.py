@@ -1,4 +1,7 @@
-"""Ratios of neighbouring measurements. A disturbance of both does not change their ratio."""
+"""Ratios of neighbouring measurements.
+
+A disturbance of both visits does not change the ratio of their times.
+"""
 
 import math
 from collections.abc import Sequence

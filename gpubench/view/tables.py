@@ -32,8 +32,8 @@ class Table:
 
     headings: Sequence[str]
     left: Collection[str] | None = ()
-    """Headings of the columns of text, which are left-aligned; None: all columns. The others hold
-    figures."""
+    """Headings of the columns of text, which are left-aligned; None: all columns. All other columns
+    hold figures."""
 
     lines: list[tuple[Cell, ...]] = field(default_factory=list)
 

@@ -230,8 +230,8 @@ def bind_launch(
     `arguments` are the kernel's arguments as ctypes objects. The objects hold only addresses. So
     the launch keeps a reference to `keep_alive`, and the arrays are not freed.
 
-    Launches with attributes are enqueued by cuLaunchKernelEx, all others by CuPy's function. The
-    cost of both is in docs/decisions/0004.
+    Launches with attributes are enqueued by cuLaunchKernelEx, all others by CuPy's function.
+    docs/decisions/0004 has the cost of both ways.
     """
     pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
     stream = cupy.cuda.get_current_stream().ptr

@@ -72,14 +72,14 @@ class CudaStream:
         self._launch_blocking_kernel()  # the driver copies the arguments when it enqueues
 
     def record_start(self) -> Timestamp:
-        """Enqueue a timestamp, then an event. A sample starts after both."""
+        """Enqueue a timestamp, then an event. A sample starts after the event."""
         start = self._next_timestamp()
         self._launch_timestamp_kernel[start.slot]()
         start.event.record(self._stream)
         return start
 
     def record_stop(self) -> Timestamp:
-        """Enqueue an event, then a timestamp. A sample ends before both."""
+        """Enqueue an event, then a timestamp. A sample ends before the event."""
         stop = self._next_timestamp()
         stop.event.record(self._stream)
         self._launch_timestamp_kernel[stop.slot]()

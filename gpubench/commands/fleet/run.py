@@ -124,8 +124,8 @@ class FleetRun:
     """Measures on all workers.
 
     Hosts are independent of each other. The devices of a host take turns, a round each, while the
-    other devices do nothing. Then all measure at the same time. Units whose rounds scatter are then
-    measured in more rounds. If a worker is lost, only its own reports are missing.
+    other devices do nothing. Then all devices measure at the same time. Units whose rounds scatter
+    are then measured in more rounds. If a worker is lost, only its own reports are missing.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ _LESSON = """\
 def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, force: bool) -> None:
     """Write `folder/<op>/<name>.cu` and `.py`, and beside them the headers that they include.
 
-    Print their paths and the next commands. Existing headers are not changed.
+    Print the files' paths and the next commands. Existing headers are not changed.
 
     Raises UsageError for a name that cannot be used, a kernel to start from that is not CUDA C++,
     and files that exist already.

@@ -50,8 +50,8 @@ class Keeper:
     def keep(self, problem: Problem, launches: int) -> tuple[bytes, str]:
         """Keep the outputs of a number of launches.
 
-        Return the handle of their memory, and why no process can open it; empty if nothing is known
-        against it.
+        Return the handle of the outputs' memory, and the reason why no process can open the memory,
+        or an empty text.
         """
         self._problem, needed = problem, shared_bytes(problem, launches)[1]
         if needed > self._exported[1].size:  # twice as much at least, as no memory is freed

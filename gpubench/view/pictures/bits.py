@@ -31,7 +31,7 @@ NEAR_RATIO = 1.4
 def bits_panels(group: Sequence[Source]) -> list[Panel]:
     """Return a panel for each cache state, scope and fill, at the size with the most precisions.
 
-    Layouts share a panel, because 8-bit operands have one of their own.
+    All layouts share a panel, because 8-bit operands have a separate layout.
 
     A library that computes in another precision than its row names is left out: its point would
     belong to the other precision.
