@@ -55,7 +55,7 @@ class Modes(NamedTuple):
 
     @property
     def overlapping(self) -> list[Speeds]:
-        """The speeds of the points whose two sides differ by no more than these speeds."""
+        """The pairs of speeds that explain the difference between the two sides of their points."""
         return [speeds for point, speeds in self.speeds.items() if self.explain[point]]
 
 

@@ -22,8 +22,8 @@ from gpubench.model.precision import F32
 EXPONENTS = (*range(6, 15), 16, 18, 20, 24, 30, 40, 48)  # the values of w
 
 SPARE_BITS = 2
-"""A row's large terms sum to at most 2^(bits − this), whatever their signs. Also, w is at most bits
-− this, because tensor cores cut terms off."""
+"""With b as the width in bits: a row's large terms sum to at most 2^(b − SPARE_BITS), whatever
+their signs. w is at most b − SPARE_BITS, because tensor cores cut terms off."""
 
 LARGEST_IN_FLOAT32 = 20
 """The largest w of float32 sums. How tensor cores add the last bits differs between GPUs."""

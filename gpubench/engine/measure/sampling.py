@@ -1,4 +1,4 @@
-"""Takes samples until there are enough. `sample` is a callable; tests pass a fake clock with it."""
+"""Takes samples until there are enough. `sample` is a callable, so tests can pass a fake clock."""
 
 import math
 from collections.abc import Callable, Sequence
