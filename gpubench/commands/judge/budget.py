@@ -31,7 +31,7 @@ class Budget:
 
     @property
     def has_time(self) -> bool:
-        """Whether a problem may begin. The first problem always may."""
+        """Whether a problem may begin. The first problem always has time."""
         is_first = self.problems_left == self._problems - 1
         return is_first or self.budget_s is None or self._left_s > 0
 
