@@ -166,8 +166,8 @@ class Worker:
         """Measure the device's highest rates in the child.
 
         With `kept`, rates of a CPU are enough that this process has kept for less than a day. The
-        child cannot keep them: one that runs foreign code may write no file of the user. A rate is
-        also not kept if such a child may have measured it after running foreign code.
+        child cannot keep rates: a child that runs foreign code may write no file of the user. A
+        rate is also not kept if such a child may have measured it after running foreign code.
         """
 
         def measure(names: Sequence[str]) -> dict[str, float]:

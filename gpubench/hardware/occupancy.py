@@ -27,8 +27,8 @@ class Limits:
     warps: int
     blocks: int
     shared_bytes: int
-    """Shared memory at the largest carveout. The driver chooses it if occupancy needs it, unless
-    the kernel requests another one."""
+    """Shared memory at the largest carveout. The driver chooses this carveout if occupancy needs
+    it, unless the kernel requests another carveout."""
 
     block_shared_bytes: int  # largest shared memory of one block (opt-in)
     reserved_bytes: int = 1 * KIB  # shared memory that the driver reserves in each block

@@ -47,7 +47,7 @@ def evaluate(expression: Expression, names: Mapping[str, object]) -> int:
 def parse(text: str) -> ast.expr:
     """Parse an expression of Python, without Python's own warnings, such as for `1if`.
 
-    Raise ValueError for any other text, and for a long one.
+    Raise ValueError for any other text, and for a long text.
     """
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"an expression has at most {MAX_CHARACTERS} characters")

@@ -67,7 +67,8 @@ class Launch:
     launch has ended, for which the kernel must wait itself."""
 
     cluster: tuple[int, int, int] = (1, 1, 1)
-    """Blocks of a thread block cluster (compute capability 9.0). The grid is a multiple of it."""
+    """Blocks of a thread block cluster (compute capability 9.0). The grid's extents are multiples
+    of the cluster's extents."""
 
     next_launches: tuple[Launch, ...] = ()
     """Launches that complete the result, with the same workspace. All launches of a result are

@@ -40,7 +40,7 @@ _ATTRIBUTE = re.compile(r"\b(__\w+__|alignas)\s*\(")
 _DEVICE = re.compile(r"\b__(?:global|device)__\b")
 _OF_DEVICE = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 _OPENING, _CLOSING = re.compile(r"<<\s*<"), re.compile(r">>\s*>")
-"""The brackets around a launch's configuration. Visual Studio puts a space into them."""
+"""The brackets around a launch's configuration. Visual Studio puts a space into these brackets."""
 
 _STATIC = re.compile(r"\bstatic\b(?!\s+constexpr)")
 """Prefix of a variable in a host function. Without `thread_local`, the variable would become a

@@ -277,7 +277,7 @@ def _require_same(started: Mapping[str, Any], now: Mapping[str, Any], path: Path
     """Raise UsageError with the first difference.
 
     The file of samples and the budget change no measurement. A sweep of several devices can be
-    completed on one.
+    completed on one device.
     """
     old, new = _settings(started), _settings(now)
     for at in {**new, **old}:

@@ -247,7 +247,7 @@ STABLE = 1.1
 
 
 def objects(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """Return the rows as objects for JSON. None stands for no value, or for an infinite one."""
+    """Return the rows as objects for JSON. None stands for a missing or an infinite value."""
 
     def finite(value: object) -> object:
         return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -12,7 +12,7 @@ from gpubench.hardware.host import read_text
 from gpubench.model import Device
 
 DRIVER_FILES = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
-"""At least one of these files exists if a driver is loaded. The last is for WSL."""
+"""At least one of these files exists if a driver is loaded. The last file is for WSL."""
 
 ERROR_INSUFFICIENT_DRIVER = 35
 ERROR_NO_DEVICE = 100

@@ -21,7 +21,7 @@ class OwnKernels:
 
     Foreign code may write into the cache of its kernels, so each folder of kernels has a cache of
     its own. It gets copies of the files that this process has compiled (`environment_of_foreign`).
-    On an H200, a process needs 3 s to compile them.
+    On an H200, a process needs 3 s to compile these kernels.
     """
 
     def __init__(self, device: str, backend: str) -> None:

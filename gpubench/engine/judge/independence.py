@@ -114,10 +114,10 @@ def require_independent(
     """Raise WrongError if the time or the result of a launch depends on what went before.
 
     `operands` has a single set, a copy of the first, whose operands are overwritten in place.
-    `time_us` launches once on it and returns the microseconds; `by_events` means events of the GPU.
-    `new_inputs` returns operands that no launch has seen: for a product only A, because the rows of
-    B are moved. With `is_long`, a right kernel is launched only once in each case, because launches
-    take long. `cases` are compared with the case `POISONED`.
+    `time_us` launches once on this set and returns the microseconds; `by_events` means events of
+    the GPU. `new_inputs` returns operands that no launch has seen: for a product only A, because
+    the rows of B are moved. With `is_long`, a right kernel is launched only once in each case,
+    because launches take long. `cases` are compared with the case `POISONED`.
     """
     once = _Launches(operands, time_us, xp, new_inputs, reads_output=reads_output).once
     # A result that depends on what the output holds is not compared with the case `FILLED`.
