@@ -24,7 +24,7 @@ NAIVE_LOOP = "cpu_naive"
 BEST = "*"
 TIED = "="
 UNSTABLE = "!"
-"""Marks behind a time. `LEGEND` explains the three."""
+"""Marks behind a time. `LEGEND` explains the three marks."""
 
 DISAGREE = f"rounds differ by more than {100 * (STABLE - 1):.0f} %"
 UNSTABLE_LEGEND = f"{UNSTABLE} {DISAGREE}: do not compare this time with others"
