@@ -26,7 +26,9 @@ RANGES = {each.name: each.metadata["range"] for each in COLUMNS}
 HINTS = {name: hint for name, hint in get_type_hints(Row).items() if name in NAMES}
 
 # What spreadsheets compute is as likely as anything else: lone surrogates, NUL, line ends.
-texts = st.text(st.sampled_from("='+-@\"\n\r\0\udcff") | st.characters())
+texts = st.text(st.sampled_from("='+-@\"\n\r\0\udcff") | st.characters()).filter(
+    lambda text: clean(text).lower() != "nan"  # a missing number, as pandas writes it
+)
 hostile = st.sampled_from([0.0, -1.0, 1e-300, 1e300, -(10**400), 10**400]) | st.floats()
 times = st.floats(MIN_VALUE, MAX_VALUE) | st.floats()
 
@@ -56,10 +58,13 @@ def readable(name: str, value: object) -> object:
         if name == "round_medians_us":
             return tuple(in_range(us, MIN_VALUE) for us in value)
         if not isinstance(value, str):
+            is_float = float in (HINTS[name], *get_args(HINTS[name]))
+            if is_float and value is not None:
+                value = float(str(value))  # infinity, if it is beyond floats
             number = None if value is None else in_range(value, *RANGES[name])
-            return number if float in get_args(HINTS[name]) or number == int(number or 0) else None
+            return number if is_float or number == int(number or 0) else None
     except ValueError:
-        return None
+        return () if name == "round_medians_us" else None
     return value[:MAX_TEXT] or (value if name in KEY else None)
 
 
