@@ -50,7 +50,7 @@ LONG_K, SHORT_RING = 16, 8
 """Steps of a tile from which a ring may have more than eight stages. At few steps, sixteen stages
 instead of eight take 0.07 µs more (docs/decisions/0028-few-rows.md)."""
 
-PICKS = 2  # number of configurations that the model picks of a kernel that it ranks alone
+PICKS = 3  # number of configurations that the model picks of a kernel that it ranks alone
 
 PICKS_TOGETHER = 8
 """Number of configurations that the model picks among kernels that it ranks together. At 12
@@ -481,10 +481,10 @@ class Picks:
 class DifferentPicks:
     """Picks configurations of a kernel that is ranked alone, as `CudaVariant.auto_tiles`.
 
-    The picks have different sizes of a tile's part of K, because configurations that divide a
-    problem into the same number of parts take nearly the same time. Where rows of B are no multiple
-    of 16 bytes, `PICKS` more are picked, because the constants were fitted without such rows: at 30
-    shapes on an H200, the best of four takes 1.6 % less than the better of two.
+    The picks differ in the size of a tile's part of K, or in the number of blocks of a cluster. At
+    30 shapes on an H200 (seed 11 of `research/shapes.py`), the best of three takes 0.3 % longer
+    than the fastest configuration in float64, and 0.9 % in float32. Twice as many are picked where
+    rows of B are no multiple of 16 bytes, because the constants were fitted without such rows.
     """
 
     choices: Choices
@@ -492,11 +492,13 @@ class DifferentPicks:
 
     def __call__(self, problem: Problem, multiprocessors: int) -> tuple[str, ...]:
         """Return configurations for a problem."""
-        different: dict[float, str] = {}
+        different: dict[tuple[float, int], str] = {}
         is_unfitted = problem.m <= self.few_rows or row_bytes(problem)[1] > 0
         count = PICKS * (2 if is_unfitted else 1)
         for choice in ranked(self.choices, problem, multiprocessors):
-            different.setdefault(choice.rows * choice.columns / choice.splits, str(choice))
+            blocks = choice.down * choice.across * choice.splits
+            size = choice.rows * choice.columns / choice.splits
+            different.setdefault((size, blocks), str(choice))
             if len(different) == count:
                 break
         return tuple(different.values())

@@ -232,8 +232,11 @@ def test_auto_tiles_are_legal_and_few(name: str) -> None:
         tiles = variant.tiles_for(of_shape, 132)
         alone = 2 * PICKS if of_shape.m <= splitk_cluster.FEW_ROWS else PICKS
         assert 1 <= len(tiles) <= (alone if name in SMALL_TILES else PICKS_TOGETHER)
-        sizes = {tile["BM"] * tile["BN"] / tile["splits"] for tile in tiles}
-        assert len(sizes) == len(tiles) or name not in SMALL_TILES
+        kinds = {
+            (tile["BM"] * tile["BN"] / tile["splits"], str(tile.get("cluster")), tile["splits"])
+            for tile in tiles
+        }
+        assert len(kinds) == len(tiles) or name not in SMALL_TILES
         for tile in tiles:
             assert variant.why_not(tile, of_shape, (9, 0)) is None, str(tile)
 

@@ -117,9 +117,9 @@ shapes (seed 11 of `research/shapes.py`). The model divides K into up to eight p
 and 16 parts if M is at most `FEW_ROWS`."""
 
 FEW_ROWS = 64
-"""Largest M for which four configurations are picked instead of two. At 31 such products on an
-H200, the better of two takes 8 % longer than the fastest of 25 to 40 configurations, and the best
-of four takes 4 % longer."""
+"""Largest M for which twice as many configurations are picked. At 31 such products on an H200, the
+better of two of different sizes takes 8 % longer than the fastest of 25 to 40 configurations, and
+the best of four takes 4 % longer."""
 
 SMALL_TILE = "32x32x16/4x4/s4"
 """Tile for small products, whose time is that of a few steps, one after the other. A part of K may
