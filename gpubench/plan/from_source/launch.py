@@ -34,7 +34,6 @@ _SUFFIX = re.compile(r"\b(\d+)(?:\.0?)?[uUlLfF]*(?![\w.])")
 _NAME = re.compile(r"\b(?:[A-Za-z_]\w*::)*([A-Za-z_]\w*(?:\.[xyz]\b)?)")
 _ROUNDS_UP = re.compile(r"\w*(ceil_?div|div_?ceil|cdiv|div_?up|round_?up_?div)\w*", re.IGNORECASE)
 
-
 Names = dict[str, str]  # values by names
 
 
@@ -96,7 +95,8 @@ def _read(
     block = scope.expressions(parts)
     names |= {f"{of_block}.{axis}": part for axis, part in zip("xyz", parts, strict=False)}
     parts = _parts(of_grid, launch.before)
-    unread = [*_words(parts) - {*names, *scope.symbols}]
+    words = {word for part in parts for word in _NAME.findall(_plain(part))}
+    unread = [each for each in words - {*names, *scope.symbols} if not _ROUNDS_UP.fullmatch(each)]
     missing = ALL_EXTENTS - {*scope.symbols.values()}
     if len(unread) == len(missing) == 1:  # the extent that the kernel lacks
         scope.symbols[unread[0]] = missing.pop()
@@ -178,12 +178,6 @@ class Scope:
 def _plain(text: str) -> str:
     """Return an expression without casts and without the suffixes of its numbers."""
     return _SUFFIX.sub(r"\1", _CAST.sub("", text))
-
-
-def _words(texts: Iterable[str]) -> set[str]:
-    """Return the names in expressions, without functions that round up."""
-    words = (word for text in texts for word in _NAME.findall(_plain(text)))
-    return {word for word in words if not _ROUNDS_UP.fullmatch(word)}
 
 
 def _parts(text: str, before: str) -> list[str]:

@@ -121,12 +121,9 @@ def _function(heading: str, body: str, spaces: list[str]) -> Function | None:
     signature, _ = enclosed(heading, name.end())
     try:
         return Function(
-            name="::".join((*filter(None, spaces), name[1])),
-            signature="" if signature == "void" else signature,
-            template=parameters(template),
-            is_kernel=is_kernel,
-            body=body,
-        )
+            name="::".join((*filter(None, spaces), name[1])), template=parameters(template),
+            signature="" if signature == "void" else signature, is_kernel=is_kernel, body=body,
+        )  # fmt: skip
     except ValueError:  # a template's parameter without a name
         if is_kernel:
             raise
