@@ -6,7 +6,6 @@ whose `//` rounds down.
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -14,17 +13,15 @@ from itertools import chain
 
 from gpubench.model.expression import evaluate, parse
 from gpubench.model.signature import Parameter, split
-from gpubench.plan.from_source.meaning import ALL_EXTENTS
+from gpubench.plan.from_source.meaning import ALL_EXTENTS, assignments
 from gpubench.plan.from_source.source import Function, SourceLaunch, code, enclosed, last
 
 ROUNDS = 8  # maximum depth of constants that are defined by constants
 ITEM_BYTES = {"float": 4, "int": 4, "double": 8, "half": 2, "__half": 2, "__nv_bfloat16": 2}
 
-_VALUE = re.compile(
-    r"\b(?:const(?:expr)?|auto|int|unsigned|size_t|u?int\d\d_t)\b[^;=(){}<>]{0,120}?\b(\w+)\s*"
-    r"(?:=\s*([^;,{}]{1,120})[;,]|\{([^{};]{1,120})\})"
+_DECLARED = re.compile(
+    r"\b(?:const(?:expr)?|auto|int|unsigned|size_t|u?int\d\d_t)\b[^;=(){}<>]{0,120}?\b(\w+)\s*[={]"
 )
-_ASSIGNED = re.compile(r"\b(\w+)\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)")
 _CAST = re.compile(
     r"static_cast\s*<[^<>]*>"
     r"|\(\s*(?:unsigned|unsigned int|int|float|double|size_t|uint|long|u?int(?:32|64)_t)\s*\)"
@@ -123,15 +120,10 @@ def edge_of_block(kernel: Function, axis: str, text: str) -> int | None:
 
 
 def _values(text: str) -> dict[str, str]:
-    """Return the numbers that a text defines with a single value, and assigns nowhere else."""
-    pairs = [(name, value or braced) for name, value, braced in _VALUE.findall(text)]
-    definitions, assigned = Counter(name for name, _ in pairs), Counter(_ASSIGNED.findall(text))
-    values = Counter(name for name, _ in {*pairs})
-    return {
-        name: value
-        for name, value in pairs
-        if values[name] == 1 and assigned[name] <= definitions[name]
-    }
+    """Return the numbers that a text defines with a single value."""
+    declared = {*_DECLARED.findall(text)}
+    pairs = ((name, each) for name, each in assignments(text).items() if name in declared)
+    return {name: each[0] for name, each in pairs if len({*each}) == 1}
 
 
 @dataclass(frozen=True, kw_only=True)

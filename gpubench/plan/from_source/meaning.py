@@ -42,7 +42,9 @@ EDGE = 16  # value of a number that only decides the block: its edge
 _DECORATION = re.compile(
     r"^(d|dev|device|g|gpu|h|ptr|p|mat|matrix)_(?=\w)|_(d|dev|device|g|gpu|ptr|global|ld)$"
 )
-_ASSIGNED = re.compile(r"\b(\w+)\s*(?:[+*/%-]?=(?!=)|\{)\s*([^;{}]*)[;}]")
+_ASSIGNED = re.compile(
+    r"\b(\w+)\s*(?:([+*/%-]?)=(?!=)\s*([^;{}]{0,1000})|\{\s*([^;{}=]{0,1000}))[;}]"
+)
 _UPDATED = re.compile(r"\b(\w+)\s*\[[^;{}=]{0,400}=[^;{}]{0,400}\b\1\s*\[")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -215,7 +217,7 @@ def _integers(declared: list[Parameter]) -> list[str]:
 
 def _strides(body: str, array: str, numbers: Sequence[str]) -> set[str]:
     """Return the numbers that an array's indices multiply, directly or through variables."""
-    text, assigned = "\n".join(_indices(body, array, numbers)), _assigned(body)
+    text, assigned = "\n".join(_indices(body, array, numbers)), assignments(body)
     copies = {name: each[0] for name, each in assigned.items() if len(each) == 1}
     names = dict(zip(numbers, numbers, strict=True))
     names |= {name: each for name, each in copies.items() if each in numbers}
@@ -228,11 +230,11 @@ def _product(name: str) -> re.Pattern[str]:
     return re.compile(rf"(\b\w++|){space}\*{space}\b{name}\b|\b{name}{space}\*{space}(\w*)")
 
 
-def _assigned(body: str) -> dict[str, list[str]]:
+def assignments(body: str) -> dict[str, list[str]]:
     """Return the expressions that a body assigns to each variable."""
     assigned: dict[str, list[str]] = {}
-    for name, text in _ASSIGNED.findall(body):
-        value, *others = split(text)
+    for name, sign, text, braced in _ASSIGNED.findall(body):
+        value, *others = split(f"{name} {sign} {text}" if sign else text or braced)
         for each, _, of_each in ((name, "", value), *(other.partition("=") for other in others)):
             assigned.setdefault(each.strip(), []).append(of_each.strip())
     return assigned
@@ -240,7 +242,7 @@ def _assigned(body: str) -> dict[str, list[str]]:
 
 def _indices(body: str, array: str, numbers: Sequence[str]) -> list[str]:
     """Return the expressions that index an array, and the expressions of variables in an index."""
-    assigned = _assigned(body)
+    assigned = assignments(body)
     pointer = re.compile(rf"\b{array}\s*\+|&\s*{array}\s*\[")
     pointers = {name for name in assigned if any(map(pointer.search, assigned[name]))}
     names = {array, *pointers} - {*numbers}
