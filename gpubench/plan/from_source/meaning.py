@@ -235,8 +235,9 @@ def assignments(body: str) -> dict[str, list[str]]:
     assigned: dict[str, list[str]] = {}
     for name, sign, text, braced in _ASSIGNED.findall(body):
         value, *others = split(f"{name} {sign} {text}" if sign else text or braced)
-        for each, _, of_each in ((name, "", value), *(other.partition("=") for other in others)):
-            assigned.setdefault(each.strip(), []).append(of_each.strip())
+        for each in (f"{name}={value}", *(other for other in others if "=" in other)):
+            target, _, of_target = each.partition("=")
+            assigned.setdefault(target.strip(), []).append(of_target.strip())
     return assigned
 
 
