@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import stated_problems
-from commandline import run
+from commandline import call
 
 from gpubench.errors import CompileError, DoesNotFitError
 from gpubench.foreign import solutions
@@ -64,7 +64,7 @@ def test_a_solution_of_another_language_is_refused(tmp_path: Path) -> None:
 
 def test_a_problem_without_solutions_says_where_they_lie(tmp_path: Path) -> None:
     problem = stated_problems.model(tmp_path)
-    done = run(tmp_path, "judge", problem.name, "--device", "cpu")
+    done = call(tmp_path, "judge", problem.name, "--device", "cpu")
     assert done.code == 2
     assert done.err.strip() == (
         "gpubench: --solution: name a solution of 7_Linear_ReLU.py; none lies beside it as "
