@@ -60,6 +60,7 @@ class Forks:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._owner = os.getpid()  # orphans get it as their parent
         self._environment = dict(os.environ)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -76,9 +77,13 @@ class Forks:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
     def takes(self, arguments: Any, environment: dict[str, str]) -> bool:
-        """Whether a fork can run this command: Python with a program or a module."""
+        """Whether a fork can run this command: Python with a program or a module.
+
+        The command must be one of this process, and not of a process that a test forked.
+        """
         options = [word for word in arguments[1:] if word not in ISOLATED][:1]
         python = arguments[0] == sys.executable and options in (["-c"], ["-m"])
+        python = python and os.getpid() == self._owner
         return python and _read_at_import(environment) == _read_at_import(self._environment)
 
     def start(self, request: dict[str, Any], descriptors: list[int]) -> int:
