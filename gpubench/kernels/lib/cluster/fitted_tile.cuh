@@ -90,11 +90,18 @@ compute_tile_of(const Tiles& tiles, unsigned char* stages, Scalar* C, int M, int
     if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
     if (threadIdx.x % 128 >= 32) return;  // a warp fetches
     // Many weights that are read once leave the L2 cache first: they would not stay there anyway.
+    // Other copies name no policy: steps take longer with EVICT_NORMAL.
     constexpr size_t ITEM_BYTES = IS_8_BITS<Scalar> ? 1 : 2;
-    const bool once = M <= BM * Tiles::DOWN && ITEM_BYTES * N * K > HALF_L2_BYTES;
-    produce<Blocks::END, BM, BN, BK, BK, IS_8_BITS<Scalar>>(
-        ring, T::CONSUMERS * BLOCKS, stages, tiles, steps.first, steps.count, a_map, b_map,
-        rest_map, once ? EVICT_FIRST : EVICT_NORMAL);
+    const auto fetch = [&](auto... policy) {
+      produce<Blocks::END, BM, BN, BK, BK, IS_8_BITS<Scalar>>(
+          ring, T::CONSUMERS * BLOCKS, stages, tiles, steps.first, steps.count, a_map, b_map,
+          rest_map, policy...);
+    };
+    if (M <= BM * Tiles::DOWN && ITEM_BYTES * N * K > HALF_L2_BYTES) {
+      fetch(EVICT_FIRST);
+    } else {
+      fetch();
+    }
   } else {
     if constexpr (T::MOVES_REGISTERS) raise_registers<T::CONSUMER_REGISTERS>();
     meet_cluster();
