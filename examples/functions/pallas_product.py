@@ -7,18 +7,21 @@ def build(_tile, _dtype, interpret=False):
     import jax
     from jax.experimental import pallas
 
-    def product(a, b, c):
-        c[...] = jax.numpy.dot(a[...], b[...], precision="highest")
-
     def multiply(a, b):
-        (m, k), n = a.shape, b.shape[1]
-        x, y = min(m, 32), min(n, 32)
-        left = pallas.BlockSpec((x, k), lambda i, _j: (i, 0))
-        right = pallas.BlockSpec((k, y), lambda _i, j: (0, j))
-        result = pallas.BlockSpec((x, y), lambda i, j: (i, j))
-        shape = jax.ShapeDtypeStruct((m, n), a.dtype)
-        grid, specs = (m // x, n // y), {"in_specs": [left, right], "out_specs": result}
-        return pallas.pallas_call(product, shape, grid=grid, interpret=interpret, **specs)(a, b)
+        (m, k), n, spec = a.shape, b.shape[1], pallas.BlockSpec
+        x, y, depth = (min(each, 32) for each in (m, n, k))  # shared memory holds no more
+
+        def product(a, b, c):
+            def add(step, total):
+                part = pallas.ds(step * depth, depth)
+                return total + jax.numpy.dot(a[:, part], b[part, :], precision="highest")
+
+            c[...] = jax.lax.fori_loop(0, k // depth, add, jax.numpy.zeros((x, y), a.dtype))
+
+        operands = [spec((x, k), lambda i, _j: (i, 0)), spec((k, y), lambda _i, j: (0, j))]
+        specs = {"in_specs": operands, "out_specs": spec((x, y), lambda i, j: (i, j))}
+        specs |= {"grid": (m // x, n // y), "interpret": interpret}
+        return pallas.pallas_call(product, jax.ShapeDtypeStruct((m, n), a.dtype), **specs)(a, b)
 
     return jax.jit(multiply)
 

@@ -7,10 +7,13 @@ from gpubench.plan.sweep import Sweep
 
 VISIT_S = 10.0
 """Assumed time of a function in a round until it is measured. Of thirty problems on an H200, the
-mean was 8 s, and the largest time 30 s. If the assumption is too low, the first problem gets
+mean was 6 s, and the largest time 30 s. If the assumption is too low, the first problem gets
 several rounds, and the last problems get none."""
 
 MIN_SHARE_S = 1.0
+
+READ_S = 1.0
+"""Time in which a problem is read from a file, at most."""
 
 
 class Budget:
@@ -21,8 +24,8 @@ class Budget:
         self.problems_left = problems  # that have not begun
         self.budget_s: float | None = None  # known from the first problem's sweep
         self._started_s = self._began_s = perf_counter()
-        self._visit_s = VISIT_S
         self._problems = problems
+        self._visits, self._visits_s = 0, 0.0  # number and time of all visits so far
         self._prepared_s = 0.0  # time to prepare problems so far
 
     @property
@@ -44,7 +47,8 @@ class Budget:
         """Return the sweep of the problem with its share of the time, and the rounds that fit.
 
         `prepared` is the number of problems that are prepared. The problems that follow need time
-        for their preparation, too.
+        for their preparation, too. A problem gets at most the rounds that fit for all problems:
+        time that is left at the end would give the last problem another verdict.
         """
         self._prepared_s += perf_counter() - self._began_s
         self._began_s = perf_counter()
@@ -54,11 +58,14 @@ class Budget:
         left_s = self._left_s - (self._problems - prepared) * self._prepared_s / prepared
         share_s = max(left_s / (1 + self.problems_left), MIN_SHARE_S)
         visits = functions * len(sweep.problems)
-        rounds = max(1, min(sweep.timing.rounds, int(share_s / visits / self._visit_s)))
+        visit_s = self._visits_s / self._visits if self._visits else VISIT_S
+        of_all_s = min(share_s, self.budget_s / self._problems)
+        rounds = max(1, min(sweep.timing.rounds, int(of_all_s / visits / visit_s)))
         return replace(sweep, timing=replace(sweep.timing, budget_s=share_s, rounds=rounds))
 
     def judged(self, visits: int) -> None:
         """End a problem whose functions were visited this number of times."""
         taken_s = perf_counter() - self._began_s
-        if taken_s > self._visit_s:  # and not read from a file
-            self._visit_s = taken_s / max(1, visits)
+        if taken_s > READ_S:
+            self._visits += max(1, visits)
+            self._visits_s += taken_s

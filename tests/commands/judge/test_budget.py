@@ -50,16 +50,25 @@ def test_a_problem_alone_gets_several_rounds_before_a_visit_was_measured(
     assert budget.share(SWEEP, 2, prepared=1).timing.rounds == 15
 
 
-def test_rounds_follow_from_the_time_that_visits_took(clock: list[float]) -> None:
-    budget = Budget(2)
-    visits = 2
-    budget.begin()
-    assert budget.share(SWEEP, 2, 2).timing.rounds == 15
-    clock[0] += 20 * visits
-    budget.judged(visits)
-    budget.begin()
-    left_s = 600 - clock[0]
-    assert budget.share(SWEEP, 2, 2).timing.rounds == max(1, int(left_s / visits / 20))
+def test_rounds_follow_from_the_mean_time_of_visits_and_an_equal_share(
+    clock: list[float],
+) -> None:
+    budget = Budget(3)
+    for visit_s, rounds in ((20, 10), (40, 5), (0, 3)):
+        budget.begin()
+        assert budget.share(SWEEP, 2, 3).timing.rounds == rounds
+        clock[0] += 2 * visit_s
+        budget.judged(2)
+
+
+def test_time_that_is_left_gives_the_last_problem_no_more_rounds(clock: list[float]) -> None:
+    budget = Budget(30)
+    for _ in range(30):
+        budget.begin()
+        assert budget.share(SWEEP, 2, 30).timing.rounds == 1
+        clock[0] += 2 * 6
+        budget.judged(2)
+    assert clock[0] < 400
 
 
 def test_no_problem_begins_when_the_budget_is_used_up(clock: list[float]) -> None:
