@@ -85,7 +85,8 @@ _KINDS: dict[str, tuple[Callable[[Row | BuildRow], Any], Callable[[str, set[Any]
     "tile": (lambda row: row.tile, _tiles),
 }
 """The kinds of terms: the value of a row, and the values of all rows that a term matches. A term
-has the first kind that matches a row, so 64 is a size if a row has it. `tile=64` names the kind.
+has the first kind that matches a row, so 64 is a size if any row has the size 64. `tile=64` names
+the kind.
 """
 
 

@@ -152,7 +152,7 @@ def plan(
         is_twin = point.tile in twins[variant] and not (picked and picked(variant, problem))
         if is_twin and not sweep.tiles and not point.launches.overlap:
             continue
-        # A kernel that has another dtype of the sweep is left out of this dtype without a message.
+        # No message for a kernel without this dtype if it has another dtype of the sweep.
         if problem.dtype in variant.dtypes or not set(variant.dtypes) & set(sweep.dtypes):
             with described_by(variant.path):
                 reason = variant.why_not(point.tile, problem, capability)

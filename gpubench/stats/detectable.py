@@ -31,7 +31,10 @@ DRAW_SEED = 83
 
 @dataclass(frozen=True, kw_only=True)
 class Detectable:
-    """Smallest slow-downs that are found in nine of ten cases: 0.05 is 5 %; None: no slow-down."""
+    """Smallest slow-downs that are found in nine of ten cases: 0.05 is 5 %.
+
+    None: no slow-down, however large, is found in nine of ten cases.
+    """
 
     everything: float | None = None
     """A slow-down of all points but the BLAS."""

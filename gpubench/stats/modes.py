@@ -28,7 +28,7 @@ part of it."""
 
 
 class Speeds(NamedTuple):
-    """The two speeds of a point, over both sides."""
+    """The two speeds of a point, from the rounds of both sides of the comparison."""
 
     fast: float
     slow: float

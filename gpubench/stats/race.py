@@ -174,7 +174,7 @@ def compare(logs: Floats, margin: float) -> Standings:
 
     `margin` is the logarithm of the factor up to which configurations count as equal.
     """
-    level = logs - row_medians(logs.T)  # without what slowed a whole round
+    level = logs - row_medians(logs.T)  # minus the round's median
     mean, error, half, count = _means(level)
     upper = np.where(count > 1, mean + half, np.inf if count.max() > 1 else mean)
     seen_enough = count >= min(MIN_VISITS, count.max())

@@ -22,8 +22,8 @@ MAX_BLOCKED_US = 200_000.0
 def empty_launch_us(stream: Any, events: BlockedBatchTimer, cupti: CuptiTimer) -> dict[str, float]:
     """Return microseconds per launch: by timestamps of the `device`, by `events`, by `cupti`.
 
-    The first two are times per launch in a stream, and the last is the execution alone. Raises
-    LaunchError if the host is too slow to enqueue the launches.
+    `device` and `events` are times per launch in a stream. `cupti` is the time of the execution
+    alone. Raises LaunchError if the host is too slow to enqueue the launches.
     """
     launch = stream.launch_empty
     few_us, many_us = (

@@ -1,8 +1,8 @@
 """Launches that wait on the device for a seed, which determines their operands.
 
 No process can compute their results before the seed is written. By then, the host has enqueued all
-launches. Another process can therefore time short launches, from the seed to the end of the last
-launch.
+launches. Another process can therefore time short launches, from the moment when it writes the seed
+to the end of the last launch.
 """
 
 import ctypes

@@ -21,7 +21,7 @@ from gpubench.results.provenance import hash_of
 
 
 class HostFunction:
-    """A loaded host function. Calls enqueue kernels in the stream that it was given."""
+    """A loaded host function. A call enqueues kernels in the constructor's `stream`."""
 
     def __init__(
         self, variant: HostVariant, tile: Config | None, dtype: str, architecture: str, stream: int

@@ -180,7 +180,7 @@ def _compile(
             elif tile is not None:
                 compiler.compile_instance(*variant.compilation(tile, dtype, architecture))
     except CompileError as error:
-        # Is a header missing that the source includes, or nvcc for host code?
+        # Is a header of the source missing, or is nvcc missing, which host code requires?
         has_host_code = compiler.HOST_CODE.search(read_source(variant.source))
         if NO_FILE.search(str(error)) or (nvcc.find() is None and has_host_code):
             say(f"not compiled for a GPU: {error}", "yellow")

@@ -1,7 +1,7 @@
 """`gpubench export`: writes a kernel as a CUDA C++ file with its launches, and a Python file.
 
-The launches are constants for one tile, problem and number of multiprocessors. Launches for other
-problems require another export, because the description that computes them is Python.
+The launches in the file fit one tile, problem and number of multiprocessors only. Launches for
+other problems require another export, because the description that computes them is Python.
 """
 
 import math

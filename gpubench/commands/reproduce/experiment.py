@@ -168,7 +168,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     remember: bool = False  # measured once on a machine; the rows are kept in the user's cache
 
     def __post_init__(self) -> None:
-        """Refuse keys that are for the CPU alone. msgspec adds the place."""
+        """Refuse CPU-only keys in a GPU sweep. msgspec adds the path of the sweep."""
         if self.device == "cuda" and (self.when != "always" or self.remember):
             raise ValueError("'when' and 'remember' are for sweeps on the CPU")
 
