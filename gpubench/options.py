@@ -67,7 +67,7 @@ class Option:
 
     help: str
     field: str = ""
-    """The field of `Sweep` or `Timing` that it sets. Empty: the field has the option's name."""
+    """The field of `Sweep` or `Timing` that it sets. Empty means that it has the option's name."""
 
     read: Callable[[str, Any], Any] = lambda _flag, value: value
     """Takes the flag and a value of `kind`, and returns the field's value. Raises UsageError."""
@@ -109,7 +109,7 @@ class Option:
 
     @property
     def default(self) -> Any:
-        """The default as a Python argument; None where it depends on the device or the kernel."""
+        """The default as a Python argument; None if it depends on the device or the kernel."""
         value = getattr(DEFAULT.timing if self.field in _TIMING_FIELDS else DEFAULT, self.field)
         if isinstance(value, tuple):
             return ",".join(map(str, value)) or None

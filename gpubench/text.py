@@ -1,4 +1,4 @@
-"""How names and values are shown, cleaned, and suggested."""
+"""Shows, cleans and suggests names and values."""
 
 import difflib
 import re

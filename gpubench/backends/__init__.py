@@ -34,12 +34,13 @@ class Routine:
     """The properties of a kernel, a library routine or a function that a row has."""
 
     call: Callable[..., None] | None = None
-    """The function of a `CallVariant`; None for a compiled kernel."""
+    """The function of a `CallVariant`; None if the kernel is compiled."""
 
     compiled: Resources | None = None  # registers and memory that the compiler reported
     note: str = ""  # which compiler took NVRTC's place, or which headers were replaced
     code_hash: str = ""
-    """Hash of the compiled code. Empty: a library, or a function that compiles its own."""
+    """Hash of the compiled code. Empty for a library, and for a function that compiles its own
+    kernels."""
 
     launch: Launch | None = None  # grid and block of a compiled kernel
     chosen: str = ""  # the algorithm that was chosen from a library's algorithms, and how
@@ -87,7 +88,7 @@ class Kernel(Protocol):
         """
 
     def watch(self) -> str:
-        """Return what a call does beside computing, such as allocating memory; empty for nothing.
+        """Return what a call does in addition to computing, such as allocating memory, else empty.
 
         The kernel has run before. Raises LaunchError for a call that waits for the device, as it
         cannot be timed.
@@ -170,7 +171,7 @@ class Backend(Protocol):
 
     @property
     def ipc(self) -> Ipc | None:
-        """Lets two processes share the device's memory. None: the processes share files instead."""
+        """Lets two processes share the device's memory; None if they share files instead."""
 
     def warm_up(self) -> None:
         """Bring the device to the clock that it keeps under load."""

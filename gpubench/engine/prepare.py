@@ -72,7 +72,7 @@ class Job:
         return None
 
     def forecast(self, points: Collection[Point] | None = None) -> Estimate:
-        """Estimate how long points take on one device; None means all points that can run."""
+        """Estimate how long points take on one device, by default all points that can run."""
         points = self.points if points is None else points
         alone = estimate(points, self.device, self.sweep.timing)
         return replace(

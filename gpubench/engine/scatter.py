@@ -1,4 +1,4 @@
-"""How often to measure to find a slow-down, by the scatter of results that were recorded before."""
+"""Computes the repeats that find a slow-down from the scatter of earlier results."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -92,8 +92,8 @@ def _newest_first(device: str) -> Iterator[Sequence[Path]]:
 def _times(files: Sequence[Path], device: str) -> tuple[bool, dict[PointKey, list[float]]]:
     """Return whether a CPU timed the files, and the repeats of each point that has all repeats.
 
-    Repeats are rounds; on a CPU they are the shortest times of sweeps. Empty: there are too few
-    repeats.
+    Repeats are rounds; on a CPU they are the shortest times of sweeps. The dictionary is empty if
+    there are too few repeats.
     """
 
     def shortest(row: Row) -> list[float]:

@@ -1,6 +1,6 @@
 """Arranges the values of an input, so that its parts differ.
 
-Many independent values have two properties: every eighth value together have nearly an eighth of
+Many independent values have two properties: the sum of every eighth value is nearly an eighth of
 the whole sum, and all rows have nearly the same sum. A solution may then leave out most of a sum,
 or the whole sum, within a tolerance. An arranged input has the same values in other places.
 """

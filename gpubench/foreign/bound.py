@@ -41,7 +41,8 @@ class Bound(NamedTuple):
 def bind(made: tuple[Leaves, Any], facts: Facts, inputs: Any, outputs: Any) -> Bound:
     """Return the arguments of a workload whose tensors lie in two arrays of bytes.
 
-    `made` is what `inputs_of` returned: its tensors are replaced. The function waits for no device.
+    `made` is what `inputs_of` returned: its tensors are replaced. The function does not wait for a
+    device.
     """
     leaves, form = [*made[0]], made[1]
     results = [view(outputs, part) for part in facts.outputs]
@@ -266,7 +267,7 @@ class Solution:
 
 
 def _is_of_library(thing: Any) -> bool:
-    """Whether a function or class is of torch, or of the pools in which it compiles."""
+    """Whether torch, or a package with which torch compiles, defines a function or class."""
     package = str(getattr(thing, "__module__", "")).partition(".")[0]
     return package in {"torch", "triton", "concurrent", "multiprocessing"}
 

@@ -41,7 +41,7 @@ class _Launches(NamedTuple):
     """The right values of a result in other launches."""
 
     spread: Values | None
-    """Mean square of how each chunk varies between launches; None while it is not known."""
+    """Mean square of how each chunk varies between launches; None until it is measured."""
 
     earlier: list[Values]
     """The right values of the first launch, and of the launch before."""
@@ -163,7 +163,7 @@ class WithReference:
         tolerance: Tolerance,
         part: Part,
     ) -> str:
-        """Return why values are wrong, some of which exceed the tolerance."""
+        """Return why a result is wrong if some of its values exceed the tolerance."""
         elements = self._elements
         values = elements.widened(result)
         if elements.has_nan(values) and not elements.has_nan(right.values):

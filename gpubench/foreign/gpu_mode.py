@@ -125,5 +125,5 @@ class Program:
         return [min(self._seen, key=lambda each: (each.relative, each.absolute))] * len(result)
 
     def solution(self, module: Any) -> Any:
-        """Return the function `custom_kernel` of a module; None if it has none."""
+        """Return the function `custom_kernel` of a module; None if the module has none."""
         return getattr(module, "custom_kernel", None)

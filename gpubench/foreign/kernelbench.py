@@ -92,6 +92,6 @@ class Program:
         return [Tolerance(limit, limit) for limit in (TOLERANCES.get(name, 0.0) for name in names)]
 
     def solution(self, module: Any) -> Any:
-        """Return the model `ModelNew` of a module; None if it has none."""
+        """Return the model `ModelNew` of a module; None if the module has none."""
         kind = getattr(module, "ModelNew", None)
         return kind and self._made(kind)

@@ -103,7 +103,7 @@ def _axes(definition: _Definition, line: _Line) -> dict[str, int]:
 
 
 def _shapes(definition: _Definition, line: _Line) -> dict[str, tuple[int, ...] | None]:
-    """Return the shape of each input and output; None for a number. Raises ValueError."""
+    """Return the shape of each input and output. A number has the shape None. Raises ValueError."""
     axes, made = _axes(definition, line), dict[str, tuple[int, ...] | None]()
     for name, tensor in {**definition.inputs, **definition.outputs}.items():
         shape = tuple(evaluate(extent, axes) for extent in tensor.shape or ())

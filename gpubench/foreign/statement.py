@@ -36,7 +36,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     name: str
     tolerance: Tolerance | None = None
-    """None: the problem's own check states it when it runs."""
+    """None if the problem's own check states it when it runs."""
 
 
 class Statement(msgspec.Struct, frozen=True):

@@ -63,7 +63,7 @@ def prepare_ahead(
 
 
 class Compilations:
-    """Compiles the CUDA C++ of solutions while other problems are judged: it takes a minute.
+    """Compiles the CUDA C++ of solutions, a minute each, while other problems are judged.
 
     A fault is found again by the process that measures a solution.
     """

@@ -1,4 +1,4 @@
-"""Where tensors lie in the bytes of a launch, and what runs of the reference show of them."""
+"""Places tensors in the bytes of a launch, and examines them in runs of the reference."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -235,7 +235,7 @@ def _without_content(program: Program, number: int) -> set[int]:
 
 
 def _is_ignored(program: Program, number: int, at: int, expected: Ran) -> bool:
-    """Whether the reference ignores the content of an input, which is memory for a result."""
+    """Whether the reference ignores the content of an input, so that it only holds a result."""
     right = copies(expected.outputs)
     leaves, form = inputs_of(program, number, seed=1)
     is_float = leaves[at].is_floating_point()

@@ -140,16 +140,17 @@ class Measurement:
     """The library's algorithm, and how it was chosen. Empty: not known."""
 
     code_hash: str = ""
-    """Hash of the compiled code. Empty: gpubench did not compile it."""
+    """Hash of the compiled code. Empty if gpubench did not compile it."""
 
     kernels_run: str = ""
-    """Names of the kernels of a launch, with counts. Empty: not known, or on a CPU."""
+    """Names of the kernels of a launch, with counts. Empty if they are unknown, or on a CPU."""
 
     notes: str = ""
     """What a call does besides computing, such as allocating memory."""
 
     first_call_s: float | None = None
-    """Seconds of a function's first calls, in which it may compile. None: not a function."""
+    """Seconds of a function's first calls, in which it may compile. None if the variant is not a
+    function."""
 
     threads: int | None = None
     """CPU threads that the kernel used. None on a GPU."""
@@ -166,8 +167,8 @@ class Measurement:
     """Time per launch by the parent's clock, over the reported time. None: not examined."""
 
     is_walled: bool | None = None
-    """Whether another process owned the results of a GPU's function, and timed it. None: not
-    needed, or the operation makes its operands."""
+    """Whether another process owned the results of a GPU's function, and timed it. None if not
+    needed, or if the operation makes its operands."""
 
     device_uuid: str = ""
     """UUID of the GPU that measured the point."""
@@ -197,6 +198,6 @@ class PairedTimes:
     """Times of the library's visits; elements with the same index are neighbours."""
 
     joules: float | None = None
-    """Energy of a launch of the kernel, of the whole device; None where nothing counts it."""
+    """Energy of a launch of the kernel, of the whole device; None if nothing counts the energy."""
 
     library_joules: float | None = None

@@ -31,8 +31,8 @@ DEFAULT_OP = "gemm"  # of a command without `--op`
 DEFAULT_FILE_OP = "atax"  # of operand files
 
 LISTED_INTENSITY = 32  # operations for each element, below which memory limits listed problems
-SMALL_EXTENT = 2**10  # from here on, the work for each element of an operation on matrices grows
-LARGE_EXTENT = 2**12  # up to here
+SMALL_EXTENT = 2**10  # from this extent on, work per element of an operation on matrices grows
+LARGE_EXTENT = 2**12  # up to this extent, work per element of an operation on matrices grows
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Array:
     """The array's extents, such as `M K`, from the slowest to the fastest in memory."""
 
     dtype: str = ""
-    """The type of its elements. Empty: the type of the precision's operands or results."""
+    """The type of its elements. Empty means the type of the precision's operands or results."""
 
     @property
     def dimensions(self) -> tuple[str, ...]:
@@ -117,11 +117,12 @@ class Operation:
     after the first two are the scales, and the result is the product of what it returns."""
 
     terms: str = ""
-    """The extent over which products are summed for an element of the result; empty for no sum."""
+    """The extent over which products are summed for an element of the result; empty without a
+    sum."""
 
     tolerance: float | None = None
-    """Largest error of a right result, relative to the `scale` of its elements. None: the tolerance
-    of sums in the precision."""
+    """Largest error of a right result, relative to the `scale` of its elements. If None, the
+    tolerance of sums in the precision."""
 
     scale: Callable[..., Any] | None = None
     """(xp, operands…) → what errors are relative to, beside the size of the element itself, such as
@@ -194,7 +195,7 @@ class Operation:
 
     @cached_property
     def batch(self) -> str:
-        """The extent that counts separate operations; empty for no such extent.
+        """The extent that counts separate operations; empty if there is none.
 
         All arrays have it first, such as `BATCH M K`, and it is none of M, N and K.
         """
@@ -315,7 +316,8 @@ class Operations(Mapping[str, Operation]):
     def __init__(self, folder: Path, package: str) -> None:
         self._folder, self._package = folder, package
         self.files: dict[str, Path] = {}
-        """The file of each operation. Processes of users' kernels do not have users' files yet."""
+        """The file of each operation. A new process for users' kernels has none of the users'
+        files."""
 
     @cached_property
     def _by_name(self) -> dict[str, Operation]:

@@ -23,8 +23,8 @@ class Launches(StrEnum):
     """When the previous launch has ended, as in the hardware profilers."""
 
     OVERLAPPED = "overlapped"
-    """As early as the kernel allows. With programmatic dependent launch, a part of each launch is
-    hidden behind its neighbour."""
+    """Each launch starts as early as the kernel allows. With programmatic dependent launch, a part
+    of each launch is hidden behind its neighbour."""
 
     GRAPH = "graph"
     """Like `alone`, as nodes of a CUDA graph that is replayed."""
@@ -151,7 +151,7 @@ class Point:
 
     variant: Variant
     tile: Config | None
-    """None: the variant has no tile to choose."""
+    """None if the variant has no tile to choose."""
 
     problem: Problem
     operands: Fill = Fill.UNIFORM

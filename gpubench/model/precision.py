@@ -28,10 +28,10 @@ class Precision:
 
     name: str
     element: str = ""
-    """Element type of the operands. Empty: the precision's own name."""
+    """Element type of the operands. Empty means the precision's own name."""
 
     result: str = ""
-    """Element type of the result. Empty: the operands' type."""
+    """Element type of the result. Empty means the operands' type."""
 
     accumulator: str = "float32"
     """Type of the sum."""
@@ -55,11 +55,12 @@ class Precision:
     """The matrices that are column-major for all kernels: 8-bit operands are multiplied along k."""
 
     rate_of: str = ""
-    """The precision with the same instructions, and so the same peak. Empty: this precision."""
+    """The precision with the same instructions, and so the same peak. Empty if it is this
+    precision."""
 
     in_blas: str = ""
-    """The precision in which the vendor's BLAS computes instead. Empty: the BLAS has this
-    precision."""
+    """The precision in which the vendor's BLAS computes if it does not have this precision, else
+    empty."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "element", self.element or self.name)

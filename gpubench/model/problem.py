@@ -46,7 +46,7 @@ class Problem:
     """The name of a precision, as `--dtypes` takes it."""
 
     column_major: tuple[str, ...] = ()
-    """The column-major matrices, such as `("B",)`. All others are row-major. Empty: the
+    """The column-major matrices, such as `("B",)`. All others are row-major. If empty, the
     column-major matrices of the precision."""
 
     def __post_init__(self) -> None:

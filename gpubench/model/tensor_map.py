@@ -43,7 +43,8 @@ class TensorMap:
     """Minimum number of bytes that the L2 cache fetches at once. 0: the size of the copy."""
 
     dtype: str = ""
-    """The precision of the matrix's elements. Empty: the operands' precision, or the result's."""
+    """The precision of the matrix's elements. Empty means the precision of the operands or of the
+    result."""
 
     @property
     def elements(self) -> int:

@@ -1,4 +1,4 @@
-"""How long points are measured. Standard library only."""
+"""The policy for how long points are measured. Imports the standard library only."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,8 @@ class Timing:
     """A point whose launch is estimated to take longer is skipped."""
 
     point_limit_s: float | None = None
-    """A point that takes longer in a round counts as hung. None: the default limit, `hang_s`."""
+    """A point that takes longer in a round counts as hung. None means the default limit,
+    `hang_s`."""
 
     budget_s: float | None = None
     """Wall time for all points together, divided among them. None: no limit."""

@@ -50,7 +50,7 @@ class Launch:
     shared_bytes: int = 0
     kernel: str = ""
     """The template in the variant's source, or an instance of it with the tile's parameters in
-    braces: `naive<{scalar}, {edge}, true>`. Empty: the template with the variant's name."""
+    braces: `naive<{scalar}, {edge}, true>`. Empty means the template with the variant's name."""
 
     int_arguments: tuple[int, ...] = ()
     """Further int arguments, after the extents."""
@@ -127,11 +127,11 @@ class Variant:
 
     dtypes: tuple[str, ...] = CORE_DTYPES
     tiles: Space | None = None
-    """None: the function has no tile to choose."""
+    """None if the function has no tile to choose."""
 
     auto_tiles: Callable[[Problem, int], tuple[str, ...]] | None = None
     """The tiles of `--tiles auto` for a problem and a number of multiprocessors, the best first.
-    None: the default tiles."""
+    None means the default tiles."""
 
     baseline: str = ""
     """Variant of the vendor's BLAS that the kernel is compared with. Empty: none."""
@@ -140,7 +140,8 @@ class Variant:
     """Whether a sweep that names no variants runs this variant."""
 
     after: str = ""
-    """The previous step of the ladder, which this variant changes in one way. Empty: not a step."""
+    """The previous step of the ladder, which this variant changes in one way. Empty if it is not a
+    step."""
 
     rival: bool = False
     """Whether the variant calls a rival library, which `compare-cublas --rivals` includes."""
@@ -164,7 +165,7 @@ class Variant:
     the function's code."""
 
     file: str = ""
-    """The file of the variant's code, relative to the descriptor. Empty: the usual file of its
+    """The file of the variant's code, relative to the descriptor. Empty means the usual file of its
     kind."""
 
     column_major: tuple[str, ...] = ()
@@ -396,7 +397,8 @@ class CudaVariant(SourceVariant):
     """`Space()`: a kernel without tile parameters."""
 
     compiler: str = ""
-    """`nvcc`: the source is compiled by nvcc. Empty: by NVRTC, and by nvcc if NVRTC cannot."""
+    """`nvcc` means that nvcc compiles the source. Empty means NVRTC, or nvcc if NVRTC cannot
+    compile it."""
 
     architecture_suffix: str = ""
     """`a` for instructions that only one compute capability has (`sm_90a`)."""
@@ -531,11 +533,11 @@ class CallVariant(Variant):
     ran."""
 
     build_strided: Callable[[Config | None, str], Callable[..., None]] | None = None
-    """Returns the function for operands in another layout than its own, which have strides.
-    None: the function that `build` returns takes any strides."""
+    """Returns the function for operands in another layout than its own, which have strides. None if
+    the function that `build` returns takes any strides."""
 
     tensors: str = ""
-    """The package whose `from_dlpack` makes its arguments, such as `torch`. Empty: the function
+    """The package whose `from_dlpack` makes its arguments, such as `torch`. If empty, the function
     takes the backend's arrays, CuPy's or NumPy's."""
 
     returns: bool = False

@@ -135,7 +135,7 @@ class Skipped:
 
     what: str
     places: tuple[str, ...] = ()
-    """Where they are. Empty: the whole kernel."""
+    """Where they are. Empty means the whole kernel."""
 
     def __str__(self) -> str:
         return f"{self.what} ({', '.join(self.places)})" if self.places else self.what

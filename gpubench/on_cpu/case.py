@@ -42,7 +42,7 @@ class Case:
     tile: Config | None
     problem: Problem
     gpu: Gpu | None = ONE_MULTIPROCESSOR
-    """The GPU that the launch is fitted to. None: it is fitted to no GPU."""
+    """The GPU that the launch is fitted to. None if it is fitted to no GPU."""
 
     inputs: tuple[np.ndarray, ...] = field(default=(), compare=False)
     """The operands; empty for the result of `operands`."""
@@ -67,7 +67,7 @@ class Case:
 
     @property
     def launch(self) -> Launch:
-        """The variant's launch on the GPU. Without blocks: a host function launches kernels."""
+        """The variant's launch on the GPU. Without blocks, a host function launches kernels."""
         if isinstance(self.variant, HostVariant):
             return Launch(grid=(0, 0, 0), block=(0, 0, 0))
         if self.gpu is None:

@@ -176,7 +176,7 @@ def _asked(path: Path, op: str, function: str = "", arguments: tuple[Any, ...] =
 
 
 def _check(launch: Launch) -> None:
-    """Raise ValueError for a number that no launch has. A grid of 0 blocks skips its point."""
+    """Raise ValueError for a number that is out of range. A grid of 0 blocks skips its point."""
     numbers = [*launch.grid, *launch.block, *launch.cluster, launch.shared_bytes]
     if not all(0 <= number <= MAX_LAUNCH for number in (*numbers, launch.workspace_bytes)):
         raise ValueError(f"numbers of a launch are from 0 to {MAX_LAUNCH}")

@@ -1,4 +1,4 @@
-"""Which point is measured next: rounds over all points, and forecasts of the time left."""
+"""Chooses the next point to measure, in rounds over all points, and forecasts the time left."""
 
 import math
 import random
@@ -33,7 +33,7 @@ class Visit:
     """Whether to measure in a fresh process. Times depend on where code and data lie in memory."""
 
     wall_limit_s: float | None = None
-    """Wall time that a budget leaves for the visit. None: the policy decides."""
+    """Wall time that a budget leaves for the visit. None means the policy decides."""
 
     outcome: Measurement | None = None
     """A result that is known without a launch. This result is kept instead of a time."""

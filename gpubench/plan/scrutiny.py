@@ -1,4 +1,4 @@
-"""How far the code of a variant is trusted, and what follows from that."""
+"""Decides how far the code of a variant is trusted, and which checks follow from that."""
 
 from dataclasses import dataclass, replace
 

@@ -55,19 +55,21 @@ class Sweep:
 
     op: str = DEFAULT_OP
     variants: tuple[str, ...] = ()
-    """Names, or patterns such as `cpu_*`. Empty: every default variant of the op on the device."""
+    """Names, or patterns such as `cpu_*`. Empty means every default variant of the op on the
+    device."""
 
     excluded: tuple[str, ...] = ()  # names or patterns of variants that are left out
     sizes: tuple[Size, ...] = ()
-    """Empty: the backend's `quick_size`."""
+    """Empty means the backend's `quick_size`."""
 
     problems: tuple[ListedProblem, ...] = ()
     """The problems of a list, each with its dtype, instead of all sizes in all dtypes. `sizes` and
     `dtypes` then hold the values of these problems."""
 
     tiles: tuple[str, ...] = ()
-    """Tiles as users write them; each variant's space reads them. Empty: each variant's default
-    tiles. `AUTO_TILES`: what each variant's cost model picks. `plan.tuned` resolves `tuned`."""
+    """Tiles as users write them; each variant's space reads them. Empty means each variant's
+    default tiles. `AUTO_TILES`: what each variant's cost model picks. `plan.tuned` resolves
+    `tuned`."""
 
     dtypes: tuple[str, ...] = ("float32",)
     device: str = "auto"
@@ -77,7 +79,7 @@ class Sweep:
     seed: int = 2006
     operands: tuple[Fill, ...] = (Fill.UNIFORM,)
     layouts: tuple[str, ...] = ()
-    """Names of `LAYOUTS`. Empty: each variant's own layout."""
+    """Names of `LAYOUTS`. Empty means each variant's own layout."""
 
     caches: tuple[Cache, ...] = (Cache.COLD,)
     launches: tuple[Launches, ...] = (Launches.ALONE,)

@@ -42,7 +42,8 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
 
     tile: str
     layout: str = ""
-    """Layout as in the CSV. Empty in older files: the layout of a sweep without --layouts."""
+    """Layout as in the CSV. It is empty in older files, which stands for the layout of a sweep
+    without --layouts."""
 
     simplest: str
     """The configuration with the earliest parameters among those not shown to be slower."""

@@ -1,9 +1,9 @@
-"""What foreign code may reach: it writes into a folder of its own, and has few variables (Linux).
+"""Confines foreign code to a writable folder of its own and few environment variables (Linux).
 
-Landlock restricts writing, from Linux 5.13 on, for this process and all that it starts, even as
-root. From Linux 6.12 on, these processes also cannot signal any other process. Where the system has
-no Landlock, foreign code can write every file that its user can write. The module imports the
-standard library alone.
+From Linux 5.13 on, Landlock restricts writing by this process and its descendants, even as root.
+From Linux 6.12 on, these processes also cannot signal any other process. Where the system has no
+Landlock, foreign code can write every file that its user can write. The module imports the standard
+library alone.
 """
 
 import ctypes

@@ -111,7 +111,7 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the third one, the state. Empty: it has ended."""
+    """Return the fields of /proc/PID/stat from the state on; none if the process has ended."""
     try:
         # A list of processes reads it of all, which takes four times as long with `Path.read_text`.
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)

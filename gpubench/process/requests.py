@@ -1,7 +1,7 @@
-"""Requests to a child that runs what users wrote, and its answers, one after the other.
+"""Sends requests to a child that runs users' code, and reads its answers, in turn.
 
-What users wrote can change anything in its process. So the parent reads no object that the child
-made: a value is bytes, which the caller decodes and checks.
+Users' code can change anything in its process. So the parent reads no object that the child made: a
+value is bytes, which the caller decodes and checks.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What results were measured with: hashes of sources, and the commit of this package."""
+"""Records the code that was measured: hashes of sources, and the commit of this package."""
 
 import hashlib
 from functools import cache

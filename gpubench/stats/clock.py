@@ -1,4 +1,4 @@
-"""How much of a time's change the clock of the multiprocessors explains, by the roofline."""
+"""Estimates, by the roofline, how much of a time's change the multiprocessors' clock explains."""
 
 import math
 
@@ -22,8 +22,8 @@ SHARED_BOUND = 0.6
 """Up to this fraction of the measured copy bandwidth, the clock may explain a time in full."""
 
 MEMORY_BOUND = 0.9
-"""From this fraction of the copy bandwidth on, the clock explains at most `MIN_EXCUSE` of a change:
-caches run at the clock, memory does not."""
+"""From this fraction of the copy bandwidth on, the clock explains at most `MIN_EXCUSE` of a change,
+because the memory does not run at the clock of the multiprocessors and caches."""
 
 MIN_EXCUSE = 0.2
 

@@ -1,4 +1,4 @@
-"""When and how strictly a comparison is judged before all of its pairs are measured.
+"""Plans when and how strictly a comparison is judged before all its pairs are measured.
 
 A comparison that is judged several times has several chances of a false verdict. So the false
 discovery rate `q` is shared among the looks, and its sum stays `q` (Bonferroni; it holds however

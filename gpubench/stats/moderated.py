@@ -22,7 +22,8 @@ REJECTED = 0.01
 """A point keeps its variance if the prior gives a larger one with less than this probability."""
 
 LEAST_SD = 1e-5
-"""Minimum standard deviation of logarithms. Below it, rounds agree because times are rounded."""
+"""Minimum standard deviation of logarithms. Rounds that scatter less agree only because times are
+rounded."""
 
 
 class RoundStatistics(NamedTuple):

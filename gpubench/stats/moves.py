@@ -1,4 +1,4 @@
-"""When times moved: change points of many points over several results of a device.
+"""Finds when times moved: the change points of many points over several results of a device.
 
 A result is a whole sweep, so a move must exceed what differs between sweeps. Each run of results in
 a row is compared with the point's other results, against a margin (`treat`); a run at the end is a
@@ -48,8 +48,8 @@ class Move(NamedTuple):
     """A change point of one point."""
 
     point: int
-    at: int  # number of the first result after it
-    step: float  # logarithm of the ratio of the time after it to the time before it
+    at: int  # index of the first result after the change
+    step: float  # logarithm of the ratio of the time after the change to the time before
 
 
 def machine_levels(levels: Floats, references: NDArray[np.bool_]) -> Floats:

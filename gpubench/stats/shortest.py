@@ -1,4 +1,4 @@
-"""Whether the shortest times of two sides differ, where disturbances lengthen many other times.
+"""Tests whether the shortest times of two sides differ if disturbances lengthen other times.
 
 Beside other work a time has two modes, and a mean shows little. Nothing lengthened the shortest
 times of both sides. So they are compared by their ranks, and all longer times count as equal. The

@@ -1,1 +1,1 @@
-"""What views share: console, tables, progress, pictures."""
+"""Code that several views share: console, tables, progress, pictures."""

@@ -1,4 +1,4 @@
-"""What a job will measure, and how it ended: the time of each phase, and the files."""
+"""Prints what a job will measure, and how it ended: the time of each phase, and the files."""
 
 from __future__ import annotations
 

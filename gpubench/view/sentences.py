@@ -35,7 +35,7 @@ def ratio_text(value: float, half: float | None) -> str:
 
 
 def sentences(rows: Sequence[Row], *, tiles: bool = True) -> list[Text]:
-    """Return the sentences on the problems of the rows; without `tiles`, they name no tile.
+    """Return the sentences on the rows' problems. They name tiles only if `tiles` is true.
 
     The fastest kernel of a problem is compared with its BLAS. Without a BLAS, the fastest kernel is
     compared with the second fastest kernel, or with its own second fastest tile. The interval holds

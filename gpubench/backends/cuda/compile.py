@@ -44,7 +44,7 @@ class Compiled:
     resources: Resources
 
     note: str = ""
-    """Which compiler replaced NVRTC, or which headers were replaced; empty for neither."""
+    """The compiler that replaced NVRTC, or the headers that were replaced; else empty."""
 
     seconds: float = field(default=0.0, compare=False)
     """Wall time of the compilation. Instances that are compiled together have the same time."""

@@ -24,8 +24,8 @@ THROTTLES = {
 slowdown share a name here, and so do hardware slowdown and power brake. Idle is not throttling."""
 
 FRESH_S = 0.05
-"""Time for which a reading is reused. A reading takes five calls of the driver, of a millisecond
-each if other processes call it too. Power is a mean over a second (nvml.h,
+"""Time for which a reading is reused. A reading takes five calls of the driver. Each takes a
+millisecond if other processes call the driver too. Power is a mean over a second (nvml.h,
 nvmlDeviceGetPowerUsage)."""
 
 _PARENT = re.compile(r"^PPid:\t(\d+)$", re.MULTILINE)

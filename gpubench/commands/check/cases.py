@@ -54,7 +54,7 @@ WIDEST_SQUARE = 256
 Source = CudaVariant | HostVariant
 
 Layout = tuple[str, ...] | None
-"""The column-major matrices; None: the column-major matrices of the variant's own layout."""
+"""The column-major matrices; None stands for the variant's own layout."""
 
 
 def tiles_to_run(variant: CudaVariant) -> tuple[Config, ...]:

@@ -21,7 +21,8 @@ _LETTERS = f"{string.ascii_letters}{string.digits}_"
 def function_on_arrays(source: Path, text: str, folder: Path) -> tuple[Path, str] | None:
     """Write a source with a function on arrays; return its path and the function's name.
 
-    None: the source has no function that takes A, B and C as structures and launches a kernel.
+    Return None if the source has no function that takes A, B and C as structures and launches a
+    kernel.
     """
     plain = code(text)
     for function in functions(text):

@@ -1,4 +1,4 @@
-"""What compare-cublas measures, and the ladder: kernels in order, each with what it gains."""
+"""Selects the kernels of compare-cublas, and prints the ladder with the gain of each step."""
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter

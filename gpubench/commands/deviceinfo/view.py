@@ -1,4 +1,4 @@
-"""What `gpubench deviceinfo` prints: a device as tables and as JSON."""
+"""Describes a device for `gpubench deviceinfo`, as tables and as JSON."""
 
 import json
 from collections.abc import Mapping

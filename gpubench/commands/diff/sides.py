@@ -171,7 +171,7 @@ def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
 
 
 def _percent_of_copy(rows: Sequence[Row]) -> float | None:
-    """Return the percentage of a copy's bandwidth by the datasheet; None for an unlisted device."""
+    """Return the percentage of the datasheet's copy bandwidth; None for an unlisted device."""
     bandwidths = {device.name: device.memory_bandwidth_gbytes_per_s for device in EXAMPLES.values()}
     rate = known_median(row.gbytes_per_s for row in rows)
     bandwidth = bandwidths.get(rows[0].device or "") if rows else None

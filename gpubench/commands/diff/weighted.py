@@ -32,7 +32,7 @@ class Total:
     """New total over base total, without the machine's shift."""
 
     ratio_low: float | None
-    """None: a point has no interval."""
+    """None if a point has no interval."""
 
     ratio_high: float | None
 

@@ -237,7 +237,7 @@ def _figures(explanation: Explanation) -> dict[str, Any]:
 
 
 def _access_columns(recorded: Accesses) -> dict[str, Any]:
-    """Return the columns of a build file about accesses. None: not analysed, or no such access."""
+    """Return a build file's columns about accesses. A value is None without an analysed access."""
     skipped = []
     for each in recorded.not_analysed:
         what = each.what.partition(": ")[0]  # without an error that names paths of this machine

@@ -55,9 +55,9 @@ class Code:
     error: str = ""
     resources: Resources | None = None
     note: str = ""  # which compiler took NVRTC's place, or which headers were replaced
-    max_threads: int | None = None  # what `__launch_bounds__` allows; None: no limit, or not listed
+    max_threads: int | None = None  # allowed by `__launch_bounds__`; None if unlimited or unlisted
     is_disassembled: bool = False  # false without a disassembler that lists the architecture's code
-    loop: InnerLoop | None = None  # None: no loop multiplies and adds, or it is not disassembled
+    loop: InnerLoop | None = None  # None without a disassembled loop of multiply-adds
 
 
 Codes = dict[tuple[str, str], Code]  # the code of instances: by expression and element type

@@ -97,7 +97,7 @@ class Explanation(Instance):
     code: Code  # what the compiler made of the kernel. It has no error
     step: int  # index of the launch
     accesses: Accesses | None = None
-    """The accesses as they were recorded on the CPU. None: they were not recorded."""
+    """The accesses as they were recorded on the CPU. None if they were not recorded."""
 
     measured_us: float | None = None  # median time of all launches together, if it was measured
 
@@ -214,7 +214,7 @@ class Explanation(Instance):
 
     @property
     def merged_loads(self) -> list[str]:
-        """The memories whose loads nvcc merges: the inner loop has wider loads than the source."""
+        """Return the memories from which the inner loop has wider loads than the source."""
         loop, recorded, merged = self.code.loop, self.accesses, []
         if loop is None or recorded is None:
             return []

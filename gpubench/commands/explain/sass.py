@@ -49,7 +49,7 @@ def disassemble(content: bytes, *options: str) -> str | None:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(content)
         file.flush()
-        # Without the analysis of data flow, which takes a quarter of the time.
+        # `-ndf` omits the analysis of data flow, which takes a quarter of the time.
         return run_disassembler(*options, "-ndf", file.name)
 
 

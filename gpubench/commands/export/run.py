@@ -58,7 +58,7 @@ def run_export(
 def exported(
     variant: CudaVariant, tile: Config, problem: Problem, device: Device
 ) -> tuple[str, str]:
-    """Return the CUDA C++ file and the Python file."""
+    """Return the texts of the CUDA C++ file and of the Python file."""
     precision, name = problem.precision, variant.name
     launches = launch_on(variant, tile, problem, device).sequence
     workspace = max(launch.workspace_bytes for launch in launches)

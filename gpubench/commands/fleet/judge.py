@@ -125,7 +125,7 @@ def judge(
 
     `earlier` has the times of earlier runs, of the same devices and units. `processes` has, for
     each unit, the number of a unit with the same work that measures each round in a new process.
-    None: every unit does so.
+    None if every unit does so.
     """
     matters = float(np.log1p(threshold))
     shape = (len(times), times.shape[1])

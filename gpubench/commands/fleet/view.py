@@ -1,4 +1,4 @@
-"""What `gpubench fleet` prints: the ranked devices, the reasons, and the differences."""
+"""Prints the ranked devices, the reasons, and the differences for `gpubench fleet`."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""When the times of saved results moved, why, and by how much since an anchor."""
+"""Finds when and why the times of saved results moved, and by how much since an anchor."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -251,7 +251,7 @@ def roofline_of(row: Row) -> float | None:
 def bits_of(row: Row | None) -> int | None:
     """Return the mean number of right bits of a row's results.
 
-    None: the results are exact or wrong.
+    None if the results are exact or wrong.
     """
     bits = row.error_rms_bits if row else None
     return None if bits is None else round(bits)

@@ -1,4 +1,4 @@
-"""Whether results have the same bits: in every run, beside any number of rows, at every tile."""
+"""Checks that results have the same bits in all runs, beside any number of rows, at all tiles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -146,7 +146,7 @@ def _judged(
 def _why_of_threads(row: Row, baselines: Sequence[Row], claim: float, level: float) -> str:
     """Return why only the number of threads may make a row slower, or an empty text.
 
-    The row must be known to be slower than a baseline on as many threads.
+    The row must be slower than a baseline that ran on the same number of threads.
     """
     if row.cpu_threads is None:
         return ""
@@ -162,7 +162,7 @@ def _why_of_threads(row: Row, baselines: Sequence[Row], claim: float, level: flo
 
 
 def _faster_low(baseline: Row, row: Row, level: float, tiles: int) -> float | None:
-    """Return the bound that must exceed the claim of a faster kernel. None: too few rounds.
+    """Return the bound that must exceed the claim; None if there are too few rounds.
 
     The row is the fastest of a number of tiles. The claim must also hold if the time of handing
     over the operands is not subtracted.

@@ -30,7 +30,7 @@ OTHER_DEVICE = "other device: ratio only"
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A measured figure of a label. The first entry of a label also has the published figure."""
+    """A measured figure for a label. The first entry of a label also has the published figure."""
 
     column: str
     figure: Figure
@@ -45,7 +45,7 @@ class Entry:
     published_percent_of_peak: float | None = None
     percent_of_peak: float | None
     cell: Cell
-    row: Row | None  # None: no sweep that ran has the point
+    row: Row | None  # None if no sweep that ran has the point
 
 
 ROW = ("op", "variant", "tile", "dtype", "size", "scope", "status", "device")

@@ -63,7 +63,7 @@ class Tabled:
     """The result of `tune --table`."""
 
     first: Outcome  # the first round
-    again: Outcome | None  # the rounds of those that stayed; None: the first was interrupted
+    again: Outcome | None  # the rounds of those that stayed; None if the first was interrupted
     rows: list[TileRow]  # one for each problem that was timed
     missing: list[str]  # the sizes of the problems that were not timed
     wall_s: float

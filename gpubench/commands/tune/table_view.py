@@ -1,4 +1,4 @@
-"""What `gpubench tune --table` prints: the configurations, and the choice for each problem."""
+"""Prints the configurations and each problem's choice for `gpubench tune --table`."""
 
 import shlex
 from collections import Counter

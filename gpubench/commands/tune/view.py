@@ -1,4 +1,4 @@
-"""What `gpubench tune` prints: each race's group, why other configurations left, confirmations."""
+"""Prints, for `gpubench tune`, each race's group, why configurations left, and confirmations."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -380,7 +380,7 @@ def _probes(
 ) -> Iterator[Probe]:
     """Yield probes that divide the values of k.
 
-    None: either operand has all bits in half of the products.
+    If `first_has_all_bits` is None, either operand has all bits in half of the products.
     """
     rows, columns, depth = extents(problem)
     order, pairs = rng.permutation(depth), math.prod(classes)

@@ -61,7 +61,7 @@ class WidthProbe:
         return first, second.reshape(self.problem.shapes_of_one[1])
 
     def bits_kept(self, xp: Any, output: Any) -> int | None:
-        """Return the number of bits that sums keep; None: all bits that are examined."""
+        """Return the number of bits that sums keep; None stands for all bits that are examined."""
         expected = np.multiply.outer(self.totals[self.pattern_of_row], self.column_signs)
         part = output.reshape(expected.shape).astype(np.float64)
         differs = (part != xp.asarray(expected)).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Why a measurement is wrong: each `why_…` returns the reason, or nothing if what it gets is right.
+"""Decides whether a measurement is wrong: each `why_…` returns the reason, or an empty text.
 
 The other modules of this package observe. No other module makes a measurement wrong. Comparisons
 are written so that NaN is wrong.
@@ -68,7 +68,7 @@ def why_inexact(size: str, wrong: int, results: int, cause: str = "") -> str:
 
 
 def why_narrow(size: str, bits: int | None, precision: Precision) -> str:
-    """Judge how many bits sums keep (`judge.sum_width`). None: all bits that the probe examines."""
+    """Judge how many bits sums keep (`judge.sum_width`). None: all that the probe examines."""
     if bits is None:
         return ""
     as_type = f", as sums in {NAMED_WIDTHS[bits]} do" if bits in NAMED_WIDTHS else ""

@@ -64,7 +64,7 @@ class Trials:
         self._writes: set[Instance] = set()  # calls that wrote a result when they were first called
 
     def watch(self, point: Point, note: str) -> None:
-        """Record what a call does beside computing, once for all sizes, before it is timed.
+        """Record, before the first timing, what a call does in addition to computing.
 
         `note` says how a kernel was compiled.
         """

@@ -72,7 +72,7 @@ def make_new_values(
 ) -> np.ndarray:
     """Return a new first operand of a shape.
 
-    By default, return the values of which other operands consist.
+    By default, return the set of values from which other operands are drawn.
 
     The values are uniform if the fill has no random values.
     """

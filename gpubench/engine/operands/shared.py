@@ -1,4 +1,4 @@
-"""Where the arrays of several launches lie in memory that two processes share."""
+"""Places the arrays of several launches in memory that two processes share."""
 
 from typing import Any
 

@@ -56,7 +56,7 @@ class Examination:
     ) -> None:
         self._child, self._device = child, device
         self._keep = keep
-        """Calls a method of another process (`Wall.keep`). None: that process already owns the
+        """Calls a method of another process (`Wall.keep`). None if that process already owns the
         outputs."""
 
         self._fragile: set[Variant] = set()

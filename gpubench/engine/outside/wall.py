@@ -2,7 +2,7 @@
 
 Each request brings operands that nothing could know before, in an open file. The clock starts
 before the child gets the file. The outputs lie in memory of this process. When the child answers,
-this process chooses rows, copies them, and stops the clock. What is written later is never read.
+this process chooses rows, copies them, and stops the clock. Anything written later is never read.
 
 Launches take at least the CPU time of all processes of the child, divided by its threads. The time
 of a request without launches is measured in a child that never ran foreign code, and is subtracted.
@@ -183,7 +183,7 @@ class Wall:
         )
 
     def _request(self, behind: Batch, result: Measurement, *, is_first: bool = False) -> Seen:
-        """Launch on new operands. Raises WrongError for a wrong result, and ChildLostError."""
+        """Launch on new operands. Raises WrongError and ChildLostError."""
         point, seed = result.point, randbits(SEED_BITS)
         launches, fill = behind.launches, point.operands
         spans = [True] * launches if is_first else which_span(seed, launches, fill)

@@ -49,7 +49,7 @@ class Function:
 
     name: str  # with the namespaces around it
     signature: str  # the text between the parentheses
-    template: tuple[Parameter, ...]  # the template's parameters. Empty: a plain function
+    template: tuple[Parameter, ...]  # the template's parameters; empty for a plain function
     is_kernel: bool
     body: str
 

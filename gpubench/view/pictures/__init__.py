@@ -1,4 +1,4 @@
-"""Pictures of rows, drawn by matplotlib. The module has only names, as a command line loads it."""
+"""Draws pictures of rows by matplotlib, which it imports only when it draws."""
 
 import os
 from contextlib import chdir, suppress

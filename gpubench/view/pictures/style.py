@@ -160,7 +160,7 @@ class Look(NamedTuple):
     """How the lines of a variant are drawn."""
 
     colour: str
-    """Empty: the colour of text."""
+    """Empty means the colour of text."""
 
     marker: Any
     is_faint: bool = False
