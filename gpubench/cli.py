@@ -152,7 +152,7 @@ def main() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End the command, which keeps what it measured. Threads that wait for programs continue.
+    """End the command, which keeps its measurements. Threads that wait for programs continue.
 
     During an import, the signal is sent again later, because C libraries print a traceback if one
     of their imports fails. `IMPORT_S` limits this delay. Later signals are ignored except Ctrl-C,

@@ -162,7 +162,7 @@ class Output:
 
 
 def _remove_unlocked(path: Path) -> None:
-    """Remove what a process left that was killed while it wrote."""
+    """Remove the files of a process that was killed while it wrote them."""
     with suppress(OSError), open_regular(path, "r+b") as left:
         if lock(left.fileno()):
             path.unlink()
@@ -193,7 +193,7 @@ def guard_streams() -> list[Stream]:
     for number in range(3):
         try:
             os.fstat(number)
-        except OSError:  # closed: a file would take its number, and get what is printed
+        except OSError:  # if it is closed, an opened file would get its number and its output
             os.open(os.devnull, os.O_RDONLY)
     guarded = []
     for number, name in enumerate(("stdout", "stderr"), start=1):

@@ -47,7 +47,7 @@ class Routine:
 
     @property
     def resources(self) -> Resources | None:
-        """What the compiler reported, or what the function reports after it ran."""
+        """The resources that the compiler reported, or that the function reports after it ran."""
         return self.compiled or getattr(self.call, "resources", None)
 
     @property
@@ -241,7 +241,7 @@ class BackendEntry:
     auto_order: int  # `--device auto` takes the backend with the lowest number that has a device
     timers: tuple[Timer, ...]  # the timers that it has, the default one first
     launches: tuple[Launches, ...] = (Launches.ALONE,)  # when the launches that it times may begin
-    cost: Cost = Cost()  # what a sweep costs beside its samples, for a forecast of its duration
+    cost: Cost = Cost()  # time of a sweep in addition to its samples, for forecasts
     quick_size: int = 512
     """M, N and K of a sweep without `--sizes`. The default variants take less than half a minute at
     this size, and differ visibly."""

@@ -324,7 +324,7 @@ def _continued(share: Share, measurements: Measurements) -> Share:
 
 
 def _measurement(line: Any, job: Job) -> Measurement:
-    """Return what a worker sent. Raises PeerLostError if it is no measurement of the job."""
+    """Return a worker's measurement. Raises PeerLostError if it is no measurement of the job."""
     try:
         return decode_line(line, job.point_of)
     except (ValueError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""A sweep and a device become a job: what is measured, in what order, and what must stay the same.
+"""Makes a job of a sweep and a device: the points, their order, and what must stay the same.
 
 Every command that measures prepares its job here.
 """
@@ -32,7 +32,7 @@ class Job:
     verified: Sequence[Measurement] = ()
     """Right measurements of another process: their points need not be verified again."""
 
-    afterwards_s: float = 0.0  # expected seconds of what a command measures after the points
+    afterwards_s: float = 0.0  # expected seconds of a command's measurements after the points
 
     @cached_property
     def points(self) -> list[Point]:

@@ -101,7 +101,7 @@ def run(
             rows = add_more(job, pool, _rows(job, pool, measurements))
     except KeyboardInterrupt:
         interrupted = True
-    finally:  # whatever ended it: what was measured is kept
+    finally:  # keep all measurements, also after an exception
         rows = rows or _rows(job, pool, measurements)
         if file:
             file.finish(rows, complete=complete)

@@ -1,8 +1,9 @@
 """Arranges the values of an input, so that its parts differ.
 
-Many independent values have two properties: the sum of every eighth value is nearly an eighth of
-the whole sum, and all rows have nearly the same sum. A solution may then leave out most of a sum,
-or the whole sum, within a tolerance. An arranged input has the same values in other places.
+A large number of independent values has two properties: the sum of every eighth value is nearly an
+eighth of the whole sum, and all rows have nearly the same sum. A solution may then leave out most
+of a sum, or the whole sum, within a tolerance. An arranged input has the same values in other
+places.
 """
 
 import math
@@ -20,7 +21,7 @@ PARTS = 8  # number of parts of the lines, each with blocks of its own, in every
 STEPS = 4  # number of times that each value is compared with another one
 MOST_ZEROS = 1e-3  # share of zeros in values that are independent
 MIN_LINES = 16  # number of lines whose sums show whether values are independent
-FACTOR = 3.0  # by which the variance of their sums may differ from that of independent values
+FACTOR = 3.0  # allowed ratio of the variance of their sums to that of independent values
 
 
 def arrange(values: Any, generator: np.random.Generator, xp: Any = np) -> None:

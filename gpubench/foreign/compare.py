@@ -30,7 +30,7 @@ class _Right(NamedTuple):
     """The right values of a result, element by element."""
 
     values: Values
-    own: Any  # what the reference computes in its own types
+    own: Any  # the reference's results in its own types
     own_error: float
     """Largest error of the reference in its own types, as a multiple of the tolerance."""
 

@@ -49,7 +49,7 @@ def _found(path: Path, depth: int) -> Iterator[tuple[str, Path]]:
 
 
 def read(form: str, path: Path) -> Statement:
-    """Return what a problem states. Raises UsageError with the file and what is wrong."""
+    """Return the statement of a problem. Raises UsageError with the file and what is wrong."""
     try:
         statement: Statement = FORMS[form].read(path)
     except (OSError, ValueError, LookupError, RecursionError, msgspec.MsgspecError) as error:

@@ -62,7 +62,7 @@ def _read(path: Path) -> tuple[list[Arguments], dict[str, Path]]:
 
 
 def read(path: Path) -> Statement:
-    """Return what a task states. Raises ValueError for what cannot be used, or OSError."""
+    """Return the statement of a task. Raises ValueError for what cannot be used, or OSError."""
     listed, files = _read(path)
     names = [" ".join(f"{k}={v}" for k, v in each.items() if k != "seed") for each in listed]
     names = [name or "its inputs" for name in names]

@@ -37,7 +37,7 @@ def solutions(path: Path) -> list[Path]:
 
 
 def read(path: Path) -> Statement:
-    """Return what a file states. Raises ValueError for what cannot be used, or OSError."""
+    """Return a file's statement. Raises ValueError for what cannot be used, or OSError."""
     if lacking := NAMES - _defined(path):
         raise ValueError(f"{min(lacking)} is missing")
     return Statement("KernelBench", str(path), path.stem, (Workload("its inputs"),))

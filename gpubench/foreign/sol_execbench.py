@@ -80,7 +80,7 @@ def _read(path: Path) -> tuple[_Definition, list[_Line]]:
 
 
 def read(path: Path) -> Statement:
-    """Return what a definition states. Raises ValueError for what cannot be used, or OSError."""
+    """Return a definition's statement. Raises ValueError for what cannot be used, or OSError."""
     definition, listed = _read(path)
     workloads, share = list[Workload](), 1.0 if _root(path) else 0.99  # FlashInfer-Trace: all
     for line in listed:

@@ -22,7 +22,7 @@ def cpu_threads() -> int:
 def free_memory_bytes() -> int:
     """Return the main memory that is free or reclaimable, or 4 GiB if that is not reported.
 
-    In a container it is what the container may still use.
+    In a container, it is the memory that the container may still use.
     """
     free = memory_bytes("MemAvailable") or 4 * 2**30
     return min([free, *(limit - used for limit, used in _memory_limits())])

@@ -50,7 +50,7 @@ class Schedule(Protocol):
         """Yield the visits. A visit is over when the next one is requested."""
 
     def close(self) -> None:
-        """Stop what the schedule does beside the measurements."""
+        """Stop all work of the schedule other than the measurements."""
 
 
 class Strategy(Protocol):
@@ -220,7 +220,7 @@ def _together(points: Sequence[Point], unit: Callable[[Point], Hashable]) -> lis
 
 
 class Forecast:
-    """Learns what a visit costs in each group of items: points of one size cost about the same.
+    """Learns the time of a visit in each group of items, such as the points of one size.
 
     In a group without a visit, a visit is expected to cost the mean of all visits.
     """

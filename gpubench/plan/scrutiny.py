@@ -26,7 +26,7 @@ class Scrutiny:
     """Whether the kernel is also launched with other operands and outputs, to see whether its time
     depends on them."""
 
-    has_own_operands: bool = False  # those of its process, not of the job
+    has_own_operands: bool = False  # its process makes the operands, not the job
     is_examined: bool = False
     """Whether another process examines the kernel's measurements."""
 

@@ -55,7 +55,7 @@ class Child:
 
     socket: socket.socket
     streams: Copier
-    """Copies what the child prints, and names who prints it."""
+    """Copies the child's output, and names the process that prints it."""
 
     oom_kills: int
     """Number of processes that the system had killed for memory when the child started."""

@@ -30,8 +30,8 @@ OF_THE_SYSTEM = (
     "dev/nv*", "dev/dxg", "dev/dri", "dev/infiniband",
 )  # fmt: skip
 """Other paths that may be written. CUDA names its threads in /proc, where the memory and the
-descriptors of other processes stay closed. Terminals are left out, as users would see what is
-written there."""
+descriptors of other processes stay closed. Terminals are left out, because users would see the text
+that is written there."""
 
 _NAMES = {
     "PATH", "LANG", "TZ", "USER", "LOGNAME", "VIRTUAL_ENV", "CC", "CXX", "CPATH",

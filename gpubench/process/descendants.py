@@ -54,7 +54,7 @@ def end_with_parent(parent: int) -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up what root may do beyond other users, in this thread and those that it starts.
+    """Give up the privileges of root, in this thread and in the threads that it starts.
 
     Root can then not read the memory of a process that `close_to_descendants` has closed.
     """
@@ -135,8 +135,8 @@ def cpu_ns(pid: int) -> int:
     """Return the CPU time of a process in ns, which includes threads that have ended.
 
     The time also includes children that a process has waited for, in steps of 10 ms. A process that
-    ignores SIGCHLD waits for no child, so the time of its children is lost: then a process of an
-    earlier list is gone, and no time replaces it.
+    ignores SIGCHLD does not wait for its children, so the time of its ended children is lost. Such
+    a child is missing from a later list of processes, and no time replaces it.
     """
     clock = ctypes.c_int()
     if ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock)):

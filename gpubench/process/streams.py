@@ -19,7 +19,7 @@ MAX_LINES = 50
 MAX_LINE = 500
 """Maximum number of characters of a line that are shown."""
 
-BLOCK_BYTES = 2**16  # what a pipe holds
+BLOCK_BYTES = 2**16  # capacity of a pipe
 MAX_BLOCKS = 16
 
 _COMMAND = re.compile(r"##(?=\w*\[)")

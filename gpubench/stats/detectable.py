@@ -93,8 +93,8 @@ def smallest(
 def _covering(lines: Floats) -> float:
     """Return the smallest slow-down that is found in COVERED of the lines.
 
-    A line has the size from which on a slow-down is found, and the size of a round that was left
-    out, near which no slow-down is found.
+    Each line has two sizes. The first is the smallest slow-down that is found. Slow-downs near the
+    second, the size of a round that was left out, are not found.
     """
     sizes, aside = lines.T
     tries = np.sort(np.append(sizes, (1 + NEAR) * aside))
@@ -191,6 +191,6 @@ def _needed(
 
 
 def _in_most(numbers: Sequence[float] | Floats, part: float) -> int | None:
-    """Return the number of rounds that is enough in this part of the cases, or None."""
+    """Return the rounds that suffice in this part of all cases, or None if it is infinite."""
     enough = np.quantile(numbers, part, method="higher") if len(numbers) else np.inf
     return math.ceil(enough) if np.isfinite(enough) else None

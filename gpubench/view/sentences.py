@@ -121,7 +121,7 @@ def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:
 def _in_another_precision(pairs: Sequence[tuple[Row, Row]], name: str) -> str:
     """Say in which precision the other rows compute, and by how much the errors differ.
 
-    Empty if all of them compute in the precision that their column names.
+    The text is empty if all rows compute in the precision that their column names.
     """
     precisions = {PRECISIONS[other.compute_mode].in_blas for _, other in pairs} - {""}
     if not precisions or any(other.variant not in registry.libraries() for _, other in pairs):

@@ -79,7 +79,7 @@ class CpuKernel:
 
     routine: Routine
 
-    call: Callable[..., None]  # what is timed: the function, or the function between copies
+    call: Callable[..., None]  # the timed call: the function, or the function between copies
     timer: CpuTimer
     sets: tuple[tuple[Any, ...], ...]
     rotation: Rotation

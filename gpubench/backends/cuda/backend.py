@@ -117,7 +117,7 @@ class CudaBackend:
         return True
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Compile what the points need, in several threads."""
+        """Compile the kernels of the points, in several threads."""
         self._instances.compile(points, on_built)
 
     def bytes_needed(self, problem: Problem, *, cold: bool, one_set: bool = False) -> int:

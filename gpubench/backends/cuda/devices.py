@@ -33,7 +33,7 @@ PROPERTIES = {
 
 
 def cuda_devices() -> list[Device]:
-    """Return every CUDA device. Raises DeviceUnavailableError with what is missing."""
+    """Return every CUDA device. Raises DeviceUnavailableError, which names the missing part."""
     return describe_devices(_runtime())
 
 

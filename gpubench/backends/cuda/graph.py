@@ -138,7 +138,7 @@ def node_names(graph: Any) -> list[str]:
 
 
 def _capture(stream: int, launches: Iterable[Launch]) -> Any:
-    """Return the graph of what launches enqueue. Raises DoesNotFitError."""
+    """Return the graph of the work that launches enqueue. Raises DoesNotFitError."""
     _must(driver.cuStreamBeginCapture(stream, RELAXED))
     refused = ""
     try:

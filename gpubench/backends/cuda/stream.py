@@ -123,7 +123,7 @@ class CudaStream:
         return [int(number) for number in sums.get()]
 
     def median_us(self, enqueue: Callable[[], None], repeats: int) -> float:
-        """Return the median time of what a call enqueues."""
+        """Return the median time of the work that a call enqueues."""
         pairs = []
         for _ in range(repeats):
             start = self.record_start()

@@ -42,7 +42,7 @@ SHORT = (
 
 
 def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[RenderableType]:
-    """Return what the command shows. `ladder` replaces the tables of the problems.
+    """Return the command's output. `ladder` replaces the tables of the problems.
 
     If the tables of several problems do not fit on a screen, one table has the fastest kernel and
     the fastest library of each problem.
@@ -74,7 +74,7 @@ def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[Re
 
 
 def _conditions(row: Row) -> str:
-    """Return what the problems of a table have in common: `gemm on NVIDIA H200, cold cache`."""
+    """Return the conditions common to a table's problems: `gemm on NVIDIA H200, cold cache`."""
     precision = PRECISIONS.get(row.compute_mode)
     if precision and precision.column_major:  # it has no other layout
         row = replace(row, layout="row-major")

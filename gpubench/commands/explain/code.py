@@ -127,7 +127,8 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]
                 "is kept, so the same command goes on from there"
             ) from None
         except BaseException:
-            # Ctrl-C does not wait for what is compiled now, which may take a quarter of a minute.
+            # Ctrl-C does not wait for the running compilations, which may take a quarter of a
+            # minute.
             for process in multiprocessing.active_children():
                 process.terminate()
             raise

@@ -94,7 +94,7 @@ class Explanation(Instance):
     Unknown figures are None. Figures of the whole problem belong to its first launch.
     """
 
-    code: Code  # what the compiler made of the kernel. It has no error
+    code: Code  # the compiled kernel; its `error` is empty
     step: int  # index of the launch
     accesses: Accesses | None = None
     """The accesses as they were recorded on the CPU. None if they were not recorded."""
@@ -373,7 +373,7 @@ def traffic(explanation: Explanation) -> str:
 
 
 def accesses(explanation: Explanation) -> str:
-    """Describe what the accesses request, and the line that costs most."""
+    """Describe the requests of the accesses, and the line that costs most."""
     recorded, roof = explanation.accesses, explanation.roofline
     if not recorded or not recorded.lines:
         return ""
@@ -404,7 +404,7 @@ def accesses(explanation: Explanation) -> str:
 
 
 def loop(explanation: Explanation) -> str:
-    """Describe what the inner loop consists of."""
+    """Describe the instructions of the inner loop."""
     inner, roof = explanation.code.loop, explanation.roofline
     if not inner:
         return ""

@@ -22,7 +22,7 @@ from gpubench.text import counted
 from gpubench.view.numbers import milliseconds, number
 from gpubench.view.tables import console, say, table
 
-MAX_LINES = 5  # of the accesses, those that waste most first
+MAX_LINES = 5  # maximum number of lines with accesses, the most wasteful first
 
 
 @dataclass(frozen=True, kw_only=True)

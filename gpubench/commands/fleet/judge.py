@@ -258,7 +258,7 @@ def _against(
     """
     effect, limit, headroom, p = np.empty((4, len(values)))
     level = FAMILY_WISE / comparisons
-    for kind in (True, False):  # the others of a usual device are one fewer
+    for kind in (True, False):  # a usual device is compared with one device fewer
         members = np.flatnonzero(reference == kind)
         if not len(members):
             continue

@@ -31,7 +31,7 @@ from gpubench.view.tables import console, say, table
 
 NOT_JUDGED = 3  # exit code if a problem of a folder cannot be used
 
-FEW_BITS = 2  # number of bits by which a result may be less exact than the reference, unsaid
+FEW_BITS = 2  # a result with a loss of at most this number of bits is not reported as less exact
 
 
 @dataclass(frozen=True, kw_only=True)

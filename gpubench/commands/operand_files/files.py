@@ -1,4 +1,4 @@
-"""Operand files hold a matrix A and a vector v. Result files hold what was computed from them.
+"""Operand files hold a matrix A and a vector v. Result files hold the result computed from them.
 
 A binary file is little endian. The file holds uint32 columns, uint32 rows, 8 bytes of padding, then
 the rows of A, then v; A and v are float32. The result file of such a file holds only the vector's

@@ -93,7 +93,7 @@ class Gap(NamedTuple):
 
     nodes: int = 1  # number of kernels and other nodes of a call
     is_control: bool = False  # the control, whose launches overlap
-    key: PointKey | None = None  # what was measured; its timer is empty
+    key: PointKey | None = None  # the measured point; its timer is empty
 
     @property
     def gap_us(self) -> float:

@@ -36,7 +36,7 @@ class Builds:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def start(self, points: Sequence[Point]) -> None:
-        """Compile what the points need, in this order."""
+        """Compile the kernels of the points, in this order."""
         for point in points:
             if (key := instance_of(point)) not in self._futures and (launch := self.launch(point)):
                 self._futures[key] = self._pool.submit(self._build, point, launch)

@@ -77,7 +77,7 @@ class Supervisor:
         self.device_name, self._timer = device, timer
         self.child: Child | None = None  # after it has opened the device
         self._waiting: list[Child] = []
-        self._opened: Opened | None = None  # what a child that was opened ahead answered
+        self._opened: Opened | None = None  # answer of a child that was opened ahead
         self._has_opened = False
         self.usable = True  # whether the device still worked after the last request
         self._spent_s: defaultdict[str, float] = defaultdict(float)

@@ -58,7 +58,7 @@ def why_wrong_rows(
 
 
 def cause_of(right: NDArray[Any], output: NDArray[Any]) -> str:
-    """Return what a wrong result is; empty if it is nothing that this function recognizes."""
+    """Describe a wrong result; the text is empty if this function does not recognize it."""
     if is_unwritten(np, output):
         return "the result was never written"
     right, wide = right.astype(np.float64), output.astype(np.float64)

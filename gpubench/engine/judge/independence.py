@@ -2,8 +2,8 @@
 
 A kernel that returns early where its output is filled already, or that looks its result up by the
 values of its operands, is right and far too fast in a benchmark. So a point is launched a few more
-times, outside the samples that count, on a copy of its operands. The launches differ in what the
-arrays hold beforehand. The same bytes are written in each case, so the caches hold the same data.
+times, outside the samples that count, on a copy of its operands. The launches differ in the earlier
+contents of the arrays. The same bytes are written in each case, so the caches hold the same data.
 """
 
 import random

@@ -67,7 +67,7 @@ def choose_lines(problem: Problem, count: int) -> list[int]:
 def find_rounding(
     problem: Problem, inputs: Sequence[NDArray[Any]], rows: Sequence[int], output: NDArray[Any]
 ) -> RoundedOperand:
-    """Return what the errors of some rows of a result show.
+    """Return the rounding that the errors of some rows of a result show.
 
     `inputs` are the operands in host memory, and `output` has only these rows. A vector has a row
     for each element.

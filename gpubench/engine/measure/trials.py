@@ -60,7 +60,7 @@ class Trials:
         self._exact: set[tuple[Instance, Problem]] = set()
         """The instances whose results were exact, with the sizes of the probes."""
 
-        self.notes: dict[Instance, str] = {}  # what a call does beside computing
+        self.notes: dict[Instance, str] = {}  # what each call does in addition to computing
         self._writes: set[Instance] = set()  # calls that wrote a result when they were first called
 
     def watch(self, point: Point, note: str) -> None:
@@ -162,8 +162,8 @@ class Trials:
         """Raise WrongError unless launches on operands of another sign and scale are right.
 
         Where the cache is hot, the timed launches all have the same operands. Where the cache is
-        cold, consecutive launches have different operands. These launches have new operands first,
-        and then the same operands.
+        cold, consecutive launches have different operands. The launches of this test first have new
+        operands, and then repeat the same operands.
         """
         problem, timed = point.problem, self._operand_cache.operands(point)
         pairs = zip(timed.host_inputs, operand_factors(problem, 1), strict=True)

@@ -177,7 +177,7 @@ class Batch:
             reason, error = why_wrong_rows(
                 self.problem, inputs, rows, output, before, finds_rounding=has_all_bits
             )
-            if reason and held is not None:  # it adds to what the output held
+            if reason and held is not None:  # perhaps it adds to the earlier output
                 output = output - take_rows(held[launch][-1], rows)
                 reason, error = why_wrong_rows(self.problem, inputs, rows, output)
             require(reason, error)

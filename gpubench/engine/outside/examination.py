@@ -44,7 +44,7 @@ LIBRARY_KERNELS = re.compile(
 
 
 class Examination:
-    """Judges what a child measured. An examination requests further launches of the child.
+    """Judges a child's measurements. An examination requests further launches of the child.
 
     A function could change the checks and the clock in its own process. So in every round its
     results are compared here, on operands of seeds that are drawn here, and its time by this

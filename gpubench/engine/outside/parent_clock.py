@@ -16,7 +16,7 @@ from gpubench.model import CLOCKS_AGREE
 BATCH_S = 0.05  # duration of a batch of launches that the parent times
 
 LAUNCH_US = 2.0
-"""Time of a launch on the host beside the time that the child counts, such as to select operands.
+"""Time on the host, for each launch, that the child does not count, such as to select operands.
 This time is subtracted, except for launches that wait in the queue of a GPU, because the host has
 enqueued them."""
 
@@ -24,7 +24,7 @@ GROWTH = 5
 """Ratio of a batch to the batch before it. The first batch has few launches, because the reported
 time may be too short."""
 
-REQUEST_S = 3e-4  # time that a request takes beside its launches, which is not counted
+REQUEST_S = 3e-4  # time of a request in addition to its launches; it is not counted
 
 PATIENCE_S = 3.0
 """The child's time is wrong if every batch in this time disagrees. Other work on the machine does

@@ -15,11 +15,11 @@ SPANNED = 0.25
 BLOCKS = 4  # number of parts of an extent that get a factor of their own
 
 EXPONENTS = {"float8_e4m3fn": 2, "float8_e5m2": 2, "float16": 3, "float64": 1}
-"""Largest exponent of two of a factor, where the type has a small range. Two factors meet in an
-element. The reference of float64 keeps only a few more bits than float64, relative to the largest
-element of an operand."""
+"""The largest power of two in a factor, as an exponent, for types with a small range. Two factors
+meet in an element. The reference of float64 keeps only a few more bits than float64, relative to
+the largest element of an operand."""
 
-WIDE_EXPONENT = 10  # the same for other types
+WIDE_EXPONENT = 10  # largest exponent for all other types
 
 
 def which_span(seed: int, launches: int, fill: Fill) -> list[bool]:

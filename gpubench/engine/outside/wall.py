@@ -119,7 +119,7 @@ class Wall:
     ) -> Measurement:
         """Return the measurement with times by this process's clock, or as wrong.
 
-        `result` is what the child measured. The time that the child measured only decides how many
+        `result` is the child's measurement. The time that the child measured only decides how many
         launches a request has. `limit_s` is the wall time that a budget leaves for the point.
         """
         if result.status != Status.OK or result.series is None:
