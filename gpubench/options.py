@@ -126,7 +126,7 @@ class Option:
             if self.kind is Path:
                 if not text:
                     raise UsageError(f"{flag}: the path is empty")
-                text.encode()  # it is written into files, which are UTF-8
+                text.encode()  # the text is written into files, which are UTF-8
                 return self.read(flag, Path(text))
             value = msgspec.convert(text, self.kind, strict=False)
         except (msgspec.ValidationError, UnicodeEncodeError):  # bytes that are not UTF-8

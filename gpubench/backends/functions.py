@@ -62,7 +62,7 @@ def why_not_called(function: Callable[..., None], arrays: Sequence[Any]) -> str:
     """Return what to write for a function that takes only the inputs, or an empty text."""
     try:
         signature(function).bind(*arrays[:-1])
-    except (TypeError, ValueError):  # other arguments, or a builtin without a signature
+    except (TypeError, ValueError):  # the arguments differ, or a builtin has no signature
         return ""
     return "; for a function that returns its result, write returns=True"
 

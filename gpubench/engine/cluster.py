@@ -217,7 +217,7 @@ def _whole(make: Callable[[], Any]) -> Any:
     """
     clusters = []
     try:
-        with ThreadPoolExecutor(1) as beside:  # its end waits for the call
+        with ThreadPoolExecutor(1) as beside:  # leaving the block waits for the call
             beside.submit(lambda: clusters.append(make())).result()
     except KeyboardInterrupt:
         with suppress(Exception):  # Dask raises many types

@@ -246,10 +246,10 @@ class ClusterPool:
                 if isinstance(arrived, tuple):
                     receive(*arrived)
                     continue
-                if arrived not in running:  # its worker was silent
+                if arrived not in running:  # the share's worker was silent
                     continue
                 share, result = running.pop(arrived), _result(arrived)
-                for line in result.lines:  # those that no event brought
+                for line in result.lines:  # measurements that no event delivered
                     receive(line)
                 if result.error:
                     if not (remaining := alive.without({result.address})):

@@ -80,7 +80,7 @@ class Worker:
         self._owner = ""
         """The variant that has this child to itself (`owner_of`); empty: the child is shared."""
 
-        self._owners = set[str]()  # of the job's points (`owner_of`)
+        self._owners = set[str]()  # owners of the job's points (`owner_of`)
         self._has_torch = False  # whether all functions of the job are of torch
         self._uses_wall = False  # whether other processes keep the outputs of its functions
 

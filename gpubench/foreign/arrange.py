@@ -14,7 +14,7 @@ import numpy as np
 
 TYPES = {"float16", "bfloat16", "float32", "float64"}
 SMALLEST, LARGEST = 64, 2**26  # number of elements of an input that is arranged
-SHARE = 0.9  # of the inputs that are arranged
+SHARE = 0.9  # share of the inputs that are arranged
 AXES = 2  # number of axes along which values are moved, one after the other
 SHORT = (1, 1, 2, 3, 4, 5, 8)  # numbers of elements in a short block
 PARTS = 8  # number of parts of the lines, each with blocks of its own, in every second input

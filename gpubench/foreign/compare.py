@@ -223,7 +223,7 @@ def judged(ratios: Values, tolerance: Tolerance, elements: ModuleType = on_host)
 
 
 def _roundoff(dtype: str) -> float:
-    limits: Any = ml_dtypes.finfo  # it has no types
+    limits: Any = ml_dtypes.finfo  # ml_dtypes has no type annotations
     return float(limits(dtype).eps) / 2 if dtype.startswith(("float", "bf")) else 0.0
 
 

@@ -11,7 +11,7 @@ from gpubench.foreign.statement import Statement, Tolerance, Workload, read_text
 
 NAMES = {"Model", "get_inputs", "get_init_inputs"}
 
-WEIGHTS_SEED = 42  # of the weights, which are equal in both models
+WEIGHTS_SEED = 42  # seed of the weights, which are equal in both models
 
 TOLERANCES = {"float32": 1e-4, "float64": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 

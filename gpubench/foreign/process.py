@@ -65,7 +65,7 @@ def ask_for(
 
 _process = ForeignProcess(__name__)
 
-_kept: dict[str, ForeignProcess] = {}  # by the file of a problem
+_kept: dict[str, ForeignProcess] = {}  # processes by the file of a problem
 
 
 def keep(path: Path) -> ForeignProcess:

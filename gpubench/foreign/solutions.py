@@ -156,7 +156,7 @@ def _compiled(solution: Solution, folder: Path) -> Any:
             extra_include_paths=[str(folder)],
             build_directory=str(build),
         )
-    except RuntimeError as error:  # its first line has the compiler's command
+    except RuntimeError as error:  # the first line of the message has the compiler's command
         lines = str(error).splitlines()
         why = next((line for line in lines if "error:" in line), lines[0])
         raise CompileError(why.replace(f"{folder}/", "")) from error

@@ -8,7 +8,7 @@ import msgspec
 
 MAX_FILE_BYTES = 2**24
 MAX_WORKLOADS = 1000
-ALIGNMENT = 256  # of each tensor in the bytes of a launch
+ALIGNMENT = 256  # alignment of each tensor in the bytes of a launch
 
 
 class Tolerance(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ MAX_TENSOR_BYTES = 2**31
 """Maximum bytes of all inputs, and of all results. Each launch has new inputs, and right results of
 several launches are kept in float64."""
 
-ARRANGED_SEEDS = (1, 2, 3)  # of the inputs that show whether values depend on each other
+ARRANGED_SEEDS = (1, 2, 3)  # seeds of inputs that show whether values depend on each other
 
 NOISE = {True: 0xFF, False: 0x55}  # bytes that are NaN in a type of floating-point numbers, or not
 

@@ -14,10 +14,10 @@ Capability = tuple[int, int]
 
 KIB = 1024
 WARP = 32  # threads
-MAX_THREADS = 1024  # of a block, in every capability
-MAX_REGISTERS = 255  # of a thread, in every capability from 3.5 on
+MAX_THREADS = 1024  # limit of a block, in every capability
+MAX_REGISTERS = 255  # limit of a thread, in every capability from 3.5 on
 REGISTER_UNIT = 256  # registers are allocated to warps in multiples of this
-MAX_PARTITIONS = 4  # of the register file, each with its own warps
+MAX_PARTITIONS = 4  # partitions of the register file, each with its own warps
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ MATRIX = 2  # number of dimensions of a matrix
 LARGEST = 2**31 - 1
 """Largest extent: kernels take extents as 32-bit integers."""
 
-DEFAULT_OP = "gemm"  # of a command without `--op`
+DEFAULT_OP = "gemm"  # operation of a command without `--op`
 DEFAULT_FILE_OP = "atax"  # of operand files
 
 LISTED_INTENSITY = 32  # operations for each element, below which memory limits listed problems

@@ -10,7 +10,7 @@ SUM_ROUNDINGS = 8.0
 
 F64 = 2.0**-53  # unit roundoff of binary64 (IEEE 754): half the distance from 1 to the next number
 F32 = 2.0**-24  # of binary32
-F16 = 2.0**-11  # of binary16, and of TF32, which has the same significand
+F16 = 2.0**-11  # unit roundoff of binary16, and of TF32, which has the same significand
 BF16 = 2.0**-8  # of bfloat16
 
 F8_SUM = 2.0**-13

@@ -193,7 +193,7 @@ def gxx(*arguments: str, text: str = "") -> str:
     command = [compiler, "-std=c++20", "-fmax-errors=1", *arguments]
     done = run_with_folder(command, encoded_source(text))
     if done.returncode:
-        said = done.stderr.decode(errors="replace")  # it quotes the source, in any encoding
+        said = done.stderr.decode(errors="replace")  # quotes a source of any encoding
         errors = re.findall(r"^.*(?:rror:|undefined reference|cannot find).*$", said, re.MULTILINE)
         missing = dict.fromkeys(re.findall(f"{MISSING_HEADER}([^’'\"\n]+)", said))
         why = f" (headers that g++ does not find: {', '.join(missing)})" if missing else ""

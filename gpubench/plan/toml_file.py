@@ -12,7 +12,7 @@ from gpubench.errors import UsageError
 from gpubench.text import did_you_mean, shown
 
 MAX_BYTES = 2**20  # a configuration is a page or two
-_MAX_DOTS = 200  # in a key: the time that `tomllib` takes grows with their square
+_MAX_DOTS = 200  # maximum number in a key: the time of `tomllib` grows with its square
 _MAX_MESSAGE = 200  # characters of a message from `tomllib` or msgspec
 _MAX_DEPTH = 20  # tables and lists within each other
 _LARGEST = 2**63 - 1  # TOML's integers have 64 bits; Python refuses to print much longer ones

@@ -32,7 +32,7 @@ class Copier:
 
     def __init__(self, speaker: str) -> None:
         self._speaker, self._rest = speaker, b""
-        self._lines: Counter[str] = Counter()  # that were written, by speaker
+        self._lines: Counter[str] = Counter()  # number of lines written, by speaker
         self._read, self.descriptor = os.pipe()
         self._has_ended = False
         self._lock, self._thread = Lock(), Thread(target=self._copy_all, daemon=True)

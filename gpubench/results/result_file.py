@@ -167,7 +167,7 @@ class ResultFile:
         try:
             file.write(encode_line(measurement))
             file.flush()
-            if measurement.status != Status.ELIMINATED:  # it follows from the other lines
+            if measurement.status != Status.ELIMINATED:  # this status follows from the other lines
                 os.fsync(file.fileno())
         except OSError as error:
             what = f"cannot write {self.partial}: {error.strerror}"

@@ -145,8 +145,8 @@ _MARKDOWN = re.compile(r"[\\`*{}\[\]|~#]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
 """Characters with a meaning in Markdown. An underscore within a word has none."""
 
 _MENTION = re.compile(r"[@#](?=\w)")
-"""Where GitHub would mention a user or link an issue, even after a backslash. A space of no width
-behind the character prevents it."""
+"""Matches where GitHub would mention a user or link an issue, even after a backslash. A space of no
+width behind the character prevents it."""
 
 
 _TILE = "tile"

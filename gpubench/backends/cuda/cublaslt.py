@@ -32,7 +32,7 @@ FULL_REDUCTION = 1 | 2
 result's type (OUTPUT_TYPE)."""
 
 TRANSA, TRANSB, EPILOGUE, BIAS_POINTER, FAST_ACCUM = 3, 4, 7, 8, 25
-SCALE_POINTERS, SCALE_MODES = (17, 18), (31, 32)  # of A and of B
+SCALE_POINTERS, SCALE_MODES = (17, 18), (31, 32)  # attributes of A and of B
 """cublasLtMatmulDescAttributes_t"""
 
 Shape = tuple[int, int, int]  # M, K, N

@@ -172,7 +172,7 @@ def problems(
         edge = min(m_tile, WIDEST_SQUARE)
         edges = (1, edge + 1, rounded_up(edge + 1, ROUND), prime(edge), 2 * edge + 3)
         sizes = [(n, n, n) for n in edges if n <= WIDEST_SQUARE + ROUND]
-    elif not has_k:  # for loops over M and N that do not follow from the tile
+    elif not has_k:  # extents for loops over M and N that do not depend on the tile
         sizes += [(131, 37, 1), (37, 131, 1)]
     edge_cases = []
     for m, n, k in sizes:

@@ -61,7 +61,7 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
             for count, (kernel, _, point, library_point) in enumerate(pairs, start=1):
                 times_of_pair = times_by_pair.setdefault(kernel.key, [])
                 if len(times_of_pair) < process - 1:
-                    continue  # it failed in an earlier process
+                    continue  # the pair failed in an earlier process
                 turn = f"pair {count} of {len(pairs)}, process {process} of {PROCESSES}"
                 say(f"in turns: {turn}, {kernel.label}", err=True)
                 times = pool.executor.measure_pairs(point, library_point)

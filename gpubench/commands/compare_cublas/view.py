@@ -76,6 +76,6 @@ def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[Re
 def _conditions(row: Row) -> str:
     """Return the conditions common to a table's problems: `gemm on NVIDIA H200, cold cache`."""
     precision = PRECISIONS.get(row.compute_mode)
-    if precision and precision.column_major:  # it has no other layout
+    if precision and precision.column_major:  # such a precision has no other layout
         row = replace(row, layout="row-major")
     return f"{row.op} on {row.device}, {row.conditions}{row.special}"

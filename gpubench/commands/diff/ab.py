@@ -87,7 +87,7 @@ class Build:
                 line for line in ended.stderr.decode(errors="replace").splitlines() if line.strip()
             ]
             why = lines[-1].removeprefix("gpubench: ") if lines else f"exit code {ended.returncode}"
-            if ended.returncode < 0:  # its last line is only how far it came
+            if ended.returncode < 0:  # a killed child's last line is only its progress
                 why = f"crashed: {strsignal(-ended.returncode)} (signal {-ended.returncode})"
             raise SideError(self.name, f" ({self.interpreter}): {why}")
         try:

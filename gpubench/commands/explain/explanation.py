@@ -145,7 +145,7 @@ class Explanation(Instance):
     @cached_property
     def occupancy(self) -> Occupancy | None:
         """The blocks and warps that a multiprocessor holds at once."""
-        with described_by(self.variant.path):  # its launch may have no threads
+        with described_by(self.variant.path):  # a launch may have no threads
             return occupancy(self.device.compute_capability, self.resources, self.launch)
 
     @cached_property

@@ -52,7 +52,7 @@ class UnitFinding:
     percent_of_before: float | None  # its speed relative to its own speed in earlier runs
     verdict: FleetVerdict
     since_before: bool = False  # whether it is slow because it was faster in earlier runs
-    no_majority: bool = False  # it is ambiguous, as equally many devices are fast and slow
+    no_majority: bool = False  # the unit is ambiguous, as equally many devices are fast and slow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +242,10 @@ def _finding(
 def _verdict(
     findings: Sequence[UnitFinding], reasons: list[str], rows: Sequence[UnitTime], wrong_bits: bool
 ) -> FleetVerdict:
-    """Return the worst verdict of the units: `wrong` if a unit failed, `unknown` without units."""
+    """Return the worst verdict of the units.
+
+    Return `wrong` if a unit failed or bits are wrong, and `unknown` without units.
+    """
     failed = any(row.status in {Status.WRONG, Status.ERROR} for row in rows)
     if wrong_bits or failed:
         return FleetVerdict.WRONG

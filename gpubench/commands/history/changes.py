@@ -15,7 +15,7 @@ from gpubench.stats.moderated import Floats, summarize
 from gpubench.stats.modes import MODE_GAP
 from gpubench.stats.moves import MARGIN, Move, find_moves, machine_levels, since_anchor
 
-THRESHOLD = math.log1p(0.02)  # for a difference since the anchor, as in `diff`
+THRESHOLD = math.log1p(0.02)  # smallest reported change since the anchor, as in `diff`
 Q = 0.01  # the false discovery rate of these differences, as in `diff`
 
 Saved = tuple[str, Row]

@@ -25,7 +25,7 @@ class Ahead:
         self._problems, self._options = problems, options
         self._size = min(len(problems), at_once(options))
         self._compilations = Compilations(problems if self._size > 1 else (), options)
-        self._folders = dict[Path, Path]()  # of kernels, whose children are not started yet
+        self._folders = dict[Path, Path]()  # folders of kernels whose children are not started yet
         self._own_kernels: OwnKernels | None = None
         device = find_devices(options.get("device") or "auto")[0][0]
         if self._size > 1 and device.backend != "cpu":

@@ -105,7 +105,7 @@ def _judge_all(
 ) -> tuple[list[Problem], int]:
     """Judge problems until the budget is used up. Return the judged problems and the exit code."""
     done, code, budget = list[Problem](), 0, Budget(len(problems))
-    problems = sorted(problems, key=lambda each: is_compiled(each[1]))  # which takes a minute
+    problems = sorted(problems, key=lambda each: is_compiled(each[1]))  # compilation takes a minute
     with Ahead(problems, options) as ahead:
         for number, (path, beside) in enumerate(problems):
             budget.begin()
@@ -171,7 +171,7 @@ class _Results(NamedTuple):
     """Where the results of a problem are kept, and which results exist already."""
 
     path: Path | None
-    is_begun: bool  # by an earlier call, which was interrupted
+    is_begun: bool  # whether an earlier call began it and was interrupted
     is_complete: bool
 
 

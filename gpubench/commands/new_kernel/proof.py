@@ -184,7 +184,7 @@ class Trial:
     def of_sums(self, problem: Problem) -> str:
         """Return why a product of float16 sums in another type than it states, or an empty text.
 
-        The operands add 2048, then ones, then -2048. A sum in float16 loses the ones.
+        The operands add 2048, then ones, then -2048. A sum in float16 loses each 1.
         """
         stated = problem.dtype
         if stated not in SUMS or len(problem.input_shapes) != len("AB"):

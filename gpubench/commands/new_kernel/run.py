@@ -204,7 +204,7 @@ def _description(start: CudaVariant, name: str) -> str:
     fields = [node for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg in new]
     for field in sorted(fields, key=lambda node: node.lineno, reverse=True):
         lines[field.lineno - 1 : field.value.end_lineno] = [new[str(field.arg)]]
-    if ast.get_docstring(tree) is not None:  # it describes the other kernel
+    if ast.get_docstring(tree) is not None:  # the docstring describes the other kernel
         lines[: tree.body[0].end_lineno] = []
     return "".join(lines)
 

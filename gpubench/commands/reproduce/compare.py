@@ -61,7 +61,7 @@ class Reproduction:
 
     experiment: Experiment
     rows: list[Row]
-    devices: tuple[Device, ...]  # of the sweeps that ran
+    devices: tuple[Device, ...]  # devices of the sweeps that ran
     interrupted: bool = False
     no_gpu: str = ""  # why the sweeps for a GPU did not run
 

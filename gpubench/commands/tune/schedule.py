@@ -83,7 +83,7 @@ class Racing:
             raise UsageError(f"{variant.name} has no tile to choose")
         axes = variant.tiles.axes
         if not self.overlap and len(axes.get("pdl", ())) > 1:
-            axes = {**axes, "pdl": axes["pdl"][-1:]}  # it has no effect
+            axes = {**axes, "pdl": axes["pdl"][-1:]}  # `pdl` has no effect
         space = replace(variant.tiles, axes=axes)
         if self.where is None:
             return space

@@ -61,7 +61,7 @@ class Server:
 
     def __init__(self, channel: Channel) -> None:
         self._runner: Runner | None = None
-        self._others: dict[str, object] = {}  # by the names of their classes
+        self._others: dict[str, object] = {}  # objects by the names of their classes
         self._channel = channel
         self._report: Report = lambda _steps: None
 

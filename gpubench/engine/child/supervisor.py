@@ -125,7 +125,7 @@ class Supervisor:
             return opened
         self._has_opened = True
         self._spent_s["starting"] += perf_counter() - started
-        self._require_scheduling(self.child.pid)  # it waited while kernels ran
+        self._require_scheduling(self.child.pid)  # the child waited while kernels ran
         return opened
 
     def open_ahead(self) -> None:

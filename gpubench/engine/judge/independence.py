@@ -130,7 +130,7 @@ def require_independent(
         limits = dict.fromkeys(Case, LONG_RATIO)
         stages = zip(LONG_TURNS, LONG_MIXED_PAIRS, strict=True)
     else:
-        once(Case.POISONED)  # it computes the right result, and uses the operands first
+        once(Case.POISONED)  # this launch computes the right result, and uses the operands first
     times_us: dict[Case, list[float]] = {case: [] for case in cases}
     for count, pairs in stages:
         _extend(times_us, once, count)

@@ -458,7 +458,7 @@ def _all_bits(rng: np.random.Generator, precision: Precision, shape: Any) -> Any
     if kind.kind == "i":
         limits = np.iinfo(kind)
         return rng.integers(limits.min, limits.max, shape, kind.type, endpoint=True)
-    limits_of: Any = ml_dtypes.finfo  # it has no types
+    limits_of: Any = ml_dtypes.finfo  # ml_dtypes has no type annotations
     bits = int(limits_of(kind).nmant) + 1
     if precision.input_roundoff:  # the bits that are left when an operand is rounded
         bits = round(-np.log2(precision.input_roundoff))

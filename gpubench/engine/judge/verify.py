@@ -325,7 +325,7 @@ def errors_of(
         rms *= math.sqrt(float(xp.square(relative).mean()))
     if not result_roundoff:
         return Errors(largest, largest, rms)
-    limits: Any = ml_dtypes.finfo  # it has no types
+    limits: Any = ml_dtypes.finfo  # ml_dtypes has no type annotations
     underflow = float(limits(output.dtype).smallest_subnormal) / 2
     error = xp.maximum(error - (ROUNDED_ONCE * result_roundoff * size + underflow), 0.0)
     return Errors(float((error / scale).max()), largest, rms)

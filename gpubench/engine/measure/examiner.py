@@ -38,12 +38,12 @@ class _New(NamedTuple):
     A seed overwrites all copies of one operand.
     """
 
-    position: int  # which operand is overwritten: 0 for A, 1 for B
+    position: int  # index of the overwritten operand: 0 for A, 1 for B
     sets: tuple[tuple[Any, ...], ...]
     memory: Any
     """All copies of the overwritten operand, each `set_size` elements after the copy before it."""
 
-    values: Any  # its elements are drawn from these values
+    values: Any  # the operand's elements are drawn from these values
     outputs: Any  # the outputs of all sets, one after the other
     kernel: Kernel
 
@@ -165,7 +165,7 @@ class Examiner:
         values = make_new_values(point.problem, self._operand_cache.seed, point.operands)
         kernel = self._backend.bind(at_probe(point, point.problem), copies)
         kernel = self._on_best_threads(point, kernel)
-        kernel.run(count)  # it may compile, or choose what it does for these arrays
+        kernel.run(count)  # the call may compile, or choose an algorithm for these arrays
         values = xp.asarray(values.view(old.dtype))
         return _New(position, sets, memory.ravel(), values, outputs, kernel)
 

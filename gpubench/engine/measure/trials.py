@@ -79,7 +79,7 @@ class Trials:
         operands = self._backend.load(problem, inputs, cold=False)
         kernel = self._backend.bind(at_probe(point, problem), operands)
         poison(operands.output, reads_output=point.variant.reads_output)
-        kernel.run()  # it may compile, or choose an algorithm
+        kernel.run()  # the call may compile, or choose an algorithm
         if not is_unwritten(self._backend.xp, operands.output):
             self._writes.add(instance)
         self.notes[instance] = kernel.watch()

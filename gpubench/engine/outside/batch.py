@@ -29,7 +29,7 @@ CHECKED_RESULTS = 2  # number of launches that are compared, if a row cannot be 
 class Seen(NamedTuple):
     """Observations of a request from this side of the wall."""
 
-    wall_us: float  # from before the child got the operands until rows of its results were copied
+    wall_us: float  # time from sending the operands until rows of the results were copied
     cpu_us: float  # CPU time of all processes of the child
     child_us: float  # time per launch by the child's clock
     lost: int  # number of the child's processes that ended meanwhile

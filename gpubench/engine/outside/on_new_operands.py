@@ -117,7 +117,7 @@ class OnNewOperands:
         bytes_of_one = self._point.problem.bytes
         if self._point.variant.fixed_addresses:
             return 1
-        if not self._is_timed:  # they take the host's time to enqueue them
+        if not self._is_timed:  # such launches take the host's time to enqueue them
             return min(MAX_LAUNCHES, MAX_BYTES // bytes_of_one)
         return min(HELD_BYTES // bytes_of_one, self._enough())
 

@@ -86,7 +86,7 @@ class _Read:
     launch: Dimensions
     options: list[str]  # include folders, and files and libraries to link
     text: str
-    body: str  # of the function and of all that it calls
+    body: str  # source of the function and of all functions that it calls
 
 
 def describe_file(

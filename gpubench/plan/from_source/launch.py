@@ -39,7 +39,7 @@ class Dimensions:
     """The parts of a launch. A part is empty if it could not be read."""
 
     caller: str = ""
-    config: str = ""  # its text between <<< and >>>
+    config: str = ""  # text of the launch between <<< and >>>
     template: Names = field(default_factory=dict)  # values of the template's parameters
     arguments: Names = field(default_factory=dict)  # values of the kernel's parameters
     grid: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ def _read(
         scope.symbols[unread[0]] = missing.pop()
     grid = scope.expressions(parts)
     if {*grid} != {"1"} and all(part.isdecimal() for part in grid):
-        grid = ()  # for one size only
+        grid = ()  # this grid is for one size only
     shared = "" if shared in {"", "0"} else scope.expression(shared) or "?"
     return Dimensions(
         caller=launch.caller, config=" ".join(", ".join(launch.config).split()), template=template,

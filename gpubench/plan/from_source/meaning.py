@@ -133,7 +133,7 @@ def _of_library(function: Function, values: dict[str, str], op: str) -> tuple[st
         if not operation.has_layouts:
             values |= dict(zip(arrays, operation.arrays, strict=False))
         elif (len(transposed), len(arrays)) == (len("AB"), len("ABC")):
-            is_swapped = values[arrays[0]] == "B"  # it computes the transposed C = B A
+            is_swapped = values[arrays[0]] == "B"  # the function computes the transposed C = B A
             flags = [*(each == is_swapped for each in transposed), not is_swapped]
             return tuple(sorted(compress((values[name] for name in arrays), flags)))
     if not operation.has_layouts:

@@ -93,7 +93,7 @@ def functions(text: str) -> Iterator[Function]:
         if mark.start() < after:
             continue
         heading = text[max(start, mark.start() - LONGEST) : mark.start()]
-        if heading.count("(") > heading.count(")"):  # in launch bounds or in a default value
+        if heading.count("(") > heading.count(")"):  # inside launch bounds or a default value
             after = position_after(text, mark.start(), "{}") if mark[0] == "{" else mark.end()
             continue
         start = mark.end()
