@@ -12,7 +12,7 @@ from gpubench.errors import LaunchError
 from gpubench.model import CallVariant, Resources
 
 MAX_RESOURCE = 2**31  # largest number of registers or bytes that a function may report
-MAX_NAME = 1000  # maximum length of the name of its algorithm
+MAX_NAME = 1000  # maximum length of the name of a function's algorithm
 
 
 @dataclass(frozen=True)

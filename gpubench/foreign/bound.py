@@ -196,7 +196,7 @@ class Solution:
         self._function, self._takes_outputs = function, takes_outputs
         parts = next(iter(facts.values()))[0].outputs
         self._returned = sum(part.leaf >= 0 for part in parts)
-        self._made: dict[int, tuple[Leaves, Any]] = {}  # by the bytes of the inputs
+        self._made: dict[int, tuple[Leaves, Any]] = {}  # arguments by the bytes of the inputs
         self._bounds: dict[tuple[int, ...], tuple[Any, Bound]] = {}
         self._streams = _watched_streams()
         self._clocks = clocks

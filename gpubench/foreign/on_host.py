@@ -183,7 +183,7 @@ def chunk_means(squares: Values) -> Values:
 
 
 def squares_of_differences(right: Values, last: Values) -> Values:
-    """Return for each chunk half of the mean square of how values differ between two launches."""
+    """Return half of the mean squared difference of two launches' values, for each chunk."""
 
     @np.errstate(invalid="ignore", over="ignore")
     def squares(block: slice) -> Values:

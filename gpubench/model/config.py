@@ -67,7 +67,7 @@ class Config(Mapping[str, Any]):
         return len(self._values)
 
     def __bool__(self) -> bool:
-        return True  # without parameters it is a configuration all the same; None is not
+        return True  # a configuration without parameters is true, unlike None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Config) and tuple(self.items()) == tuple(other.items())

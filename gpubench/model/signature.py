@@ -42,7 +42,7 @@ NULL = "null"  # a pointer to nothing
 LAUNCH = "launch"  # the next of the launch's int arguments
 
 TENSOR_MAP = "CUtensorMap"  # the type of a parameter that gets the next tensor map of the launch
-STREAM = "cudaStream_t"  # of one that gets the stream that is timed
+STREAM = "cudaStream_t"  # type of a parameter that gets the timed stream
 
 _NUMBER = re.compile(r"-?\d+(\.\d*f?)?", re.IGNORECASE)
 

@@ -91,7 +91,7 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, writes: int) -> None:
     """Let a file, or all files beneath a folder, be written."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:  # it is not there
+    except OSError:  # the path does not exist
         return
     rights = writes if path.is_dir() else writes & FILE_RIGHTS
     rule = rights.to_bytes(8, "little") + descriptor.to_bytes(4, "little")

@@ -52,8 +52,8 @@ WINSOR = 2.0
 """Values further from the median than this number of scales are moved to that distance."""
 
 WINSOR_DF = 0.7
-"""Degrees of freedom of a winsorized mean's standard error, for each value but one, from 400,000
-simulated pairs of 3, 5 and 10 normal values."""
+"""Degrees of freedom of a winsorized mean's standard error, divided by the number of values less
+one. The value is from 400,000 simulated pairs of 3, 5 and 10 normal values."""
 
 
 class RobustMean(NamedTuple):

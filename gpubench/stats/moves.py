@@ -158,8 +158,8 @@ class _Runs(NamedTuple):
     """For each point, the run of results that differs most: arrays with an element per point."""
 
     p: Floats
-    edges: NDArray[np.int64]  # where it begins and ends, of shape (points, 2)
-    fitted: Floats  # mean of the run in its place, and of the other results in theirs
+    edges: NDArray[np.int64]  # the begin and end of each run, of shape (points, 2)
+    fitted: Floats  # each result's fitted value: the mean of the run, or of the other results
 
 
 def _runs(levels: Floats, usual: Floats, usual_df: Floats, margin: float) -> _Runs:
@@ -171,7 +171,7 @@ def _runs(levels: Floats, usual: Floats, usual_df: Floats, margin: float) -> _Ru
     runs = [(start, stop) for start in range(1, results) for stop in range(start + 1, results + 1)]
     best = np.full(len(levels), np.inf)
     edges, fitted = np.zeros((len(levels), 2), int), np.zeros_like(levels)
-    for start, stop in runs:  # one that begins with the first result divides as the rest does
+    for start, stop in runs:  # a run from the first result on gives the same division as the rest
         inside = (np.arange(results) >= start) & (np.arange(results) < stop)
         counts = np.array([(there & part).sum(axis=1) for part in (inside, ~inside)])
         means = [np.where(there & part, levels, 0.0).sum(axis=1) for part in (inside, ~inside)]

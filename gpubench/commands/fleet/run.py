@@ -244,7 +244,7 @@ def _noisy_units(times: Iterable[times_of.UnitTime]) -> dict[str, dict[str, floa
 def _report(future: Any, member: Member) -> Report:
     try:
         report: Report = future.result()
-    except Exception as error:  # of Dask, or an unexpected error there
+    except Exception as error:  # an error of Dask, or an unexpected error there
         return _lost(member, str(error).partition("\n")[0] or type(error).__name__)
     return report._replace(member=member) if report.error else report
 

@@ -70,12 +70,12 @@ MAX_RECORDED = 200
 class Supervisor:
     """Controls one child at a time. Children that were started ahead wait until they are opened.
 
-    `kernels` is the folder of the user's kernels, if they run any.
+    `kernels` is the folder of the user's kernels, if the child runs such kernels.
     """
 
     def __init__(self, device: str, timer: Timer, kernels: Path | None = None) -> None:
         self.device_name, self._timer = device, timer
-        self.child: Child | None = None  # after it has opened the device
+        self.child: Child | None = None  # the child that has opened the device
         self._waiting: list[Child] = []
         self._opened: Opened | None = None  # answer of a child that was opened ahead
         self._has_opened = False
