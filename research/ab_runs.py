@@ -2,6 +2,7 @@
 
     python research/ab_runs.py --runs 60 -o ab.json    # 16 hours on two CPUs
     taskset -c 8,9 python research/ab_runs.py --runs 1 --first 1 -o ab_4.json    # one of many
+    python research/ab_runs.py --quiet --runs 1 --first 1 -o ab.json    # without the other work
 
 Each run has the default number of pairs. Runs in turns compare a directory that holds a kernel with
 a copy of itself, and with a kernel that is 10 % slower: it computes a tenth of the rows twice.
@@ -65,14 +66,14 @@ def kernels(directory: Path, body: str) -> Path:
     return directory
 
 
-def run(slower: bool) -> dict[str, object]:
-    """Compare once, beside the disturbance."""
+def run(slower: bool, program: str) -> dict[str, object]:
+    """Compare once, beside a program."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         new = f"{TWICE}; {LOOP}" if slower else LOOP
         sides = kernels(folder / "base", LOOP), kernels(folder / "new", new)
         words = ("--variants", "loop,cpu_blas", "--sizes", SIZES, "--device", "cpu")
-        disturbance = subprocess.Popen([sys.executable, "-c", DISTURBANCE])
+        disturbance = subprocess.Popen([sys.executable, "-c", program])
         try:
             ended = child(
                 (*GPUBENCH, "ab", *sides, *words, "--format", "json", "-o", "diff.json"),
@@ -87,6 +88,7 @@ def run(slower: bool) -> dict[str, object]:
         "package": package_version()[0],
         "pairs": AB_CPU_PAIRS,
         "new": SLOWER if slower else SAME,
+        "beside": "other work" if program else "nothing",
         "exit": ended.code,
         "seconds": round(ended.wall_s),
         "load": round(2 * os.getloadavg()[1] / (os.cpu_count() or 1), 1),  # of two CPUs
@@ -104,11 +106,12 @@ def main() -> None:
     options = parser(__doc__, "ab.json")
     options.add_argument("--runs", type=int, default=30)
     options.add_argument("--first", type=int, help="default: the number of runs in the file")
+    options.add_argument("--quiet", action="store_true", help="without other work")
     asked = options.parse_args()
     outcomes = json.loads(asked.output.read_text()) if asked.output.exists() else []
     first = len(outcomes) if asked.first is None else asked.first
     for number in range(first, first + asked.runs):
-        outcomes.append(run(number % 2 == 1))
+        outcomes.append(run(number % 2 == 1, "" if asked.quiet else DISTURBANCE))
         print(outcomes[-1], flush=True)
         save(asked.output, outcomes)
 

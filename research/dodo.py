@@ -417,6 +417,7 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     yield step("cpu:field_problems", f"python SCRIPTS/field_problems.py cpu/field_problems.csv {CHECKED_OUT}", "cpu/field_problems.csv")
     yield step("cpu:field_cheats", "python SCRIPTS/field_cheats.py > cpu/field_cheats.json")
     yield step("cpu:ab", "python SCRIPTS/ab_runs.py -o cpu/ab.json")
+    yield step("cpu:ab_quiet", "for run in $(seq 12); do python SCRIPTS/ab_runs.py --quiet --runs 1 --first 1 -o cpu/ab_quiet.json ; done")
     yield step("cpu:operating", "python SCRIPTS/operating.py --directory operating", *(f"operating/{name}.md" for name in ("diff", "blind", "tune", "fleet")))
 # fmt: on
 
