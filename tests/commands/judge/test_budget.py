@@ -32,22 +32,14 @@ def test_a_problem_gets_its_share_of_what_the_others_need_to_be_prepared(
     assert sweep.timing.budget_s == pytest.approx((590 - 28 * 10 / 2) / 30)
 
 
-def test_the_first_of_many_problems_gets_one_round_because_its_visits_may_be_slow(
-    clock: list[float],
+@pytest.mark.parametrize(("problems", "prepared", "rounds"), [(30, 8, 1), (1, 1, 15)])
+def test_before_a_visit_is_measured_one_of_many_problems_gets_one_round_and_one_alone_several(
+    clock: list[float], problems: int, prepared: int, rounds: int
 ) -> None:
-    budget = Budget(30)
+    budget = Budget(problems)
     budget.begin()
     clock[0] += 20
-    assert budget.share(SWEEP, 2, prepared=8).timing.rounds == 1
-
-
-def test_a_problem_alone_gets_several_rounds_before_a_visit_was_measured(
-    clock: list[float],
-) -> None:
-    budget = Budget(1)
-    budget.begin()
-    clock[0] += 20
-    assert budget.share(SWEEP, 2, prepared=1).timing.rounds == 15
+    assert budget.share(SWEEP, 2, prepared).timing.rounds == rounds
 
 
 def test_rounds_follow_from_the_mean_time_of_visits_and_an_equal_share(
