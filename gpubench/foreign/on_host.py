@@ -149,7 +149,7 @@ def missed(
     half of the element. `varies` is the mean square of how each chunk varies between launches.
     Errors below `own_errors` times the errors of the reference's own results do not count.
     """
-    found = np.zeros(off.size, np.bool_)
+    is_missed = np.zeros(off.size, np.bool_)
 
     @np.errstate(invalid="ignore", over="ignore")
     def find(block: slice) -> None:
@@ -163,10 +163,10 @@ def missed(
         in_chunk = np.repeat(chunk_means(error**2) > limit, CHUNK)[: error.size]
         typical = np.repeat(np.sqrt(here), CHUNK)[: error.size]
         alone = error > np.maximum(VARIES * np.maximum(typical, size), usual)
-        found[block] = (in_chunk | alone) & (typical > 0)
+        is_missed[block] = (in_chunk | alone) & (typical > 0)
 
     of_blocks(off.size, find)
-    return span(found)
+    return span(is_missed)
 
 
 def chunk_means(squares: Values) -> Values:

@@ -254,8 +254,8 @@ def table_rows(
         if is_kernel and key[:2] in asked:
             # Not shown to be slower than the fastest by more than the margin.
             ratios = [(row, _ratio(row, kernels[0])) for row in kernels]
-            most = 1 + MAX_TIED * within
-            ties[key] = [row for row, x in ratios if x.low <= 1 + within and x.ratio <= most]
+            max_ratio = 1 + MAX_TIED * within
+            ties[key] = [row for row, x in ratios if x.low <= 1 + within and x.ratio <= max_ratio]
     chosen = dict(zip(ties, covering([*ties.values()]), strict=True))
     return [
         _tile_row(

@@ -183,21 +183,21 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
     if function.is_kernel:
         callers = [*everything, *_in_neighbours(function, source)]
         launch = read_launch(function, callers, arguments, _axes(function), included + own)
-        given = [[launch.arguments.get(each.name, "")] for each in arguments]
+        passed = [[launch.arguments.get(each.name, "")] for each in arguments]
         template = (replace(each, value=launch.template.get(each.name, each.value))
                     for each in function.template)  # fmt: skip
         function = replace(function, template=tuple(template))
     else:
         call = re.compile(rf"\b{last(function.name)}\s*(?:<[^;{{}}]*?>\s*)?(?=\()")
-        passed = [*calls(call, written.replace("\\\n", ""))]
-        given = [[each[at] for each in passed if each[at : at + 1] and each[at].isdecimal()]
+        lists = [*calls(call, written.replace("\\\n", ""))]
+        passed = [[each[at] for each in lists if each[at : at + 1] and each[at].isdecimal()]
                  for at in range(len(arguments))]  # fmt: skip
         options += [os.path.relpath(path, home) for path in linked]
         options += [f"-l{each}" for each, call in _LIBRARIES.items() if call.search(body)]
     arguments = [
         replace(each, value=next(filter(_PRODUCT.fullmatch, values), UNKNOWN))
         if each.value == UNKNOWN and not each.is_pointer else each
-        for each, values in zip(arguments, given, strict=True)
+        for each, values in zip(arguments, passed, strict=True)
     ]  # fmt: skip
     return _Read(
         function=function, arguments=arguments, column_major=column_major, options=options,

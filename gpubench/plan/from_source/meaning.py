@@ -157,8 +157,8 @@ def _by_name(parameter: Parameter, op: str, *, on_host: bool) -> str:
         is_handle = parameter.type_name.endswith(("Handle_t", "_handle"))
         values += [EXTENTS.get(name, ""), _extent_of_matrix(parameter.name), NULL * is_handle]
     possible = (replace(parameter, value=value) for value in filter(None, values))
-    known = (each.value for each in possible if why_unknown(each, op, on_host=on_host) is None)
-    return next(known, UNKNOWN)
+    legal = (each.value for each in possible if why_unknown(each, op, on_host=on_host) is None)
+    return next(legal, UNKNOWN)
 
 
 def _extent_of_matrix(name: str) -> str:
