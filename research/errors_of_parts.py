@@ -18,7 +18,7 @@ from common import kernel_point, parser
 from shapes import log_uniform
 
 from gpubench.backends import open_backend
-from gpubench.engine.operands.make import on_host
+from gpubench.backends.arrays import on_host
 from gpubench.model import PRECISIONS, Problem, Timer
 from gpubench.plan.registry import of_op
 

@@ -30,7 +30,8 @@ import numpy as np
 from common import kernel_point, parser, save
 
 from gpubench.backends import open_backend
-from gpubench.engine.operands.make import make_inputs, on_host
+from gpubench.backends.arrays import on_host
+from gpubench.engine.operands.make import make_inputs
 from gpubench.model import (
     CORE_DTYPES,
     OPERATIONS,

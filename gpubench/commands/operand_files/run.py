@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from gpubench.backends import Backend, backends, open_backend
+from gpubench.backends.arrays import on_host
 from gpubench.commands.operand_files import files
 from gpubench.engine.judge.verdict import why_inaccurate
 from gpubench.engine.judge.verify import poison, relative_error
@@ -114,7 +115,7 @@ def compute(
     kernel.run()
     reference = make_reference(backend.xp, problem.op, *operands.inputs)
     error = relative_error(backend.xp, output, reference)
-    return np.asarray(output.get() if hasattr(output, "get") else output), error  # CuPy has get
+    return on_host(output), error
 
 
 def _usual_variant(backend: str, problem: Problem) -> Variant:

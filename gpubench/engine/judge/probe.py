@@ -24,11 +24,12 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from gpubench.backends.arrays import on_host
 from gpubench.engine.judge.cause import cause_of
 from gpubench.engine.judge.sum_width import WidthProbe, extents, make_width_probes
 from gpubench.engine.judge.verdict import missing, require, why_inexact, why_narrow
 from gpubench.engine.judge.verify import count_true
-from gpubench.engine.operands.make import make_inputs, make_reference, on_host, widened
+from gpubench.engine.operands.make import make_inputs, make_reference, widened
 from gpubench.model import (
     Cache,
     CallVariant,

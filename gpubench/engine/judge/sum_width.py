@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.engine.operands.make import on_host
+from gpubench.backends.arrays import on_host
 from gpubench.model import Problem
 from gpubench.model.precision import F32
 

@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from gpubench.backends.arrays import on_host
 from gpubench.backends.rotation import OperandSets, content_of
 from gpubench.engine.judge.rounding import can_show_rounding, choose_lines, find_rounding
 from gpubench.engine.judge.verdict import WrongError, missing, require, why_inaccurate, why_rounded
@@ -18,7 +19,6 @@ from gpubench.engine.operands.make import (
     Errors,
     Reference,
     make_reference,
-    on_host,
     reference_of_host,
 )
 from gpubench.errors import LaunchError

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpubench.backends import Backend, Kernel
+from gpubench.backends.arrays import on_host
 from gpubench.backends.rotation import Rotation, SetPolicy, bytes_of_sets, in_sets, set_size
 from gpubench.engine.judge.probe import (
     AnyProbe,
@@ -24,7 +25,7 @@ from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import poison, require_right_on
 from gpubench.engine.measure.keeper import outputs_in, read_elements, read_lines
 from gpubench.engine.operands.cache import OperandCache
-from gpubench.engine.operands.make import make_inputs, make_new_values, on_host
+from gpubench.engine.operands.make import make_inputs, make_new_values
 from gpubench.engine.operands.shared import shared_bytes
 from gpubench.errors import ChildLostError, CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import Cache, Point, Problem

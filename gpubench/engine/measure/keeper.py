@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gpubench.backends import Backend
+from gpubench.backends.arrays import on_host
 from gpubench.backends.rotation import in_sets, set_size
-from gpubench.engine.operands.make import on_host
 from gpubench.engine.operands.shared import shared_bytes
 from gpubench.errors import ChildLostError, LaunchError, first_line
 from gpubench.model import Problem

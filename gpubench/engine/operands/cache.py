@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from gpubench.backends import Backend
+from gpubench.backends.arrays import on_host
 from gpubench.backends.rotation import FACTORS, OperandSets, operand_factors
 from gpubench.engine.operands.make import Reference, make_inputs, reference_of_host, verifying_bytes
 from gpubench.errors import DoesNotFitError
@@ -92,7 +93,7 @@ class OperandCache:
             contents = operands.contents or (operands.host_inputs,)
             host = contents[index % len(contents)]
             for array, original, factor in zip(arrays, host, factors, strict=True):
-                content = array.get() if hasattr(array, "get") else array  # CuPy has get
+                content = on_host(array)
                 if not np.array_equal(content, (original * factor).view(content.dtype)):
                     return True
         before = self.reference(point).parts

@@ -9,6 +9,7 @@ import ml_dtypes  # noqa: F401 # names for NumPy: bfloat16 and float8
 import numpy as np
 from numpy.typing import NDArray
 
+from gpubench.backends.arrays import on_host
 from gpubench.backends.new_elements import NEW_VALUES, new_elements
 from gpubench.backends.rotation import in_sets, set_size
 from gpubench.model import OPERATIONS, Compared, Fill, Operation, Problem
@@ -174,11 +175,6 @@ def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np
 def widened(array: np.ndarray) -> np.ndarray:
     """Return a float8 operand in float32, as CuPy has no float8, and other operands unchanged."""
     return array.astype(np.float32) if array.dtype.name.startswith("float8") else array
-
-
-def on_host(array: Any) -> Any:
-    """Return an array in host memory."""
-    return np.asarray(array.get() if hasattr(array, "get") else array)  # CuPy has get
 
 
 def verifying_bytes(problem: Problem) -> int:
