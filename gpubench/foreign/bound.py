@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpubench.errors import LaunchError
-from gpubench.foreign import values
+from gpubench.foreign import on_host, values
 from gpubench.foreign.arrange import arrange
 from gpubench.foreign.statement import Facts, Program
 from gpubench.foreign.tensors import Leaves, inputs_of, is_tensor, nested, results_of, view, write
@@ -118,13 +118,13 @@ def refer_on_device(
     return native, in_float64
 
 
-def on_device(facts: Facts) -> ModuleType | None:
-    """Return the module that compares results on the GPU; None without a GPU, or without room."""
+def elements_of(facts: Facts) -> ModuleType:
+    """Return the module that compares results: on the GPU, if there is one that has room."""
     if values.device().type == "cpu":
-        return None
+        return on_host
     from gpubench.foreign import on_device
 
-    return on_device if on_device.has_room(facts) else None
+    return on_device if on_device.has_room(facts) else on_host
 
 
 def waits(program: Program, facts: Facts, number: int, inputs: memoryview) -> bool:

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from gpubench.backends.arrays import on_host
 from gpubench.cache import OWN, keep, user_cache
 from gpubench.errors import UsageError
+from gpubench.foreign.operation import operation_on_bytes
 from gpubench.foreign.statement import ALIGNMENT
 from gpubench.model import (
-    Array,
     Cache,
     CallVariant,
     Compared,
@@ -25,7 +26,6 @@ from gpubench.model import (
     Timer,
 )
 from gpubench.plan.descriptor import load
-from gpubench.plan.operations import BYTES
 
 OP, NAME = "gpubench_copy_of_bytes", "copy"
 COUNT = 2**10 * ALIGNMENT
@@ -59,19 +59,8 @@ def points(device: str) -> list[Point]:
 
 def operation() -> Operation:
     """Return the operation."""
-    return Operation(
-        idea="the bytes themselves",
-        extents=("NUMBER",),
-        inputs=(Array("INPUTS", "NUMBER", BYTES),),
-        output=Array("RESULTS", "NUMBER", BYTES),
-        reference=_comparison,
-        comparison=_comparison,
-        flops="NUMBER",
-        tolerance=1.0,
-        make=_make,
-        listed=(ListedSize("a copy of bytes", ((COUNT,), (COUNT,)), 1),),
-        dtype="float32",
-    )
+    listed = ListedSize("a copy of bytes", ((COUNT,), (COUNT,)), 1)
+    return operation_on_bytes("the bytes themselves", _comparison, _make, [listed], "float32")
 
 
 def _make(generator: np.random.Generator, shapes: Sequence[Any]) -> tuple[Any, ...]:
@@ -80,8 +69,7 @@ def _make(generator: np.random.Generator, shapes: Sequence[Any]) -> tuple[Any, .
 
 def _comparison(inputs: Any) -> tuple[Any, Callable[[Any], Compared]]:
     def compare(output: Any) -> Compared:
-        content = output.get() if hasattr(output, "get") else output  # CuPy has get
-        is_right = np.array_equal(content, inputs)
+        is_right = np.array_equal(on_host(output), inputs)
         return Compared("" if is_right else "it is no copy", float(not is_right), 0.0, 0.0)
 
     return inputs, compare

@@ -52,7 +52,7 @@ class Comparison:
 
     def __init__(self, facts: Facts, elements: ModuleType = on_host) -> None:
         """`elements` is the module that computes where the results lie."""
-        self._facts, self._elements = facts, elements
+        self._facts, self.elements = facts, elements
         self._first: list[Values] = []
         self._last: list[Values] = []
         self._squares: list[Any] = [0.0 for _ in facts.outputs]
@@ -66,8 +66,8 @@ class Comparison:
         reference's own types are right.
         """
         outputs, tolerances = self._facts.outputs, self._facts.tolerances
-        own = [self._elements.values_of(native, part) for part in outputs]
-        in_float64 = [*map(self._elements.right_values, wide)] or [None] * len(own)
+        own = [self.elements.values_of(native, part) for part in outputs]
+        in_float64 = [*map(self.elements.right_values, wide)] or [None] * len(own)
         right = [
             self._right(*each) for each in zip(own, in_float64, tolerances, outputs, strict=True)
         ]
@@ -78,15 +78,15 @@ class Comparison:
             _Launches(squares / self._pairs if has_spread else None, [each[at] for each in before])
             for at, squares in enumerate(self._squares)
         ]
-        return WithReference(self._facts, right, launches, self._elements)
+        return WithReference(self._facts, right, launches, self.elements)
 
     def _right(self, own: Any, wide: Values | None, tolerance: Tolerance, part: Part) -> _Right:
         """Return the right values: in float64, if the reference's own values agree with these."""
         if wide is not None:
-            ratios, _ = _errors(self._elements, own, wide, tolerance, part)
-            if judged(ratios, tolerance, self._elements) <= 1:
-                return _Right(wide, own, self._elements.largest(ratios), is_wide=True)
-        return _Right(self._elements.widened(own), own, 0.0, is_wide=False)
+            ratios, _ = _errors(self.elements, own, wide, tolerance, part)
+            if judged(ratios, tolerance, self.elements) <= 1:
+                return _Right(wide, own, self.elements.largest(ratios), is_wide=True)
+        return _Right(self.elements.widened(own), own, 0.0, is_wide=False)
 
     def _learn(self, right: list[Values]) -> None:
         """Add how the right values differ from the right values of the launch before."""
@@ -94,7 +94,7 @@ class Comparison:
         self._first = self._first or right
         if not last:
             return
-        squares = [*map(self._elements.squares_of_differences, right, last)]
+        squares = [*map(self.elements.squares_of_differences, right, last)]
         if any(each.any() for each in squares):
             self._squares = [x + y for x, y in zip(self._squares, squares, strict=True)]
             self._pairs += 1

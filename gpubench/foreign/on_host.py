@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gpubench.backends.arrays import on_host as array_on_host
 from gpubench.foreign.statement import Part
 from gpubench.hardware.host import cpu_threads
 
@@ -29,6 +30,11 @@ VARIES = 0.5
 """Largest error of a chunk, relative to how its right values vary between launches."""
 
 NAMES = {"float4_e2m1fn_x2": "uint8"}  # types that NumPy lacks, and what is compared instead
+
+
+def tensor_of(output: Any) -> Any:
+    """Return the bytes of an output in host memory."""
+    return array_on_host(output)
 
 
 def values_of(content: bytes | memoryview | NDArray[np.uint8], part: Part) -> NDArray[Any]:

@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -64,7 +63,6 @@ def operation_in(file: str) -> Operation:
         listed[number - 1] = ListedSize(name, shapes, facts.flops)
     numbers = {facts.input_bytes: number for number, facts in record.facts.items()}
     comparisons = dict[int, Comparison]()
-    on_device = dict[int, ModuleType | None]()  # for each workload that was compared
 
     def asked(what: Any, number: int, kind: Any, **fields: Any) -> Any:
         request = Request(
@@ -83,18 +81,35 @@ def operation_in(file: str) -> Operation:
         number, content = numbers[inputs.size], np.ascontiguousarray(inputs).data
         if number not in comparisons:
             facts = record.facts[number]
-            on_device[number] = there = bound.on_device(facts) if runs_foreign_code() else None
-            comparisons[number] = Comparison(facts, there or on_host)
-        if there := on_device[number]:
-            native, wide = asked("tensors", number, None, content=content)
-            right = comparisons[number].with_reference(native, wide)
-            return native, lambda output: right(there.tensor_of(output))
-        native, wide = asked("results", number, Results, content=content)
+            there = bound.elements_of(facts) if runs_foreign_code() else on_host
+            comparisons[number] = Comparison(facts, there)
+        elements = comparisons[number].elements
+        what, kind = ("results", Results) if elements is on_host else ("tensors", None)
+        native, wide = asked(what, number, kind, content=content)
         right = comparisons[number].with_reference(native, wide)
-        return np.frombuffer(native, np.uint8), lambda output: right(_in_host_memory(output))
+        if elements is on_host:
+            native = np.frombuffer(native, np.uint8)
+        return native, lambda output: right(elements.tensor_of(output))
 
+    return operation_on_bytes(
+        f"{statement.name}, a problem of {statement.form}",
+        comparison,
+        make,
+        listed,
+        dtype_of(record),
+    )
+
+
+def operation_on_bytes(
+    idea: str,
+    comparison: Callable[[Any], Any],
+    make: Callable[..., tuple[Bytes, ...]],
+    listed: Sequence[ListedSize],
+    dtype: str,
+) -> Operation:
+    """Return an operation whose inputs and results are arrays of bytes."""
     return Operation(
-        idea=f"{statement.name}, a problem of {statement.form}",
+        idea=idea,
         extents=("WORKLOAD",),
         inputs=(Array("INPUTS", "WORKLOAD", BYTES),),
         output=Array("RESULTS", "WORKLOAD", BYTES),
@@ -104,12 +119,8 @@ def operation_in(file: str) -> Operation:
         tolerance=1.0,
         make=make,
         listed=tuple(listed),
-        dtype=dtype_of(record),
+        dtype=dtype,
     )
-
-
-def _in_host_memory(output: Any) -> Any:
-    return output.get() if hasattr(output, "get") else output  # CuPy has get
 
 
 def variant_in(file: str, solution: str = "", digest: str = "") -> CallVariant:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from gpubench.errors import GpubenchError, UsageError, missing_module, with_place
-from gpubench.foreign import bound, forms, tensors, values
+from gpubench.foreign import bound, forms, on_host, tensors, values
 from gpubench.foreign.compare import Comparison
 from gpubench.foreign.statement import Facts, Program
 from gpubench.plan.foreign_process import ForeignProcess, serve_requests
@@ -127,10 +127,10 @@ def _answer(request: Request) -> Any:
 
 def _is_wide(program: Program, facts: Facts, number: int, inputs: memoryview) -> bool:
     """Whether the reference's results in float64 agree with its results in its own types."""
-    if there := bound.on_device(facts):
-        right = bound.refer_on_device(program, facts, number, inputs)
-        return Comparison(facts, there).with_reference(*right).is_wide
-    return Comparison(facts).with_reference(*bound.refer(program, facts, number, inputs)).is_wide
+    elements = bound.elements_of(facts)
+    refer = bound.refer if elements is on_host else bound.refer_on_device
+    native, wide = refer(program, facts, number, inputs)
+    return Comparison(facts, elements).with_reference(native, wide).is_wide
 
 
 def _answered(request: Request) -> Any:
