@@ -36,7 +36,7 @@ from gpubench.model import CallVariant
 kept, HERE = {}, HERE_PATH
 
 def slow(a, b, c):
-    for _ in range(4):
+    for _ in range(16):
         np.matmul(a, b, out=c)
 
 def first_call():
@@ -242,13 +242,13 @@ def plain_us(worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> float:
 def test_no_function_is_ok_with_the_time_of_another(
     name: str, worker: Worker, tmp_path: Path, plain_us: float
 ) -> None:
-    """A cheat that finds no occasion is ok with its own time, that of four products or more.
+    """A cheat that finds no occasion is ok with its own time, that of sixteen products or more.
 
-    The shortest times are compared, because medians of two moments differ on a loaded machine.
+    Two products are the limit, because other work of the machine may slow one of the two moments.
     """
     result = measured(worker, tmp_path, CHEATS[name])
     assert result.status != Status.OK or (
-        result.series and min(result.series.times_us) > 1.5 * plain_us
+        result.series and min(result.series.times_us) > 2 * plain_us
     )
     assert result.reason or result.status == Status.OK
 
