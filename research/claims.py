@@ -302,7 +302,7 @@ def field_cheats() -> Figure:
     passed = sum(not {"faster", "same"}.isdisjoint(x["verdicts"]) for x in cheats)
     wrong = sum("wrong" in x["verdicts"] for x in honest)
     figure = (
-        f"{passed} of {len(cheats)} cheats pass, {wrong} of {len(honest)} honest ones are wrong"
+        f"{passed} of {len(cheats)} cheats pass, {wrong} of {len(honest)} honest solutions are wrong"
     )
     return met(figure, not passed and not wrong)
 
@@ -432,19 +432,19 @@ CLAIMS: dict[str, list[Claim]] = {
         Claim("99 % of points of 10 µs and more differ by less than 1 %", SWEEPS, close_points),
     ],
     "Nothing is lost": [
-        Claim("kernels with faults get their status, and times of good kernels change by at most 1 %", "h?00/faults.json", faults),
+        Claim("kernels with faults get the expected status, and times of good kernels change by at most 1 %", "h?00/faults.json", faults),
         Claim("300 kills on a CPU and 20 on a GPU, nothing lost or measured twice", "cpu/kills.json h?00/kills.json", kills),
         Claim("100,000 mutated inputs without a finding", "cpu/fuzz.json", fuzzed),
     ],
     "Right results": [
-        Claim("every kernel at primes and powers of two, in every precision", "h?00/right/*.json", right),
+        Claim("every kernel is right at primes and powers of two, in every precision", "h?00/right/*.json", right),
         Claim("a thousand repeats of each kernel, equal in every bit", "h?00/stress/*.json", stressed),
         Claim("compute-sanitizer reports nothing", "h?00/sanitizer/*.json", sanitized),
         Claim("kernels that cheat are not `ok` with a time that is false by 5 %", "h?00/cheats.txt", cheats),
     ],
     "Problems of other projects": [
-        Claim("no solution that cheats passes, and no honest one is wrong", "cpu/field_cheats.json", field_cheats),
-        Claim("solutions in the projects' repositories that can run on two CPU cores", "cpu/field_problems.csv", field_problems),
+        Claim("no solution that cheats passes, and no honest solution is wrong", "cpu/field_cheats.json", field_cheats),
+        Claim("solutions in the projects' repositories get the expected verdict, if they can run on two CPU cores", "cpu/field_problems.csv", field_problems),
     ],
     "Times as fast as the better of cuBLAS and a tuned cuBLASLt (95 % interval)": [
         *(speedups(bounds, f"{op}, cold, against cuBLAS", f"h?00/{op}.csv") for op, bounds in VECTORS.items()),
@@ -455,15 +455,15 @@ CLAIMS: dict[str, list[Claim]] = {
     ],
     "`gpubench diff` at five rounds, by recorded rounds that shaped no rule": [
         simulation("one build, quiet rounds: exit 1 in at most 2 %", "diff", FALSE, QUIET, at_most=0.02),
-        simulation("and in each of the disturbances of the table", "diff", FALSE, {"rounds": "5"}, at_most=0.02),
+        simulation("one build, each disturbance of the table: exit 1 in at most 2 %", "diff", FALSE, {"rounds": "5"}, at_most=0.02),
         simulation("a kernel 5 % slower, quiet rounds: exit 1 in at least 95 %", "diff", "found", QUIET | {"slower": "kernel .5%"}, at_least=0.95),
         simulation("all own kernels 10 % slower: exit 1 in at least 95 % of each disturbance", "diff", "found", {"rounds": "5", "slower": "own .10%"}, at_least=0.95),
         simulation("all own kernels 5 % slower: exit 1 in at least 90 % of each disturbance, but not where the BLAS has two speeds", "diff", "found", {"rounds": "5", "slower": "own .5%", "rounds are": "(?!.*BLAS).*"}, at_least=0.9),
-        simulation("and where the BLAS has two speeds, in at least 90 % too", "diff", "found", {"rounds": "5", "slower": "own .5%", "rounds are": ".*BLAS.*"}, at_least=0.9),
+        simulation("all own kernels 5 % slower, the BLAS has two speeds: exit 1 in at least 90 %", "diff", "found", {"rounds": "5", "slower": "own .5%", "rounds are": ".*BLAS.*"}, at_least=0.9),
         simulation("more than half of the points ambiguous, quiet rounds: in at most 10 %", "diff", "not decided", {"rounds are": "quiet.*"}, at_most=0.1),
-        simulation("and with a ramp over rounds: in at most 30 %", "diff", "not decided", {"rounds are": "ramp.*"}, at_most=0.3),
+        simulation("more than half of the points ambiguous, rounds with a ramp: in at most 30 %", "diff", "not decided", {"rounds are": "ramp.*"}, at_most=0.3),
         *(simulation(f"a slow-down of {what} that `diff` says it would find is found in at least 90 % of each disturbance", "blind", f"{what}, found", {}, at_least=0.9) for what in ("everything", "one kernel", "one point")),
-        Claim("`ab` on a CPU beside other work, with up to 72 pairs, names a point that did not change in at most 5 %", "cpu/ab.json", false_names),
+        Claim("`ab` on a CPU beside other work, with up to 72 pairs, names an unchanged point in at most 5 % of the runs", "cpu/ab.json", false_names),
         Claim("`ab` of a kernel 10 % slower: exit 1 in at least 80 %", "cpu/ab.json", lambda: in_turns(ab_runs(), "10 % slower", at_least=0.8)),
     ],
     "`gpubench tune`": [
@@ -475,7 +475,7 @@ CLAIMS: dict[str, list[Claim]] = {
         simulation("simulated fleets of 8 and 64 GPUs whose spread is the narrowest of the table: a GPU 10 % slower in a unit is identified in at least 90 %", "fleet", "10% in one unit", NARROW, at_least=0.9),
         simulation("64 of these GPUs: a GPU 5 % slower in all units is identified in at least 85 %", "fleet", "5% in all units", NARROW | {"devices": "64"}, at_least=0.85),
         simulation("at most 2 % of healthy fleets of each spread have a false alarm", "fleet", "false alarms", {"good devices differ by": "(?!.*each process).*"}, at_most=0.02),
-        simulation("and at most 5 % of fleets whose processes have two speeds", "fleet", "false alarms", {"good devices differ by": ".*each process.*"}, at_most=0.05),
+        simulation("at most 5 % of healthy fleets whose processes have two speeds have a false alarm", "fleet", "false alarms", {"good devices differ by": ".*each process.*"}, at_most=0.05),
     ],
 }  # fmt: skip
 """By subject."""

@@ -127,7 +127,7 @@ def agreement() -> str:
         profiler.agrees(float(row["events_hot_us"]), float(row["ncu_hot_us"])) for row in single
     ]
     return fill(
-        f"`shared_tile 16` at 208 takes {tile.gpubench_us:.2f} µs by gpubench's clock and "
+        f"`shared_tile 16` at size 208 takes {tile.gpubench_us:.2f} µs by gpubench's clock and "
         f"{tile.ncu_us:.2f} µs by Nsight Compute's, in one process and on the same operands. Of "
         f"{len(whole)} such pairs of times, {causes['']} agree within 0.15 µs or 1 %. Another "
         f"{causes['clock']} agree after a correction for different clock frequencies, and "
@@ -303,6 +303,7 @@ GROUPS = {
     "time": "How long a launch takes",
     "rates": "What follows from the time",
     "why": "What explains it",
+    "pairs": "What measurements in turns with a library showed",
     "clocks": "What state the GPU was in",
     "host": "What state the host was in",
     "context": "On what, and when",
