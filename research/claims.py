@@ -302,7 +302,8 @@ def field_cheats() -> Figure:
     passed = sum(not {"faster", "same"}.isdisjoint(x["verdicts"]) for x in cheats)
     wrong = sum("wrong" in x["verdicts"] for x in honest)
     figure = (
-        f"{passed} of {len(cheats)} cheats pass, {wrong} of {len(honest)} honest solutions are wrong"
+        f"{passed} of {len(cheats)} cheats pass, "
+        f"{wrong} of {len(honest)} honest solutions are wrong"
     )
     return met(figure, not passed and not wrong)
 

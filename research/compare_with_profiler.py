@@ -330,8 +330,8 @@ def summary(lines: Sequence[Line]) -> str:
         cells.append([f"disagree: `{line.variant}` at {line.n} in {line.dtype}, {times}", 1])
     shorter_us = (control.line.ncu_us or math.nan) - (control.line.gpubench_us or math.nan)
     text = (
-        f"The control is a kernel whose launches overlap. Its time is {shorter_us:.2f} µs shorter by "
-        "gpubench than by Nsight Compute, and "
+        f"The control is a kernel whose launches overlap. Its time is {shorter_us:.2f} µs shorter "
+        "by gpubench than by Nsight Compute, and "
         f"{'does not agree' if control.cause is None else 'agrees'}."
     )
     return f"{table([f'{len(whole)} pairs of times', 'number'], cells)}\n\n{fill(text, WIDTH)}"
