@@ -22,7 +22,7 @@ UNITS = {
     "bits": "bits",
     "mhz": "MHz",
 }
-"""How names of facts end, and what a table shows instead."""
+"""Endings of the names of facts, and the units that a table shows instead."""
 
 
 def with_unit(name: str) -> str:

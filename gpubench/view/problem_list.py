@@ -19,8 +19,8 @@ _PROBLEM = attrgetter("numbers", "compute_mode")
 def list_summaries(rows: Iterable[Row]) -> list[RenderableType]:
     """Return the tables and the totals of the lists that the rows belong to; often none.
 
-    Rows of different conditions, such as the cache's, have summaries of their own. Several dtypes
-    or layouts of a list have summaries of their own, too.
+    Rows of different conditions, such as a cold and a hot cache, have separate summaries.
+    Several dtypes or layouts of a list have separate summaries, too.
     """
     named = [row for row in rows if row.problem and row.status == Status.OK and row.median_us]
     modes: dict[tuple[object, ...], set[str]] = {}

@@ -28,8 +28,8 @@ REFRESHES_PER_S = 4
 class Steps:
     """The current step of a command.
 
-    In a terminal it is a line that is updated in place; in a log it is a plain line every few
-    seconds.
+    In a terminal, the step is a line that is updated in place. In a log, a plain line is printed
+    every few seconds.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Steps:
         self._last_s = monotonic()
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:  # it refreshes the line in a thread
+        if self._console.is_terminal:  # a thread refreshes the line
             self._live.start()
         return self
 

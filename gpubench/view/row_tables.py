@@ -36,7 +36,7 @@ LEGEND = {
 }
 
 MIN_SAMPLES = 6
-"""Minimum number of samples for an interval: with fewer, none covers 95 % of medians."""
+"""Minimum number of samples for an interval. Fewer samples give no 95 % interval of the median."""
 
 COARSE = 10
 """Percentage from which an interval is shown without decimals."""
@@ -48,7 +48,7 @@ MAX_TILES_WIDTH = 40
 """Maximum width of a cell with several tiles. A wider cell would break in the middle of a tile."""
 
 POWER_OF_TWO = 512
-"""From this size on, elements of a column share few cache sets if the size is a power of two."""
+"""Smallest power of two at which the elements of a column share few cache sets."""
 
 PARALLEL = "_parallel"
 """Suffix of the name of a baseline on several threads."""
@@ -82,7 +82,7 @@ NAMES = (
 
 
 def filled(rows: Sequence[Row], columns: Iterable[Column]) -> list[Column]:
-    """Return the columns that have a text for some row: a peak may be unknown."""
+    """Return the columns that are not empty for all rows: a peak may be unknown."""
     return [column for column in columns if any(map(column.text, rows))]
 
 
@@ -97,7 +97,7 @@ def rows_table(rows: Sequence[Row], columns: Iterable[Column]) -> Table:
 
 
 def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
-    """Show each problem: times by tile, the best tile of each variant, and what was not measured.
+    """Return tables: times by tile, the best tile of each variant, and what was not measured.
 
     The remarks follow the tables. Without `tiles`, the times by tile are left out. More than
     `MAX_POINTS` points have no tables.
@@ -119,7 +119,7 @@ def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
 
 
 def too_many(rows: Sequence[Row]) -> Text:
-    """Say how to list some of the rows, which are too many for a table."""
+    """Return a text on how to list some of the rows, which are too many for a table."""
     return Text(
         f"{len(rows):,} points are too many for a table. 'gpubench show FILE --top 10' lists the "
         "fastest of each problem, and --only and --exclude choose points."
@@ -158,7 +158,7 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False, intervals: bool = True)
 
 
 def _missed_precision(rows: Sequence[Row]) -> str:
-    """Say how wide the intervals are that exceed --precision; empty without such an interval."""
+    """Return how wide the intervals are that exceed --precision; empty without such an interval."""
     missed = sorted(row.half_interval or 0.0 for row in rows if row.missed_precision)
     if not missed:
         return ""
@@ -170,7 +170,7 @@ def _missed_precision(rows: Sequence[Row]) -> str:
 
 
 def _devices_differ(rows: Sequence[Row]) -> str:
-    """Say by how much devices that shared a sweep differ; empty for a single device."""
+    """Return by how much devices that shared a sweep differ; empty for a single device."""
     shared = [row for row in rows if row.percent_of_devices is not None]
     speeds = {f"{row.host} {row.slot}": row.percent_of_devices or 0.0 for row in shared}
     if len(speeds) < 2:  # noqa: PLR2004 - a comparison needs two
@@ -235,7 +235,7 @@ def _tile_names(tiles: Sequence[str]) -> str:
 def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
     """Return the columns of a row's speed, for the operation and backend of the example.
 
-    `rows` has the naive loop that speed-ups are over.
+    `rows` has the naive loop to which speed-ups are relative.
     """
     loops = {_size_key(row): row for row in rows if row.variant == NAIVE_LOOP and row.median_us}
     if is_bandwidth_bound(example):
@@ -257,7 +257,7 @@ def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
 
     blas, *_ = (example.library or "BLAS").split()
     if not OPERATIONS.is_ours(example.op):
-        blas = "baseline"  # a user's own
+        blas = "baseline"  # of a user's own operation
     return [
         Column("time", marked),
         Column("±", uncertainty),
@@ -278,7 +278,7 @@ SUSTAINED = (
 
 
 def mean_power_w(row: Row) -> float | None:
-    """Return the power of a long run. `power_w` of a short run is read before and after a point."""
+    """Return the mean power of a long run in watts, from the energy that was measured."""
     return row.joules / row.median_us * 1e6 if row.joules and row.median_us else None
 
 
@@ -303,7 +303,7 @@ def by_problem(rows: Iterable[Row]) -> list[list[Row]]:
 
 
 def fastest_first(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows by their times."""
+    """Return the rows, the fastest first."""
     return sorted(rows, key=lambda row: row.median_us or 0.0)
 
 
@@ -315,7 +315,7 @@ def best_of(rows: Iterable[Row]) -> Row:
 def best_of_each(
     rows: Iterable[Row], key: Callable[[Row], Any] = attrgetter("variant")
 ) -> dict[Any, Row]:
-    """Return the fastest row of each group, which are the variants unless there is a key."""
+    """Return the fastest row of each group. Without a `key`, the rows of a variant are a group."""
     return {name: best_of(group) for name, group in grouped(rows, key).items()}
 
 
@@ -360,7 +360,7 @@ def title(row: Row) -> str:
 
 
 def _tied(row: Row, best: Row) -> bool:
-    """Whether the intervals overlap; rows of fewer than three rounds have none."""
+    """Whether the intervals overlap. Rows of fewer than three rounds have no interval."""
     low_us, high_us = row.ci_low_us, best.ci_high_us
     return low_us is not None and high_us is not None and low_us <= high_us
 

@@ -152,5 +152,5 @@ def _ratio(best: Row, other: Row) -> tuple[float, float | None]:
 
 
 def conditions(row: Row) -> str:
-    """Return the precision, the cache, and what is not the default."""
+    """Return the precision, the cache state, and the conditions that are not the default."""
     return f"{row.compute_mode}, {row.conditions}{row.special}"

@@ -42,7 +42,7 @@ class Table:
         self.lines.append(cells)
 
     def _grid(self, columns: Sequence[int], widths: Sequence[int]) -> rich_table.Table:
-        """Return some columns for a terminal. Figures and names of variants are not folded."""
+        """Return a table of some columns. Figures and names of variants are not folded."""
         grid = rich_table.Table(
             box=box.SIMPLE_HEAD,
             pad_edge=False,
@@ -91,7 +91,7 @@ class Table:
         return widths
 
     def _split(self, width: int, widths: Sequence[int]) -> list[list[int]]:
-        """Return the columns of each table of at most this width: all text, and some figures."""
+        """Return the columns of tables of at most this width. Each has all columns of text."""
         texts = [index for index, name in enumerate(self.headings) if self._is_text(name)]
         room = width - sum(2 + widths[index] for index in texts)
         tables: list[list[int]] = [[]]

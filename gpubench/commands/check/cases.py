@@ -1,4 +1,4 @@
-"""Selects the tiles, sizes and dtypes of a variant to run on the CPU, with the right results."""
+"""Selects the tiles, sizes and dtypes at which a variant is run on the CPU."""
 
 import bisect
 from collections.abc import Callable, Iterable, Sequence
@@ -10,26 +10,28 @@ from gpubench.model import LAYOUTS, OPERATIONS, Config, CudaVariant, HostVariant
 from gpubench.on_cpu.case import Case, titled
 
 MAX_TILES = 3
-"""Number of tiles that are taken evenly from a large space, beside its defaults."""
+"""Number of tiles that are taken at even distances from a large space, beside the default tiles."""
 
 EDGES = (1, 3, 13, 32)
-"""Tiles that are taken from spaces of a single number: 1, odd and prime numbers, and a power of
-two."""
+"""Tiles that are always taken if a tile is one number: 1, two odd primes, and a power of two."""
 
 RACE_TILES = 2
+"""Number of tiles that run under ThreadSanitizer. All tiles of a variant use barriers and shared
+arrays in the same way."""
+
 RACE_THREADS = 128
-"""Number of tiles for ThreadSanitizer, and maximum number of threads per block. All tiles use
-barriers and shared arrays alike, and the cost grows with the square of a block's threads."""
+"""Maximum number of threads per block under ThreadSanitizer, if the variant has such a tile. The
+time of a run grows with the square of this number."""
 
 HOST_TILE = 32
 """Assumed number of rows, and of columns, that a block of a host function covers."""
 
-ODD = 77  # extents at which a kernel that refuses nearly all sizes is asked why
+ODD = 77  # extents in the error message on a kernel that refuses nearly all sizes
 
 MIN_SIZES = 3
-"""Minimum number of sizes for a tile, even if its variant refuses most sizes."""
+"""Minimum number of the selected sizes that a variant must accept for each tile."""
 
-MAX_WORK = 2**22  # maximum work of a case that is no product
+MAX_WORK = 2**22  # maximum number of operations of a case that is not a matrix product
 
 MAX_PRODUCTS = 2**18
 """Maximum number of multiply-adds of a case. K, or N if there is no K, is reduced to keep this
@@ -39,26 +41,26 @@ MAX_THREADS = 2**16
 """Maximum number of CUDA threads of a case without K. N is reduced to keep this limit."""
 
 SHORT = 32
-"""N is not reduced below this."""
+"""An extent is reduced only if it is larger than this."""
 
 ROUND = 16
 """Round extents are multiples of this number of elements."""
 
 WIDEST = 1024
-"""Maximum extent that a block covers, unless it covers any extent."""
+"""Largest extent that a block is assumed to cover, even if it covers more."""
 
 WIDEST_SQUARE = 256
-"""Maximum extent that a block covers, in a kernel of square matrices."""
+"""Largest extent that a block is assumed to cover, if the kernel takes only square matrices."""
 
 
 Source = CudaVariant | HostVariant
 
 Layout = tuple[str, ...] | None
-"""The column-major matrices; None stands for the variant's own layout."""
+"""Names of the column-major matrices; None stands for the variant's own layout."""
 
 
 def tiles_to_run(variant: CudaVariant) -> tuple[Config, ...]:
-    """Return the default tiles, the first and the last, and some between."""
+    """Return the default tiles, the first tile, the last tile, and some tiles between these two."""
     legal = tuple(variant.tiles)
     chosen = {*variant.tiles.defaults, *evenly(legal, MAX_TILES)}
     edges = EDGES if len(variant.tiles.axes) == 1 else ()
@@ -73,7 +75,7 @@ def tiles_to_race(variant: CudaVariant) -> tuple[Config, ...]:
 
 
 def evenly(tiles: Sequence[Config], limit: int) -> tuple[Config, ...]:
-    """Return at most `limit` tiles, two or more, including the first and the last."""
+    """Return at most `limit` (2 or more) tiles, including the first tile and the last tile."""
     if len(tiles) <= limit:
         return tuple(tiles)
     return tuple(tiles[round(i * (len(tiles) - 1) / (limit - 1))] for i in range(limit))
@@ -88,8 +90,8 @@ def threads(variant: CudaVariant, tile: Config) -> int:
 def all_cases(variant: Source, tiles: Sequence[Config | None] = ()) -> list[Case]:
     """Return cases: all tiles in the first dtype, the middle tile in other dtypes and layouts.
 
-    What depends on dtype and layout, such as alignment, hardly depends on the tile. By default, the
-    tiles are `tiles_to_run`.
+    Faults that depend on the dtype or the layout, such as wrong alignment, hardly depend on the
+    tile. By default, the tiles are `tiles_to_run`.
     """
     first, *further_dtypes = variant.dtypes
     if not tiles and isinstance(variant, CudaVariant):
@@ -107,7 +109,7 @@ def all_cases(variant: Source, tiles: Sequence[Config | None] = ()) -> list[Case
 def race_cases(variant: Source, tiles: Sequence[Config | None] = ()) -> list[Case]:
     """Return cases of all tiles in the first dtype. By default, the tiles are `tiles_to_race`.
 
-    There are fewer cases where blocks have, or may have, many threads.
+    If blocks have, or may have, many threads, only two or three of the cases are returned.
     """
     if not tiles and isinstance(variant, CudaVariant):
         tiles = tiles_to_race(variant)
@@ -138,9 +140,9 @@ def problems(
 ) -> list[Problem]:
     """Return problems at the edges of a tile.
 
-    The results have a single element; more elements than a block covers, with odd and with round
-    extents; fewer elements, with prime extents; a tall shape; and a wide shape. If the variant
-    refuses a size, the nearest legal size is used.
+    The problems have these results: a single element; more elements than a block covers, with odd
+    and with round extents; fewer elements, with prime extents; a tall matrix; and a wide matrix. If
+    the variant refuses a size, the nearest legal size is used.
     """
     if not OPERATIONS[variant.op].is_product:
         return stated_problems(variant, tile, dtype)
@@ -172,7 +174,7 @@ def problems(
         edge = min(m_tile, WIDEST_SQUARE)
         edges = (1, edge + 1, rounded_up(edge + 1, ROUND), prime(edge), 2 * edge + 3)
         sizes = [(n, n, n) for n in edges if n <= WIDEST_SQUARE + ROUND]
-    elif not has_k:  # extents for loops over M and N that do not depend on the tile
+    elif not has_k:  # a kernel may loop over M or N in steps that do not depend on the tile
         sizes += [(131, 37, 1), (37, 131, 1)]
     edge_cases = []
     for m, n, k in sizes:
@@ -183,13 +185,13 @@ def problems(
 
 
 def taken(variant: Source, tile: Config | None, problems: Iterable[Problem]) -> list[Problem]:
-    """Return the nearest problems that the variant takes, each once."""
+    """Return for each problem the nearest problem that the variant takes, without repetitions."""
     near = filter(None, (nearest(variant, tile, problem) for problem in problems))
     return list({problem.size: problem for problem in near}.values())
 
 
 def affordable(variant: Source, tile: Config | None, problem: Problem) -> Problem:
-    """Return the problem. If it has no K and is too large, N is halved, and stays odd or round."""
+    """Return the problem. If it has no K and is too large, halve N, which stays odd or round."""
 
     def too_much() -> bool:
         launched = Case(variant=variant, tile=tile, problem=problem).launch.sequence
@@ -204,7 +206,7 @@ def affordable(variant: Source, tile: Config | None, problem: Problem) -> Proble
 
 
 def nearest(variant: Source, tile: Config | None, problem: Problem) -> Problem | None:
-    """Return the problem, or a problem with rounded extents that the variant takes, or None.
+    """Return the problem if the variant takes it, else one with rounded extents, else None.
 
     If the variant takes none of these sizes, squares (all extents equal) are tried.
     """
@@ -239,15 +241,16 @@ def covered(variant: CudaVariant, tile: Config, problem: Callable[[int], Problem
 
 
 def prime(limit: int) -> int:
-    """Return the largest prime below the limit, or 2. Without a prime, return 1."""
+    """Return the largest prime below the limit, or 1 if there is none."""
     below = (n for n in count(limit - 1, -1) if all(n % d for d in range(2, n)))
     return max(1, next(below))
 
 
 def stated_problems(variant: Source, tile: Config | None, dtype: str) -> list[Problem]:
-    """Return problems at the edges of a tile, for an operation that is no product.
+    """Return problems at the edges of a tile, for an operation that is not a matrix product.
 
-    Each extent is 1, an odd and a round number above what a block covers, and a prime.
+    Each extent takes the values 1, an odd and a round number above the extent that a block covers,
+    and a prime.
     """
     operation = OPERATIONS[variant.op]
     places = range(len(operation.extents))

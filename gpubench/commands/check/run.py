@@ -55,7 +55,7 @@ SIZES = ((1, 1, 1), (32, 32, 32), (13, 7, 5), (33, 1, 20))
 """M, N and K at which a function on arrays is checked."""
 
 NO_SHARED = "extern __shared__ memory in a launch without any"
-"""Message of shim/runtime.cpp on a launch without dynamic shared memory."""
+"""Message of shim/runtime.cpp if a kernel uses dynamic shared memory that its launch lacks."""
 
 NO_FILE = re.compile(r"No such file or directory|cannot open source file")
 """Messages of nvcc and NVRTC on a missing header."""
@@ -67,7 +67,7 @@ MAX_TILES = 4
 """Maximum number of tiles that are checked if the user names none."""
 
 USUAL = 1024
-"""M, N and K that the default tiles must take."""
+"""M, N and K at which a default tile must be legal to be checked."""
 
 
 def run_check(
@@ -76,7 +76,7 @@ def run_check(
     """Check a variant, a CUDA source, or all variants of a directory, and print the results.
 
     Return the exit code; for several variants, the worst code. Raises UsageError for an unknown
-    variant or tile, and for what the descriptor raises.
+    variant or tile, and if the variant's description raises an exception.
     """
     if name and Path(name).suffix in SUFFIXES and not Path(name).with_suffix(".py").is_file():
         return _check_file(Path(name), op or Sweep().op, tiles, arch)
@@ -100,7 +100,7 @@ def run_check(
 def _check_file(source: Path, op: str, tiles: str | None, arch: str | None) -> int:
     """Check the functions of a source.
 
-    Return the worst exit code of those that could be run, if any.
+    Return FAULTY if a function has a fault, else 0 if a function could be run, else NOT_RUN.
     """
     codes = []
     with tempfile.TemporaryDirectory(prefix="gpubench-") as folder:
@@ -124,7 +124,7 @@ def _check_file(source: Path, op: str, tiles: str | None, arch: str | None) -> i
 def _check(
     variant: Variant, kernels: Path | None, tiles: str | None, arch: str | None, advice: str = ""
 ) -> int:
-    """Check a variant. `advice` says what to do if it is launched in a wrong way."""
+    """Check a variant, and return the exit code. `advice` says how to correct a wrong launch."""
     advice = advice or f"correct {variant.path.name}"
     with described_by(variant.path):
         chosen = _tiles(variant, tiles)
@@ -133,7 +133,7 @@ def _check(
             if not _compile(variant, chosen, arch or DEFAULT):
                 return FAULTY
             return _check_source(variant, chosen, advice, named=bool(tiles))
-        if isinstance(variant, CallVariant):  # and no host function, which is one too
+        if isinstance(variant, CallVariant):  # a HostVariant on a GPU was checked above
             return _check_call(variant, kernels, chosen)
     if isinstance(variant, BrokenVariant):
         raise UsageError(variant.idea)
@@ -180,7 +180,7 @@ def _compile(
             elif tile is not None:
                 compiler.compile_instance(*variant.compilation(tile, dtype, architecture))
     except CompileError as error:
-        # Is a header of the source missing, or is nvcc missing, which host code requires?
+        # The kernel is not at fault if a header is missing, or nvcc, which host code requires.
         has_host_code = compiler.HOST_CODE.search(read_source(variant.source))
         if NO_FILE.search(str(error)) or (nvcc.find() is None and has_host_code):
             say(f"not compiled for a GPU: {error}", "yellow")
@@ -198,7 +198,7 @@ def _check_source(
 ) -> int:
     """Run a CUDA source on the CPU, under both sanitizers at once. Return the exit code.
 
-    `named`: the user named the tiles.
+    `named` is whether the user named the tiles.
     """
     is_host = isinstance(variant, HostVariant)
     cases = {
@@ -242,7 +242,7 @@ def _check_source(
 
 
 def _cause(case: Case) -> str:
-    """Return which shared memory a wrong kernel reads too early, or else where it stores."""
+    """Return a text on shared memory that is read too early, else on the stores of the result."""
     with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
         if case.problem.operation.is_product:
             variables = uninitialized_variables(case, expected(case.problem), Path(name, "zeros"))
@@ -259,7 +259,7 @@ def _show_faults(variant: Variant, faults: Sequence[KernelFaultError], advice: s
     shown: set[str] = set()
     for fault in faults:
         if fault.finding in shown or (shown and fault.is_in_global_memory):
-            continue  # the other sanitizer's finding, or what follows from it
+            continue  # both sanitizers found this fault, or it follows from a fault that is shown
         shown.add(fault.finding)
         label = fault.case.label if fault.case else variant.name
         places = ", ".join(f"{file}:{line}" for file, line in dict.fromkeys(fault.lines))
@@ -272,7 +272,7 @@ def _show_faults(variant: Variant, faults: Sequence[KernelFaultError], advice: s
 
 
 def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Config | None]) -> int:
-    """Sweep a function at odd sizes, as `gpubench sweep` verifies it. Return the exit code."""
+    """Verify a function at odd sizes, as `gpubench sweep` does. Return the exit code."""
     if not backends()[variant.backend].host_arrays:
         say(f"not run: {variant.name} runs on {variant.backend}; sweep it there")
         return NOT_RUN
@@ -287,7 +287,7 @@ def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Conf
 
 
 def _say_launched(cases: Sequence[Case], advice: str) -> None:
-    """Say how kernels were launched: the description may be what is wrong."""
+    """Print how kernels were launched, because the description of the launch may be wrong."""
     for launch in (case.launch.main for case in cases):
         if launch.blocks:  # a host function makes its own launches
             grid, block = ("×".join(map(str, extents)) for extents in (launch.grid, launch.block))

@@ -21,8 +21,8 @@ from gpubench.plan.python_file import is_name
 SUFFIXES = (".cu", ".cuh")
 
 ONLY_RESULT = ("C",)
-"""A layout that is more likely a mistake: a store with exchanged indices. Such a result is checked
-as row-major."""
+"""Layout in which only the result is column-major. The cause is more likely a store with exchanged
+indices, so such a result is checked as row-major."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Described:
 
 
 def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
-    """Describe the functions that launch kernels, or else the kernels, in an empty folder.
+    """Describe each function that launches kernels, or else each kernel, in an empty folder.
 
     Raises UsageError for a source that cannot be read or has no kernel.
     """
@@ -90,5 +90,5 @@ def _note(description: Description, variant: Variant) -> str:
 
 
 def _without_flag(error: UsageError) -> str:
-    """Return a message of `new-kernel` without its flag."""
+    """Return the error's message without the flag of `new-kernel` with which it begins."""
     return re.sub("^--(from|kernel): ", "", str(error))

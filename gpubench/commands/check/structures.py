@@ -1,4 +1,7 @@
-"""Writes a function on arrays for a host function on structures, such as `MatMul(Matrix A, …)`."""
+"""Writes a wrapper that takes arrays, for a host function that takes structures of matrices.
+
+An example of such a function is `MatMul(Matrix A, Matrix B, Matrix C)`.
+"""
 
 import re
 import string
@@ -19,9 +22,9 @@ _LETTERS = f"{string.ascii_letters}{string.digits}_"
 
 
 def function_on_arrays(source: Path, text: str, folder: Path) -> tuple[Path, str] | None:
-    """Write a source with a function on arrays; return its path and the function's name.
+    """Write a source with a wrapper that takes arrays; return the path and the wrapper's name.
 
-    Return None if the source has no function that takes A, B and C as structures and launches a
+    Return None if `source` has no function that takes A, B and C as structures and launches a
     kernel.
     """
     plain = code(text)
@@ -30,7 +33,7 @@ def function_on_arrays(source: Path, text: str, folder: Path) -> tuple[Path, str
             continue
         try:
             body = "\n".join(_body(function, plain))
-        except (LookupError, ValueError):  # other parameters, or members of another meaning
+        except (LookupError, ValueError):  # it has other parameters, or members of another meaning
             continue
         element = _pointer(_members(function.parameters[0].type_name, plain)).type_name
         path = folder / "on_arrays.cu"
@@ -75,7 +78,7 @@ def _members(name: str, plain: str) -> tuple[Parameter, ...]:
 
 
 def _declared(members: str) -> Iterator[str]:
-    """Yield a declaration for each member of a structure: `int a, b;` declares two."""
+    """Yield a declaration for each member of a structure: `int a, b;` declares two members."""
     for declaration in filter(None, map(str.strip, members.split(";"))):
         first, *others = map(str.strip, declaration.split(","))
         kind = first.rstrip(_LETTERS)

@@ -15,7 +15,7 @@ from gpubench.on_cpu.unit import masked
 def why_wrong(
     output: np.ndarray, right: np.ndarray, allowed: np.ndarray | float, variant: Variant
 ) -> str:
-    """Return the difference, or an empty text. An element may have the `allowed` error."""
+    """Return how the output is wrong, or an empty text. Errors up to `allowed` are not wrong."""
     differing = np.argwhere(differs(output, right, allowed))
     if not len(differing):
         return ""

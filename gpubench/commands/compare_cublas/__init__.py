@@ -13,7 +13,7 @@ app = typer.Typer()
 BACKEND = "cuda"
 
 COMPILING_S = 600.0
-"""Per-point timeout with rivals, whose compilers time candidates at each new size."""
+"""Time limit of a point with --rivals: their compilers time candidates at each new size."""
 
 WITHOUT_GPU = "'gpubench sweep --device cpu' compares against the CPU's BLAS"
 
@@ -24,7 +24,7 @@ def compare_cublas(
     *,
     config: option.Config = None,
     ladder: Annotated[
-        bool, typer.Option("--ladder", help="The steps in order, each with its gain.")
+        bool, typer.Option("--ladder", help="Show the kernels as steps, each with its gain.")
     ] = False,
     rivals: Annotated[
         bool,
@@ -85,7 +85,7 @@ def compare_cublas(
             )
         rows = outcome.rows
     except DeviceUnavailableError as error:
-        missing = str(error).partition(";")[0]  # the rest is about --device cpu
+        missing = str(error).partition(";")[0]  # the text after `;` is about --device cpu
         message = f"compare-cublas needs an NVIDIA GPU: {missing}; {WITHOUT_GPU}"
         raise DeviceUnavailableError(message) from error
     for part in screen(rows, ladder_tables(rows, order) if ladder else None):

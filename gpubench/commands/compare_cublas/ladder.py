@@ -1,4 +1,7 @@
-"""Selects the kernels of compare-cublas, and prints the ladder with the gain of each step."""
+"""Selects the kernels of compare-cublas, and shows the ladder.
+
+A ladder is a series of kernels, its steps. Each step improves the kernel of the step before.
+"""
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -26,7 +29,7 @@ from gpubench.view.tables import Table
 def with_libraries(
     sweep: Sweep, backend: str, asked: Sequence[str], *, rivals: bool = False
 ) -> tuple[str, ...]:
-    """Return the requested or default variants, and the variants of cuBLAS, also the tuned one.
+    """Return the names of the requested or default variants, and of cuBLAS with and without tuning.
 
     `rivals` adds other libraries that a program might use instead.
     """
@@ -91,7 +94,7 @@ def _ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
 
 
 def _gain(row: Row, best: Mapping[str, Row], order: Mapping[str, str]) -> str:
-    """Return the speed relative to the nearest measured step before it: `1.52×`."""
+    """Return a row's speed relative to the nearest measured step before the row: `1.52×`."""
     before = order.get(row.variant, "")
     while before and before not in best:
         before = order.get(before, "")

@@ -1,4 +1,4 @@
-"""Each problem's fastest kernel and fastest library in turns at the power limit."""
+"""Measures the fastest kernel and library of each problem in turns, at the power limit."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from gpubench.view.tables import Table, say
 
 
 def is_library(row: Row) -> bool:
-    """Return whether a row is of a library's product, and not of a kernel."""
+    """Return whether a row is the time of a library, and not of a kernel."""
     return row.variant in libraries()
 
 
@@ -41,8 +41,8 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
     """Measure the fastest kernel and library of each problem in turns, and return all rows.
 
     The columns `pair_…` of the kernels' rows are filled. Each pair is measured in several
-    processes, and the interval is over the processes. A line on stderr names each pair that cannot
-    be measured. Ctrl-C ends the measurement, and keeps the pairs of at least two processes.
+    processes, whose ratios give the interval. A line on stderr names each pair that cannot be
+    measured. Ctrl-C ends the measurement; the pairs that two processes or more measured are kept.
     """
     times_by_pair: dict[PointKey, list[PairedTimes]] = {}
     pairs = [

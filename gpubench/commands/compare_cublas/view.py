@@ -1,4 +1,4 @@
-"""The screen of compare-cublas: tables that fit on a screen, the pairs, and sentences."""
+"""The output of compare-cublas: tables that fit on a screen, the pairs, and sentences."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ from gpubench.view.row_tables import (
 from gpubench.view.sentences import sentences
 
 SCREEN_LINES = 43
-"""Maximum number of lines for the variants of several problems."""
+"""Maximum number of table lines for the variants of several problems."""
 
 SHORT = (
     Column("size", lambda row: row.problem or row.size, is_text=True),

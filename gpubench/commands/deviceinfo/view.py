@@ -32,7 +32,7 @@ def print_deviceinfo(device: str, *, measure: bool, as_json: bool) -> None:
 
 
 def with_ceilings(device: Device) -> Device:
-    """The device with its measured ceilings among its facts."""
+    """Return the device, with the measured maximum rates of memory and arithmetic as facts."""
     entry = backends()[device.backend]
     gauge = entry.open(device.index, entry.timers[0]).gauge
     if device.backend == "cpu":
@@ -43,7 +43,7 @@ def with_ceilings(device: Device) -> Device:
 
 
 def device_json(devices: list[Device], missing: Mapping[str, Exception]) -> dict[str, Any]:
-    """Everything known, under the names of the fields, with their units."""
+    """Return all facts of the devices, under the names of the fields, which include the units."""
     described = [
         {
             **asdict(device),
@@ -58,7 +58,7 @@ def device_json(devices: list[Device], missing: Mapping[str, Exception]) -> dict
 
 
 def as_tables(device: Device) -> RenderableType:
-    """Properties, then peaks with their derivation."""
+    """Return a table of the device's properties, and a table of its peaks with their derivation."""
     properties: dict[str, object] = {}
     if device.compute_capability:
         properties = {

@@ -17,7 +17,7 @@ app = typer.Typer()
 
 
 class _FilesPerSide(TyperCommand):
-    """Accept `--base a.csv b.csv` for `--base a.csv --base b.csv`, as shells expand `base-*`."""
+    """Accept `--base a.csv b.csv`, as shells expand `base-*`, for `--base a.csv --base b.csv`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat the option before each further file."""
@@ -66,7 +66,7 @@ def diff(
     ] = None,
     **options: Any,
 ) -> None:
-    """Has it changed? Compare results; the exit code is for CI."""
+    """Compare results: which points changed? The exit code is for CI."""
     from gpubench.commands.diff.run import run_diff, saved_base
 
     positional = iter(files or [])
@@ -143,7 +143,7 @@ class _EndsBisect(TyperCommand):
     """End `git bisect run` if the command line is wrong; exit code 2 would mean a bad commit."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments. Raises BisectEndedError."""
+        """Parse the arguments. Raises BisectEndedError if they are wrong."""
         try:
             return super().parse_args(ctx, args)
         except (typer.TyperException, GpubenchError) as error:
@@ -174,8 +174,8 @@ def bisect(
 ) -> None:
     """Find the commit that slowed a kernel, with git bisect run.
 
-    Measures what is checked out in turns with the good side, as 'ab' does. The commit is bad if a
-    point is slower, and good if every point is shown not to be slower.
+    Measures the kernels that are checked out in turns with the good version, as 'ab' does. The
+    commit is bad if a point is slower, and good if every point is shown not to be slower.
     """
     from gpubench.commands.diff.bisect import judge_commit
 

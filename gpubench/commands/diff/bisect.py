@@ -8,7 +8,7 @@ from gpubench.commands.diff.ab import SideError, compare_builds
 from gpubench.commands.diff.options import Options
 from gpubench.errors import GpubenchError, with_place
 
-GOOD = 0  # the exit codes by which `git bisect run` goes on; a code from 128 ends it
+GOOD = 0  # exit codes with which `git bisect run` continues; a code of 128 or more ends it
 BAD = 1
 SKIP = 125
 

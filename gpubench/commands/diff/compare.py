@@ -44,15 +44,14 @@ SAME_MEASUREMENT = 1e-12
 """Relative difference below which two results count as the same measurement."""
 
 NO_INTERVAL = 3.0
-"""An interval of logarithms is not shown if its half-width is at least this: 20 times as fast or
-slow."""
+"""Half-width, of a logarithm, from which an interval is not shown: 20 times as fast or as slow."""
 
 MIN_SWEEPS = 5
-"""Minimum number of sweeps of each side on a CPU to compare their shortest times too."""
+"""Minimum number of sweeps per side on a CPU whose shortest times are compared, too."""
 
 DISTURBED = 3.0
-"""A round is disturbed if its effect exceeds the threshold, and also exceeds the scatter of all
-rounds' effects by this factor."""
+"""A round is disturbed if its effect on all points exceeds the threshold, and also exceeds the
+scatter of the effects of all rounds by this factor."""
 
 
 def compare(
@@ -91,7 +90,7 @@ def compare(
 def _changed_modes(
     base: Mapping[Key, PooledPoint], new: Mapping[Key, PooledPoint]
 ) -> dict[Key, Key]:
-    """Map points that only the base has to points that only the new side has, in another mode."""
+    """Map points of the base to new points that replace them, in another compute mode."""
     before, after = (
         grouped(side.keys() - other.keys(), lambda key: key._replace(compute_mode=""))
         for side, other in ((base, new), (new, base))
@@ -155,7 +154,7 @@ class _Shifts(NamedTuple):
     """The part of `time` that the machine's clock explains."""
 
     by_drift: Floats
-    """The part of the remaining shift that most points share with the BLAS: the machine's."""
+    """Machine's part of the remaining shift. Most points share this part with the BLAS."""
 
     effect: Floats
     """The shift that is judged: the part that the machine does not explain."""
@@ -169,7 +168,7 @@ class _Shifts(NamedTuple):
     level_df: Floats
 
     hides: Floats
-    """Further shift that would be the machine's, if all points but the BLAS were slower."""
+    """Further shift that the machine would explain if all points but the BLAS were slower."""
 
 
 class _Tests(NamedTuple):
@@ -249,7 +248,7 @@ def _tests(pairs: _Pairs, sides: Sequence[_Repeats], limits: Limits) -> _Tests:
         (base, new),
         (sides[0].logs, sides[1].logs),
         (sides[0].set_aside, sides[1].set_aside),
-        # Sweeps on a CPU differ anyway.
+        # No modes are sought on a CPU, where sweeps differ for other reasons.
         np.array([np.inf if before.on_cpu else threshold for before, _ in pairs.values()]),
     )
     p_adjusted = adjusted(p)
@@ -349,7 +348,10 @@ def _cause(tests: _Tests, i: int, threshold: float, *, on_cpu: bool) -> Cause | 
 
 
 def _repeats(points: Sequence[PooledPoint], side: str, threshold: float) -> _Repeats:
-    """Remove the rounds' effects, separately for points on a GPU and points on a CPU."""
+    """Return the rounds of a side without the effects that each had on all points.
+
+    The effects of points on a GPU and of points on a CPU are separate.
+    """
     on_cpu = np.array([point.on_cpu for point in points])
     parts, aside = list[Floats](), list[Floats]()
     variance, df, number = np.zeros((3, len(points)))
@@ -399,7 +401,7 @@ def _table(points: Sequence[PooledPoint]) -> tuple[Floats, list[tuple[int, int]]
 
 
 def _common_level(base: _Repeats, new: _Repeats) -> tuple[Floats, Floats]:
-    """Return the variance of the level that a side's points share, and its degrees of freedom.
+    """Return the variance of the difference of both sides' levels, and its degrees of freedom.
 
     For a side with a single round, the scatter of the other side's rounds is used.
     """
@@ -420,11 +422,12 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
     """Divide each point's shift between the machine and the build.
 
     A fall of the clock is attributed to the machine as far as the clock of the BLAS fell too, at
-    the same problem if it has that problem. The rest of the fall is attributed to the kernel. A
-    rise of the clock explains nothing: an unchanged time has more cycles then. The clock explains a
-    change only as far as the point's time depends on the clock (`clock_shares`). Within that range,
-    the share that explains most is used. There are two shifts: of the time at the machine's clock,
-    and of the cycles. The larger one is judged, so that base and new can be swapped.
+    the same problem if the BLAS was measured there. The rest of the fall is attributed to the
+    kernel. A rise of the clock explains nothing: an unchanged time then has more cycles. The clock
+    explains a change only as far as the point's time depends on the clock (`clock_shares`). Within
+    that range, the share that explains most is used. There are two shifts: of the time at the
+    machine's clock, and of the cycles. The larger one is judged, so that base and new can be
+    swapped.
     """
     clock = np.array([clock_shift(a.clock_mhz, b.clock_mhz) for a, b in pairs.values()])
     points = [point for pair in pairs.values() for point in pair]
@@ -470,9 +473,10 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
 
 
 def _references(pairs: _Pairs) -> NDArray[np.int64]:
-    """Return 0 for the BLAS of one version, a number for kernels with unchanged code, else -1.
+    """Return for each point 0 for a BLAS, a kernel's number if its code is unchanged, else -1.
 
-    Points of a CPU have -1, because other work slows a BLAS on all cores more than other kernels.
+    A BLAS of different versions on the two sides has -1. Points on a CPU have -1, because other
+    programs slow a BLAS on all cores more than they slow kernels on fewer cores.
     """
     names = list(dict.fromkeys(key.variant for key in pairs))
 

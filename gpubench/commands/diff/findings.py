@@ -15,11 +15,11 @@ Key = PointKey
 """The key of a point: `Row.key`."""
 
 ABSENT = "not in the file"
-"""Why a side has no time of a point that it lacks."""
+"""Reason why a side has no time of a point, if the side lacks the point."""
 
 
 class Cause(StrEnum):
-    """Why a point is ambiguous; the first that holds."""
+    """Why a point is ambiguous. If several causes hold, the first of them is reported."""
 
     TOO_FEW_SWEEPS = "a single sweep a side on a CPU"
     TOO_FEW_ROUNDS = "a single round a side"
@@ -82,13 +82,13 @@ class PooledPoint:
     gbytes_per_s: float | None = None
 
     gpus: frozenset[str] = frozenset()
-    """UUIDs; empty: not known."""
+    """UUIDs of the GPUs; empty: not known."""
 
     on_cpu: bool = False
-    """Timed by a CPU's clock: rounds of one sweep resemble each other more than sweeps do."""
+    """Whether a CPU's clock timed the point. Rounds of a sweep then differ less than sweeps do."""
 
     is_blas: bool = False
-    """Runs the vendor's library, the same code in every build."""
+    """Whether the point runs the vendor's library, which is the same code in every build."""
 
     library: str = ""
     """Name and version of that library; empty: not known."""
@@ -108,7 +108,7 @@ class PooledPoint:
     def repeats_us(self) -> Sequence[Sequence[float]]:
         """Times that the test treats as independent, by sweep.
 
-        These times are the rounds; on a CPU, the median of each sweep.
+        These times are the medians of the rounds. On a CPU, they are the medians of the sweeps.
         """
         if self.on_cpu:
             return [(statistics.median(times),) for times in self.sweeps_us]
@@ -117,7 +117,7 @@ class PooledPoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """A point's verdict and the figures behind it; None where a side has no time.
+    """A point's verdict and the figures behind it. A figure is None if a side has no time for it.
 
     The JSON format has the same fields, which docs/diff.md explains.
     """
@@ -173,7 +173,7 @@ class Comparison:
     """Points without a time on either side, and why."""
 
     drift: float = 1.0
-    """Factor by which the machine was slower: what most points share with the BLAS."""
+    """Factor by which the machine was slower: the shift that most points share with the BLAS."""
 
     disturbances: tuple[Disturbance, ...] = ()
     """Rounds whose effect on all points was removed, and exceeds the threshold."""

@@ -24,7 +24,7 @@ from gpubench.results.build_row import BuildKey
 from gpubench.text import clean, counted
 from gpubench.view.tables import console, escaped, markdown, table
 
-SLOWER = 1  # exit codes; 0 is no confirmed regression, and 2 is sides that cannot be compared
+SLOWER = 1  # exit codes. 0 means no confirmed regression, and 2 that sides cannot be compared
 STRICT = 3
 BROKEN = 4
 
@@ -32,7 +32,7 @@ BROKEN = 4
 def exit_code(
     verdicts: Collection[StrEnum], worst_first: Iterable[StrEnum], *, unsettled: bool
 ) -> int:
-    """Return the code of the worst verdict: broken, then the regression, then not settled."""
+    """Return the code of the worst verdict: first broken, then the regression, then not settled."""
     broken, regression, *_ = worst_first
     if broken in verdicts:
         return BROKEN
@@ -48,7 +48,7 @@ meaning."""
 MAX_TABLE_ROWS = 1000
 """Maximum number of regressions and of broken points in the text; JSON and JUnit have all."""
 
-MAX_MARKDOWN_ROWS = 50  # the same in Markdown
+MAX_MARKDOWN_ROWS = 50  # maximum number of each in Markdown
 
 WORDS = {"", "because", "also changed"}
 """Headings of the columns that hold words, not numbers."""
@@ -57,10 +57,10 @@ MAX_LISTED = 8
 """Maximum number of points that a list names; the others are counted."""
 
 LINE_LIMIT = 500
-"""Maximum number of characters of a line of Markdown. So a comment stays below GitHub's limit of
-65,536."""
+"""Maximum number of characters of a line of Markdown. With this limit, a comment stays below
+GitHub's limit of 65,536 characters."""
 
-COMMAND_LIMIT = 2_000  # the same of an advised command
+COMMAND_LIMIT = 2_000  # maximum number of characters of an advised command
 
 
 class Line(NamedTuple):
@@ -90,7 +90,7 @@ class Report:
     """Verdicts that JUnit counts as skipped, or as failures if `strict` is set."""
 
     headings: tuple[str, ...]
-    """Headings of a table of findings, after the label's."""
+    """Headings of a table of findings, without the heading of the first column, the labels."""
 
     lines: tuple[Line, ...]
     headline: str
@@ -113,7 +113,7 @@ class Report:
     """Fields of the JSON format that only this kind of comparison has."""
 
     strict: bool
-    """Whether open verdicts fail."""
+    """Whether the comparison fails if a verdict is open."""
 
     full: bool
     """Whether the text lists every point that is not a regression."""
@@ -227,7 +227,7 @@ def _junit(report: Report) -> str:
 
 
 def _case(report: Report, line: Line) -> ET.Element:
-    """Return a test case: broken is an error, and the regression a failure."""
+    """Return a test case of JUnit. The verdict `broken` is an error, and a regression a failure."""
     case = ET.Element(
         "testcase",
         classname=clean(f"gpubench.{line.key.op}.{line.key.variant}"),

@@ -13,7 +13,7 @@ from gpubench import options as option
 
 AB_PAIRS = 26  # default number of pairs of sweeps that `gpubench ab` measures on a GPU
 AB_CPU_PAIRS = 72
-"""Default number of pairs on a CPU. If other work runs, most sweeps have no undisturbed sample
+"""Default number of pairs on a CPU. Beside other programs, most sweeps have no undisturbed sample
 (results/decisions/ab_shortest.md)."""
 
 
@@ -40,14 +40,14 @@ class Options:
         str | None,
         typer.Option(
             metavar="LIST",
-            help="Of build files: how much worse a column may get, such as spill_bytes=64.",
+            help="For build files: how much worse a column may get, such as spill_bytes=64.",
         ),
     ] = None
     weights: Annotated[
         Path | None,
         option.files(
-            "Also judge the weighted total of a list of problems, as --sizes takes it; more "
-            "than a quarter of --threshold matters."
+            "Also judge the weighted total of a list of problems, as --sizes takes it; a change "
+            "of more than a quarter of --threshold matters."
         ),
     ] = None
     strict: Annotated[
@@ -64,7 +64,7 @@ class Options:
     format: Annotated[Format, typer.Option(help="Format of the comparison.")] = Format.TEXT
     output: Annotated[
         Path | None,
-        option.output_file("Write --format there, such as to diff.md; the terminal gets the text."),
+        option.output_file("File for --format, such as diff.md; the terminal then shows the text."),
     ] = None
     force: option.Force = False
     full: Annotated[

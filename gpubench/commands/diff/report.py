@@ -48,7 +48,7 @@ OPTIONS = {
     "scope": ("scope", "kernel"),
     "device": ("backend", ""),
 }
-"""Options of a sweep, the column that each option selects by, and the default value."""
+"""Options of a sweep, each with the column whose values it selects and with its default value."""
 
 SWEEPS = 5
 """Recommended number of sweeps per side on a CPU."""
@@ -128,7 +128,7 @@ def _headline(
         return f"{shift}broken: {broken} {points} wrong or lost{slower}"
     if slowdowns := comparison.of(DiffVerdict.SLOWER):
         worst, finding = next(iter(slowdowns.items()))
-        # The line of the point has `ratio`, and beyond this distance a remark with `judged_ratio`.
+        # The point's line shows `ratio`, and beyond this distance also `judged_ratio`, in a remark.
         distance = abs(math.log((finding.judged_ratio or 1.0) / (finding.ratio or 1.0)))
         is_remarked = distance > math.log1p(comparison.limits.threshold) / 2
         change = _change(finding.judged_ratio if is_remarked else finding.ratio)
@@ -272,7 +272,7 @@ def _advice(
     open_points = comparison.of(DiffVerdict.AMBIGUOUS)
     if not open_points:
         return []
-    # On a CPU these are sweeps.
+    # On a CPU, the rounds of a finding are sweeps.
     rounds = min(min(finding.base_rounds, finding.new_rounds) for finding in open_points.values())
     default = AB_CPU_PAIRS if {key.backend for key in open_points} == {"cpu"} else AB_PAIRS
     pairs = {"pairs": str(max(2 * rounds, default))} if builds or 2 * rounds > default else {}
@@ -293,7 +293,7 @@ def _advice(
 
 
 def covering_options(rows: Sequence[Row]) -> dict[str, str]:
-    """Return the options of the smallest sweep that has all these points; it may have more."""
+    """Return the options of the smallest sweep that has all these points, and perhaps more."""
     options = {
         name: _listed(getattr(row, column) for row in rows) for name, (column, _) in OPTIONS.items()
     }

@@ -36,7 +36,7 @@ def run_diff(
     builds: tuple[str, str] | None = None,
     q: float = Limits.q,
 ) -> int:
-    """Compare, print, and return the exit code.
+    """Compare two sides, print the report, and return the exit code.
 
     Raises UsageError for sides that cannot be compared.
 
@@ -51,7 +51,7 @@ def run_diff(
         report = compared_builds(base, new, options)
     elif base and new:
         sides = read_side(base), read_side(new)
-        if not builds:  # whose files are measured one after the other
+        if not builds:  # `ab` has measured each of its files in a separate sweep
             require_own_measurements(*sides)
         report = compared_sides(*sides, options, builds, q)
     else:

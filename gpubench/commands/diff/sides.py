@@ -136,7 +136,7 @@ def require_own_measurements(base: Side, new: Side) -> None:
 def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
     """Pool the rows of a point.
 
-    By number of the file, there is one row, or a row for each round.
+    `of_files` has the rows by the number of their file: one row, or a row for each round.
     """
     rows = list(chain.from_iterable(of_files.values()))
     lost = next((row for row in rows if row.status != Status.OK), None)
@@ -171,7 +171,7 @@ def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
 
 
 def _percent_of_copy(rows: Sequence[Row]) -> float | None:
-    """Return the percentage of the datasheet's copy bandwidth; None for an unlisted device."""
+    """Return the percentage of a copy's bandwidth by the datasheet; None for an unlisted device."""
     bandwidths = {device.name: device.memory_bandwidth_gbytes_per_s for device in EXAMPLES.values()}
     rate = known_median(row.gbytes_per_s for row in rows)
     bandwidth = bandwidths.get(rows[0].device or "") if rows else None
@@ -197,7 +197,7 @@ def gpus_of(rows: Iterable[Row]) -> frozenset[str]:
 
 
 def is_blas(row: Row) -> bool:
-    """Return whether the row is of the vendor's library, which is the same in every build."""
+    """Return whether the row is a time of the vendor's library, which is equal in every build."""
     return row.variant in baselines()
 
 

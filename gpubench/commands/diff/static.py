@@ -1,4 +1,4 @@
-"""Judge two build files: what the compiler made of each kernel, before and after a change. Pure.
+"""Judge two build files: what the compiler made of each kernel, before and after a change.
 
 docs/diff.md states the rules for users. results/h200/static_columns.md shows which slowdowns the
 columns predict.
@@ -67,7 +67,7 @@ COMPARED = {
     if column.metadata["group"] in {"code", "multiprocessor", "grid", *TOOLS}
     and column.name not in {"gpu", "limited_by", *(judged.lines for judged in JUDGED.values())}
 } | {"options": ""}
-"""Columns whose difference is a change, and the column that names the tool of each."""
+"""The compared columns, each with the column that names the tool that fills it; empty: no tool."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ class BuildFinding:
 
 
 def read_limits(text: str | None) -> dict[str, str]:
-    """Return the limits of all judged columns, where a text such as `spill_bytes=64` sets some.
+    """Return the limits of all judged columns. A text such as `spill_bytes=64` replaces defaults.
 
     Raises UsageError for another column, and for a limit that is not a number of at least 0.
     """
@@ -179,7 +179,7 @@ def _changes(before: BuildRow, after: BuildRow, limits: Mapping[str, str]) -> tu
             changes.append(Change(column=name, base=base, new=new, effect=effect, line=line))
     effects = {change.column: change.effect for change in changes}
     if effects.get(SHARE) == BuildVerdict.BETTER and effects.get("occupancy") == BuildVerdict.WORSE:
-        # More work per thread for fewer threads: the recorded sweeps do not show a slowdown.
+        # Fewer threads, each with more work: the recorded sweeps do not show a slowdown.
         changes = [
             replace(change, effect=BuildVerdict.CHANGED)
             if change.column in {"occupancy", SHARE}
@@ -193,7 +193,7 @@ def _changes(before: BuildRow, after: BuildRow, limits: Mapping[str, str]) -> tu
 def _line(column: str, before: BuildRow, after: BuildRow) -> str:
     """Return the most wasteful of the lines that are worse on the new side only.
 
-    A change moves lines, so the same factor in the same file counts as the same line.
+    A change of the source moves lines, so the same factor in the same file counts as the same line.
     """
     if not (lines := JUDGED[column].lines):
         return ""

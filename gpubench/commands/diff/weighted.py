@@ -84,10 +84,11 @@ def weighted_totals(path: Path, findings: Mapping[Key, Finding], limits: Limits)
 def _total(
     kernel: str, problems: Sequence[ListedProblem], findings: Sequence[Finding], limits: Limits
 ) -> Total:
-    """Add up a kernel's problems.
+    """Return the total over a kernel's problems.
 
-    The half-width is the mean of the points' half-widths, weighted by their parts of the total.
-    This half-width is valid whatever the points have in common, such as the speed of a process.
+    The half-width of its interval is the mean of the points' half-widths, weighted by their parts
+    of the total. This half-width is valid even if all points deviate together, such as by the speed
+    of a process.
     """
     parts = [
         problem.weight * (finding.base_us or 0.0)

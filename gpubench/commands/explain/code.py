@@ -113,7 +113,7 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]
         yield from ((program, compile_program(program)) for program in programs)
         return
     with started as pool:
-        # Processes inherit that Ctrl-C is ignored: this process ends them.
+        # The started processes inherit that Ctrl-C is ignored, so that only this process ends them.
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         futures = {pool.submit(compile_program, program): program for program in programs}
         signal.signal(signal.SIGINT, handler)

@@ -33,22 +33,25 @@ from gpubench.plan.python_file import described_by
 from gpubench.text import counted
 
 PROBE_EXTENT = 2**28  # M and N of a result so large that rounding up a grid is negligible
-MAX_ACCUMULATORS = 2**14  # more than any thread has: a persistent kernel's grid does not grow
-SPARE = 16  # a kernel that spills uses all its registers but a few; far fewer get a remark
-LONG_GRID = 20  # from this many waves on a tail costs less than 5 %
-FULL = 0.95  # a wave this full, or an issue bound or a use of bytes this near to 1, counts as full
-NEAR = 1.1  # traffic this near to the minimum counts as the minimum
-MAX_LEAST = 1.005  # sectors or wavefronts up to this factor count as the least
+MAX_ACCUMULATORS = 2**14  # more than any thread has. If more are computed, the grid did not grow
+SPARE = 16  # number of registers that a kernel which spills may leave unused without a remark
+LONG_GRID = 20  # number of waves from which the last wave costs less than 5 % of the time
+FULL = 0.95  # fraction from which a wave, an issue bound or the use of bytes counts as full
+NEAR = 1.1  # factor over the minimum up to which traffic counts as the minimum
+MAX_LEAST = 1.005  # factor over the minimum up to which sectors or wavefronts count as the minimum
 SHORT_US = 10
 LIMITERS = {"warps": "the warp slots", "blocks": "the block slots"}
 
 FIRST_OF_FOUR_SCHEDULERS = (7, 0)
+"""First compute capability with four schedulers per multiprocessor."""
+
 ISSUED_PER_CLOCK = 128
-"""From this compute capability on, four schedulers each issue an instruction of a warp per clock
-(CUDA Programming Guide, compute capabilities), so 128 threads advance by one instruction."""
+"""Number of threads that advance by one instruction per clock: each of the four schedulers issues
+an instruction of a warp (CUDA Programming Guide, compute capabilities)."""
 
 SHARED_BYTES_PER_CLOCK = 128
-"""32 banks of 4 bytes per multiprocessor (CUDA Programming Guide, shared memory, from 5.x on)."""
+"""Bytes that a multiprocessor reads from shared memory per clock: 32 banks have 4 bytes each
+(CUDA Programming Guide, shared memory, from 5.x on)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,8 +63,8 @@ class Instance:
     problem: Problem
     architecture: str
     device: Device
-    """The GPU whose figures are used: this machine's, or an example. The GPU's name is empty if no
-    figure is known."""
+    """The GPU whose figures are used: this machine's GPU, or an example of the architecture. The
+    GPU's name is empty if no figure is known."""
 
     reason: str = ""
     """Why the instance cannot run on the architecture; empty if it can."""
@@ -150,7 +153,7 @@ class Explanation(Instance):
 
     @cached_property
     def waves(self) -> Waves | None:
-        """How the grid fills the GPU."""
+        """The waves in which the blocks of the grid run on the GPU."""
         multiprocessors, resident = self.device.multiprocessors, self.occupancy
         return waves(self.launch.blocks, multiprocessors, resident) if resident else None
 
@@ -214,7 +217,7 @@ class Explanation(Instance):
 
     @property
     def merged_loads(self) -> list[str]:
-        """Return the memories from which the inner loop has wider loads than the source."""
+        """Texts on each memory from which the inner loop has wider loads than the source."""
         loop, recorded, merged = self.code.loop, self.accesses, []
         if loop is None or recorded is None:
             return []
@@ -231,7 +234,7 @@ class Explanation(Instance):
 
     @property
     def shared_share(self) -> float | None:
-        """Fraction of shared memory's rate that the matrix instructions read at their peak."""
+        """Fraction of shared memory's rate that the matrix instructions need at their peak rate."""
         loop, dtype = self.code.loop, self.problem.dtype
         if not loop or not loop.shared_bytes_per_operation:
             return None

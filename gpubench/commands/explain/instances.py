@@ -1,4 +1,4 @@
-"""Compiles instances of kernels for `explain` and `build`, and collects what is known of each."""
+"""Compiles instances of kernels for `explain` and `build`, and collects the figures of each."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -37,7 +37,7 @@ def make_instance(
 def explain_instances(
     instances: Sequence[Instance], *, with_accesses: bool = True
 ) -> list[Explanation | NotExplained]:
-    """Compile the instances, record their accesses, and return what is known of each launch.
+    """Compile the instances, record their accesses, and return an explanation of each launch.
 
     Progress goes to stderr.
     """
@@ -49,7 +49,7 @@ def explain_instances(
 
 
 def _compile(instances: Sequence[Instance]) -> dict[Instance, Codes]:
-    """Compile the instances of a source, an architecture and its options as one program."""
+    """Compile instances with the same source, architecture and options as one program."""
     hashes = {variant: source_hash(variant) for variant in {each.variant for each in instances}}
     programs = {
         Program(
@@ -78,7 +78,7 @@ def _compile(instances: Sequence[Instance]) -> dict[Instance, Codes]:
 
 def _record(instances: Sequence[Instance]) -> dict[Instance, Recorded]:
     """Return the accesses of each launch of the instances."""
-    # A thread takes the architectures of a kernel in turn, because most launches are the same.
+    # One thread records a kernel for all architectures in turn, because most launches are equal.
     groups = grouped(instances, lambda each: (each.variant, each.problem)).values()
 
     def record_group(group: Sequence[Instance]) -> dict[Instance, Recorded]:

@@ -1,4 +1,4 @@
-"""`gpubench explain`: read the options, compile, take times, print. The command needs no GPU."""
+"""`gpubench explain`: reads the options, compiles a kernel and explains it. It needs no GPU."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -54,7 +54,7 @@ def explained(
         times_us, note = _times_us(times, problem, kernel.name, names, architecture, gpu)
         notes += [note] if note else []
     is_single = sum(not instance.reason for instance in instances) == 1
-    answers = explain_instances(instances, with_accesses=is_single)  # a table does not show them
+    answers = explain_instances(instances, with_accesses=is_single)  # a table has no accesses
     return Explained(
         explanations=[
             replace(each, measured_us=None if each.step else times_us.get(str(each.tile)))
@@ -68,7 +68,7 @@ def explained(
 
 
 def _target(kernel: CudaVariant, arch: str | None, name: str) -> tuple[str, Device, str]:
-    """Return the architecture, the GPU whose figures count, and what was assumed about it.
+    """Return the architecture, the GPU whose figures are used, and what was assumed about the GPU.
 
     The GPU is this machine's GPU, or else an example of the architecture. Nothing is assumed about
     this machine's GPU.
@@ -84,7 +84,7 @@ def _target(kernel: CudaVariant, arch: str | None, name: str) -> tuple[str, Devi
         gpu = find_devices(name.replace(AUTO, kernel.backend))[0][0]
     except DeviceUnavailableError as error:
         if name != AUTO:
-            missing = str(error).partition(";")[0]  # the rest is about --device cpu
+            missing = str(error).partition(";")[0]  # the text after `;` is about --device cpu
             message = f"{missing}; --arch {DEFAULT} explains without a GPU"
             raise DeviceUnavailableError(message) from error
         gpu = example(DEFAULT)
@@ -125,7 +125,7 @@ def _times_us(
                 f"{path}: measured on capability {measured}, and this explains "
                 f"{architecture}; add --arch sm_{measured.replace('.', '')}"
             )
-    # If a tile has several times, the first in the alphabet counts, so cold comes before hot.
+    # If a tile has several times, the cache state that is first in the alphabet counts: cold.
     rows.sort(key=lambda row: (row.cache, row.timer), reverse=True)
     measured_on = rows[-1].device
     note = f"times of {path} are of {measured_on}, the bound is that of {gpu.name}"

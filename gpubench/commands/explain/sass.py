@@ -158,7 +158,7 @@ class InnerLoop:
 
     @property
     def multiply_add_share(self) -> float:
-        """Multiply-adds per instruction, except matrix instructions."""
+        """Multiply-adds per instruction, without those of matrix instructions."""
         return self.multiply_adds / self.instructions
 
     @property
@@ -214,7 +214,7 @@ def _counted(loop: Sequence[Instruction], dtype: str) -> InnerLoop:
 def _loops(disassembly: str) -> list[list[Instruction]]:
     """Return for each loop the instructions that belong to no loop within it."""
     instructions: list[Instruction] = []
-    places: dict[str | int, int] = {}  # labels and addresses, to the index of the instruction
+    places: dict[str | int, int] = {}  # index of the instruction at each label and address
     branches: dict[int, str | int] = {}
     for line in disassembly.splitlines():
         if label := _LABEL.match(line):
@@ -225,7 +225,7 @@ def _loops(disassembly: str) -> list[list[Instruction]]:
             if opcode.partition(".")[0] == "BRA" and (target := _TARGET.search(operands)):
                 branches[len(instructions)] = target[1] or int(target[2], 16)
             instructions.append(Instruction(opcode.partition(".")[0], opcode, operands))
-    # The last of several branches to a place ends its loop.
+    # If several branches lead to the same place, the last branch ends the loop.
     ends = {places[name]: index for index, name in branches.items() if name in places}
     ends = {start: end for start, end in ends.items() if start <= end}
     loops = []
@@ -250,7 +250,7 @@ def _shared_bytes_per_operation(loop: Iterable[Instruction]) -> float | None:
         if group := _GROUP_SHAPE.match(opcode):
             rows_of_a = GROUP_ROWS if operands.split(",")[1].lstrip().startswith("gdesc") else 0
             read += GROUP_K_BYTES * (rows_of_a + int(group[1]))
-            warps = GROUP_WARPS  # each warp loads what is in the registers
+            warps = GROUP_WARPS  # each of the group's warps loads its part of A into registers
         elif name == "LDSM":
             matrices = opcode.rpartition(".")[2]
             loaded += MATRIX_BYTES * int(matrices if matrices in {"2", "4"} else 1)

@@ -36,7 +36,7 @@ class Explained:
 
 
 def print_text(answer: Explained, *, as_table: bool) -> None:
-    """A table with a line for each launch; for a single tile also sentences, and its accesses."""
+    """Print a table with a line for each launch. For a single tile, add sentences and accesses."""
     screen, explanations = console(), answer.explanations
     for note in dict.fromkeys((*answer.notes, *(each.code.note for each in explanations))):
         if note:
@@ -67,7 +67,7 @@ def print_json(answer: Explained) -> None:
 
 
 def _words(explanation: Explanation) -> RenderableType:
-    """What the figures of a launch mean, and its accesses by source line."""
+    """Return sentences on the figures of a launch, and its accesses by source line."""
     name = [Text(f"\n{explanation.kernel}", style="bold")] if len(explanation.launches) > 1 else []
     parts: list[RenderableType] = [*name, "", Text(" ".join(sentences(explanation)))]
     if explanation.accesses and explanation.accesses.lines:
@@ -79,7 +79,7 @@ def _words(explanation: Explanation) -> RenderableType:
 
 
 def _accesses(explanation: Explanation, recorded: Accesses) -> Iterator[tuple[str, str]]:
-    """Figures per request of a warp, then the lines."""
+    """Yield the figures per request of a warp, then the figures of each source line."""
     if explanation.access_us is not None:
         yield "L1 and shared memory", f"{time(explanation.access_us)} as written"
     if recorded.sectors_per_request and recorded.sectors_over_least:
@@ -117,7 +117,7 @@ _COLUMNS: dict[str, Callable[[Explanation], str]] = {
     "ms": lambda each: milliseconds(each.measured_us),
     "% of bound": lambda each: number(percent(each.roofline_share, 1), 0),
 }
-"""Headings of two words stand in two lines, so that a line has 80 characters."""
+"""Headings and cells. A heading of two words has two lines, so that the table has 80 columns."""
 
 _LEGENDS = {
     "FMA %": "multiply-adds among the instructions of the inner loop",
@@ -128,7 +128,7 @@ _LEGENDS = {
 
 
 def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
-    """One line a tile, in 80 columns; columns without any value are left out."""
+    """Return a table with a line per tile, 80 characters wide, without empty columns."""
     first = explanations[0]
     columns = {name: cell for name, cell in _COLUMNS.items() if any(map(cell, explanations))}
     headings = [name.replace(" ", "\n", 1) for name in columns]
@@ -145,7 +145,7 @@ def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
 
 
 def _of_loop(explanation: Explanation, column: str) -> str:
-    """The column of the instructions that the inner loop computes with; the other one is empty."""
+    """Return the cell of a column on the inner loop; empty if the loop lacks these instructions."""
     loop = explanation.code.loop
     if loop is None or column != ("MMA" if loop.tensor else "FMA %"):
         return ""
@@ -153,7 +153,7 @@ def _of_loop(explanation: Explanation, column: str) -> str:
 
 
 def _limits(state: Occupancy | None) -> str:
-    """The limit that keeps a multiprocessor from being full; empty if it is full."""
+    """Return the limits that keep a multiprocessor from being full; empty if it is full."""
     if state is None or state.warps == state.max_warps:
         return ""
     short = {"registers": "regs", "shared memory": "shared"}
@@ -168,7 +168,7 @@ _FIGURES = (
 
 
 def as_json(explanation: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
-    """All figures, with units in the names; null for a figure that is not known."""
+    """Return all figures, with units in their names. A figure that is not known is null."""
     device, loop = explanation.device, explanation.code.loop
     return {
         "variant": explanation.variant.name,

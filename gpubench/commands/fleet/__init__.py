@@ -11,14 +11,18 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: gpubench fleet --on local. Exit codes: 0 all devices are fine; 1 one is slow "
-    "or wrong; 2 usage; 3 one cannot be judged; 4 one is ambiguous, or half of them are slow."
+    epilog="Example: gpubench fleet --on local. Exit codes: 0 all devices are fine; 1 a device "
+    "is slow or wrong; 2 usage; 3 a device cannot be judged; 4 a device is ambiguous, or half of "
+    "the devices are slow."
 )
 def fleet(
     on: option.On = None,
     device: option.DeviceName = None,
     rounds: Annotated[
-        int, typer.Option(min=2, max=100, help="Number of rounds, alone and together.")
+        int,
+        typer.Option(
+            min=2, max=100, help="Number of rounds in which devices measure alone, and together."
+        ),
     ] = 3,
     threshold: Annotated[
         str, typer.Option(metavar="PERCENT", help="Smallest relative difference that matters.")
@@ -36,7 +40,7 @@ def fleet(
     force: option.Force = False,
     as_json: option.AsJson = False,
 ) -> None:
-    """Which of your GPUs is slow or wrong, and why."""
+    """Find which of your GPUs is slow or wrong, and why."""
     from gpubench.commands.fleet.run import foresee, run_fleet
     from gpubench.commands.fleet.view import as_json as json_of
     from gpubench.commands.fleet.view import as_tables

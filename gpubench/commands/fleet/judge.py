@@ -22,23 +22,23 @@ from gpubench.stats.moderated import (
 from gpubench.stats.polish import row_medians
 
 MIN_OTHERS = 3
-"""Minimum number of other devices whose spread shows how much good devices differ. With fewer
-devices, they may differ by `between`."""
+"""Minimum number of other devices whose spread shows how much good devices differ. With fewer, good
+devices may differ by `BETWEEN`."""
 
 SMALL_FLEET = 15
 """Up to this number of other devices the spread is their standard deviation. Beyond this number,
 the spread is their median absolute deviation (MAD), which slow devices do not widen."""
 
 MIN_HIDDEN = 2
-"""Slow devices widen the standard deviation of the others, and so hide one another. If at least
-this number of devices exceed the limit that the MAD gives, that limit is used. Several good devices
-rarely exceed that limit at once. In simulated fleets of 8 to 16 good devices that differ as
-Student's t with 3 degrees of freedom, the rule increases the number of fleets with a false alarm by
-at most a tenth."""
+"""Minimum number of devices beyond the limit by the MAD for which this limit is used. Slow devices
+widen the standard deviation of the others, and so hide one another; they do not widen the MAD.
+Several good devices rarely exceed the limit by the MAD at once. In simulated fleets of 8 to 16 good
+devices that differ as Student's t with 3 degrees of freedom, the rule increases the number of
+fleets with a false alarm by at most a tenth."""
 
 TWO_GROUPS = 2.0
-"""Devices form two groups if the gap between them exceeds the threshold, and the width of either
-group by this factor."""
+"""Devices form two groups if the gap between the groups exceeds the threshold, and also exceeds the
+width of either group by this factor."""
 
 DISTURBED = 3.0
 """Maximum distance of a round from the median of its device's rounds, in standard deviations of a
@@ -64,13 +64,13 @@ as Student's t with 3 degrees of freedom, which has heavy tails; normal devices 
 less often. `fleet_power.py --calibrate` of commit `a7eef527df57` made the table; the last line is
 the limit of many devices."""
 
-TAME_VALUES = 1000  # minimum number of values, of more than `SMALL_FLEET` devices, that show tails
+TAME_VALUES = 1000  # minimum number of values, in units with many devices, that show the tails
 TAME_QUANTILE = 0.98
 TAME_TAIL = 2.6
-"""Devices differ normally if the quantile of their absolute values is below this number of spreads
-(normal: 2.3; Student's t with 5 degrees of freedom: 3.1, with 3: 4.0). The test finds this in three
-of four fleets of 64 devices with normal spreads, and in one of a hundred fleets with 5 degrees of
-freedom."""
+"""Devices count as normally distributed if `TAME_QUANTILE` of their distances from the median are
+below this number of spreads (normal: 2.3; Student's t with 5 degrees of freedom: 3.1, with 3: 4.0).
+Of fleets of 64 devices, three of four normal fleets pass this test, and one of a hundred fleets
+with 5 degrees of freedom."""
 
 MAD_TAILS = {
     7: (1.55, 2.51),
@@ -90,9 +90,9 @@ exceeds 1, as the median and the spread of 16 or more devices have errors of the
 MISSED = 0.10  # probability that a device with the smallest detectable slowdown is not called slow
 
 
-THRESHOLD = 0.03  # relative difference that matters, unless another is asked for
+THRESHOLD = 0.03  # default of the relative difference that matters
 FAMILY_WISE = 0.05  # probability that any good device is called slow, over all devices and units
-FALSE_DISCOVERY = 0.01  # rate of the comparison with earlier runs, over all devices and units
+FALSE_DISCOVERY = 0.01  # false discovery rate over all comparisons with earlier runs
 BETWEEN = 0.10
 """Relative difference that two good devices of a kind may have, if there are too few devices to
 estimate this difference (docs/decisions/0015)."""
@@ -104,12 +104,11 @@ class Judgement(NamedTuple):
     effect: Floats  # logarithm of a device's time over the median time of the others
     p: Floats  # p-value of the effect, times the number of comparisons
     slow: NDArray[np.bool_]
-    ambiguous: NDArray[np.bool_]  # the effect exceeds the threshold, and not the limit
+    ambiguous: NDArray[np.bool_]  # the effect exceeds the threshold, but not the limit
     no_majority: NDArray[np.bool_]  # ambiguous because equally many devices are fast and slow
     detectable: Floats
     """Logarithm of the smallest slowdown in each unit that is found with probability 1 - `MISSED`.
-    The slowdown is relative to the device's earlier speed, which was that of the other devices.
-    NaN: no other device."""
+    It is assumed that the device was as fast as the other devices before. NaN: no other device."""
 
     since: Floats  # logarithm of a device's time over its own earlier time; NaN without a history
     slower_than_before: NDArray[np.bool_]
@@ -132,12 +131,13 @@ def judge(
     rounds = summarize(times.reshape(-1, times.shape[-1]))
     units = _levels(times)
     level = np.column_stack([units, _whole(units)])
-    # The spread of the devices holds the noise of a typical device's rounds already.
+    # The spread of the devices already includes the noise of a typical device's rounds.
     variance = _mean_variance(rounds, shape)
     own_error = np.fmax(variance - row_medians(variance.T), 0.0)
     own_error = np.column_stack([own_error, np.zeros(len(times))])
-    # Where a process has one of two speeds and all rounds are of one process, devices look alike
-    # until one of them gets the other speed. Rounds in processes of their own show how far apart.
+    # A process may have one of two speeds. If all rounds are of one process, devices look alike
+    # until one of them gets the other speed. Rounds in separate processes show how far the two
+    # speeds are apart.
     floor = row_medians(np.sqrt(variance).T)
     floor = floor if processes is None else floor[list(processes)]
     floor = np.append(floor, np.median(floor))
@@ -165,7 +165,7 @@ def judge(
         )
     since, p_since = _since(rounds, earlier, matters, shape)
     slow = effect > np.maximum(matters, limit)
-    whole = slow[:, -1:] & (effect > matters)  # slow as a whole, in each unit where it matters
+    whole = slow[:, -1:] & (effect > matters)  # slow as a whole, and too slow in this unit
     p = np.where(whole, np.fmin(p, p[:, -1:]), p)
     slow |= whole
     ambiguous = (effect > matters) & ~slow
@@ -258,7 +258,7 @@ def _against(
     """
     effect, limit, headroom, p = np.empty((4, len(values)))
     level = FAMILY_WISE / comparisons
-    for kind in (True, False):  # a usual device is compared with one device fewer
+    for kind in (True, False):  # a usual device is not compared with itself
         members = np.flatnonzero(reference == kind)
         if not len(members):
             continue
@@ -292,7 +292,7 @@ def _against(
 
 
 def _limit(apart: Floats, unit: Floats, df: float, level: float) -> tuple[Floats, Floats]:
-    """Return the limits at this level, and the probability that a good device has this distance."""
+    """Return the limits at a level, and the probability that a good device is as far `apart`."""
     beyond = np.asarray(special.stdtr(df, -apart / np.maximum(unit, 1e-9)), float)
     return special.stdtrit(df, 1 - level) * unit, beyond
 
@@ -304,7 +304,7 @@ def has_tame_tails(level: Floats) -> bool:
         return False
     apart = np.abs(large - np.nanmedian(large, axis=0))
     z = apart / np.maximum(MAD_TO_SIGMA * np.nanmedian(apart, axis=0), 1e-9)
-    usual = np.nanmedian(z, axis=1) < TAME_TAIL  # not a device that is slow as a whole
+    usual = np.nanmedian(z, axis=1) < TAME_TAIL  # leave out devices that are slow as a whole
     return float(np.nanquantile(z[usual], TAME_QUANTILE)) < TAME_TAIL
 
 
@@ -315,7 +315,7 @@ def mad(others: Floats) -> Floats:
 
 
 def _tail(tails: Mapping[int, tuple[float, float]], others: int) -> tuple[float, float]:
-    """Return scale and degrees of freedom, between the numbers of devices of a table."""
+    """Return scale and degrees of freedom, interpolated between the entries of a table."""
     counts = np.array(sorted(tails))
     scales, dfs = np.array([tails[count] for count in counts]).T
     at, places = np.log(others), np.log(counts)

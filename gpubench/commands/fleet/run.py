@@ -39,7 +39,7 @@ from gpubench.view.tables import console, say, table
 if TYPE_CHECKING:
     from distributed import Client
 
-QUIET = 0.01  # standard error of a logarithm. Noisier units are measured in further rounds
+QUIET = 0.01  # standard error of the logarithm of a time. Noisier units get further rounds
 MAX_MORE = 9  # maximum number of further rounds of a noisy unit
 HISTORY = 10  # maximum number of earlier runs that a device is compared with
 SEED = 2006  # seed of the operands: the same on every device, so that bits can be compared
@@ -115,7 +115,7 @@ def foresee(on: str, device: str, *, rounds: int, output: Path | None) -> None:
 
 
 Turn = tuple[str, str, int, frozenset[str]]
-"""A worker, the phase, the number of rounds, and the units; no units: all."""
+"""The address of a worker, the phase, the number of rounds, and the units; no units: all units."""
 
 Keep = Callable[[Report, str], None]  # receives a report and its phase
 
@@ -201,8 +201,8 @@ def host_steps(
     """Yield the steps of a host: turns of workers that measure at the same time.
 
     The caller adds the times of the usual steps to `times` before it requests a further step. Units
-    whose rounds scatter too much have further steps. The number of rounds is the number that a
-    typical device needs for a standard error of `QUIET`, up to `MAX_MORE`.
+    whose rounds scatter too much have further steps. The number of further rounds is the number
+    that a typical device needs for a standard error of `QUIET`, up to `MAX_MORE`.
     """
     yield from _phase_steps(addresses, ALONE, rounds)
     if len(addresses) > 1:
@@ -244,7 +244,7 @@ def _noisy_units(times: Iterable[times_of.UnitTime]) -> dict[str, dict[str, floa
 def _report(future: Any, member: Member) -> Report:
     try:
         report: Report = future.result()
-    except Exception as error:  # an error of Dask, or an unexpected error there
+    except Exception as error:  # an error of Dask, or an unexpected error in the worker
         return _lost(member, str(error).partition("\n")[0] or type(error).__name__)
     return report._replace(member=member) if report.error else report
 

@@ -20,7 +20,7 @@ class UnitTime(msgspec.Struct, frozen=True, kw_only=True):
     """The time of one unit of one device in one round."""
 
     host: str
-    slot: str  # address of the device on the PCI bus; of a CPU the name of the Dask worker
+    slot: str  # address of the device on the PCI bus; for a CPU, the name of the Dask worker
     device_uuid: str | None
     device: str  # name of the device
     unit: str  # `float32 product`, `copy`

@@ -1,4 +1,4 @@
-"""The units that every device is measured in. They fail separately.
+"""The units in which every device is measured. If a unit fails, the others are still measured.
 
 A unit is a product that one kind of arithmetic unit bounds, a copy in memory, a chain of dependent
 loads, or a copy between host and device. The unit in which a device is slow hints at the cause.
@@ -38,10 +38,11 @@ PRODUCTS = {
 UNIT = "{} product"  # the unit of a product in a dtype
 ROUND = Timing(rounds=1, max_wall_s=0.25)  # the policy of a product in one round
 ALONE = "alone"  # the other devices of the host do nothing
-TOGETHER = "together"  # all measure
+TOGETHER = "together"  # all devices of the host measure
 PHASES = (ALONE, TOGETHER)
 
-EDGE_ROUNDS = 1  # rounds at each end of `together` that do not count: devices start or end
+EDGE_ROUNDS = 1
+"""Number of rounds at each end of `together` that do not count, because not all devices measure."""
 
 
 class Asked(NamedTuple):
@@ -51,7 +52,7 @@ class Asked(NamedTuple):
     phase: str
     rounds: int  # number of rounds that count
     seed: int
-    verified: Sequence[Measurement] = ()  # right products of its last turn, not verified again
+    verified: Sequence[Measurement] = ()  # right in the last turn, so not verified again
     units: frozenset[str] = frozenset()  # units to measure; empty: all of them
 
 
@@ -72,7 +73,7 @@ class Report(NamedTuple):
 
 
 def measure_units(asked: Asked) -> Report:
-    """Measure rounds of all units in this Dask worker. An error is returned."""
+    """Measure rounds of all units in this Dask worker. The report states an error, if any."""
     from distributed import get_worker
 
     name = str(get_worker().name)
@@ -117,7 +118,7 @@ class _Turn(Watcher):
         )
 
     def measured(self, measurement: Measurement) -> None:
-        """Keep the time of a product. Measure the parts if it is the round's last product."""
+        """Keep the time of a product. After a round's last product, measure the device's parts."""
         asked, report = self._asked, self._report
         self._measured[measurement.point].append(measurement)
         unit = UNIT.format(measurement.point.problem.dtype)

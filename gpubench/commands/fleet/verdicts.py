@@ -25,7 +25,7 @@ COUNTERS = (
 """Facts that are reported unless they are 0 or empty, whatever the values of other devices are."""
 
 SLOWER_CLOCK = 0.01  # relative difference of a clock that explains a time
-HOTTER_C = 10.0
+HOTTER_C = 10.0  # difference of temperatures in °C that is reported
 
 NO_MAJORITY = "no majority to compare with: the same number of devices is fast and slow"
 
@@ -42,7 +42,7 @@ class FleetVerdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class UnitFinding:
-    """A device in one unit and phase."""
+    """The figures and the verdict of a device in one unit and phase."""
 
     unit: str
     phase: str
@@ -69,7 +69,7 @@ class DeviceFinding:
 
     @property
     def label(self) -> str:
-        """`node7 0000:1B:00.0`."""
+        """The host and the slot: `node7 0000:1B:00.0`."""
         return f"{self.host} {self.slot}"
 
     @property
@@ -84,7 +84,7 @@ class Fleet:
 
     devices: list[DeviceFinding]
     differences: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    """The labels of the devices that have each value of a fact, if it has several values."""
+    """The labels of devices by fact and value, for each fact that has several values."""
 
     detectable: dict[str, float] = field(default_factory=dict)
     """Smallest slowdown that is found in 9 of 10 cases, by unit and phase: 0.05 is 5 %."""
@@ -169,7 +169,7 @@ def explain(
     name: str,
     configurations: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
-    """Return what may make a device slow: its state in slow units, then other settings."""
+    """Return the possible reasons why a device is slow: its state in slow units, then settings."""
     reasons: list[str] = []
     for unit in slow:
         mine = [row for row in rows if (row.unit, row.phase) == (unit.unit, unit.phase)]
@@ -262,10 +262,10 @@ def _verdict(
 
 
 def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list[str]]:
-    """Return the devices whose products differ in a bit from most devices' of their kind.
+    """Return the devices whose products differ in a bit from those of most devices of their kind.
 
-    The data of these devices was silently corrupted. Without a majority nothing shows which device
-    is right, and all are named.
+    The data of these devices was silently corrupted. Without a majority, nothing shows which
+    device is right, so all devices are named.
     """
     numbers_by_device: dict[tuple[str, str, int], dict[str, set[int]]] = defaultdict(
         lambda: defaultdict(set)
@@ -303,7 +303,10 @@ def _differences(
 
 
 def _speed(finding: UnitFinding | None) -> float:
-    """Return the lower percentage of the others' speed and the earlier speed; else 100."""
+    """Return the speed in percent of the others' or of the earlier speed, whichever is lower.
+
+    Return 100 if neither is known.
+    """
     if finding is None:
         return 100.0
     percentages = (finding.percent_of_others, finding.percent_of_before)

@@ -20,7 +20,7 @@ COLOURS = {FleetVerdict.WRONG: "red", FleetVerdict.SLOW: "red", FleetVerdict.UNK
 
 
 def as_json(fleet: Fleet) -> str:
-    """Return everything, under the names of the fields."""
+    """Return the verdicts, the differences and the exit code, under the names of the fields."""
     report: dict[str, Any] = {
         "exit_code": fleet.exit_code,
         "devices": [asdict(device) for device in fleet.devices],
@@ -31,7 +31,7 @@ def as_json(fleet: Fleet) -> str:
 
 
 def as_tables(fleet: Fleet) -> RenderableType:
-    """Return the devices, worst first; then the reasons; then what differs."""
+    """Return a table of the devices, worst first; then reasons; then configurations that differ."""
     parts: list[RenderableType] = [_ranking(fleet)]
     for device in fleet.devices:
         if device.reasons:

@@ -20,8 +20,8 @@ def history(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="A fixed anchor, such as v1: saved results that the newest ones are compared "
-            "with. Exit code 1: a point is slower.",
+            help="Name of saved results that the newest results are compared with, such as v1. "
+            "Exit code 1: a point is slower.",
         ),
     ] = None,
 ) -> None:

@@ -1,4 +1,7 @@
-"""Finds when and why the times of saved results moved, and by how much since an anchor."""
+"""Finds when and why the times of saved results moved.
+
+An anchor is a saved result, such as a release, with which the newest results are compared.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +22,7 @@ THRESHOLD = math.log1p(0.02)  # smallest reported change since the anchor, as in
 Q = 0.01  # the false discovery rate of these differences, as in `diff`
 
 Saved = tuple[str, Row]
-"""The name of the saved file, which states its time, and the row."""
+"""The name of a saved file, which states when it was saved, and a row of this file."""
 
 Point = tuple[str | None, PointKey]
 """A device and a point."""
@@ -27,23 +30,23 @@ Point = tuple[str | None, PointKey]
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What is known about each point's series of results; lines are for a terminal."""
+    """What changed in each point's series of results. The texts are lines for a terminal."""
 
     moves: Mapping[Point, Sequence[str]]
-    """`moved +3.1 % at 2026-11-22 04:25:49: kernel, its source changed`."""
+    """Lines such as `moved +3.1 % at 2026-11-22 04:25:49: kernel, its source changed`."""
 
     since: Mapping[Point, str] = field(default_factory=dict)
-    """`since v1 +4.6 % (+3.9 to +5.3 %): slower`."""
+    """Line on the change since the anchor: `since v1 +4.6 % (+3.9 to +5.3 %): slower`."""
 
     machine: Sequence[str] = ()
-    """Lines on the machine, which all points share."""
+    """Lines on moves of the machine, which all points share."""
 
     slower: frozenset[Point] = frozenset()
     """The points that are confirmed to be slower than at the anchor."""
 
 
 def point_of(row: Row) -> Point:
-    """Return what identifies a series."""
+    """Return the device and the point that identify a row's series of results."""
     return row.device, row.key
 
 
@@ -68,7 +71,7 @@ def changes(saved: Sequence[Saved], anchor: str = "", before: Sequence[Saved] = 
 
 
 class _Device:
-    """The results of one device: the results of the anchor first."""
+    """The results of one device. The results of the anchor come first."""
 
     def __init__(self, saved: Sequence[Saved], before: Sequence[Saved]) -> None:
         by_point = grouped(saved, lambda each: point_of(each[1]))
@@ -90,7 +93,7 @@ class _Device:
         self._levels = logs - self._machine
 
     def moves(self) -> tuple[list[Move], list[Move]]:
-        """Return the moves of points without the machine's part, and the machine's moves."""
+        """Return the moves of points, without the machine's part, and the moves of the machine."""
         machine = self._machine[self._anchors :]
         levels, speeds = self._levels[:, self._anchors :], _speeds(self._rows)
         if machine.any():
@@ -109,7 +112,7 @@ class _Device:
         return _line(move, after, _why(rows[previous[-1]], rows[after]))
 
     def machine_line(self, device: str | None, move: Move) -> str:
-        """Return the line of a move that the references share."""
+        """Return the line on a move of the machine, which all references share."""
         at, previous = self.names[move.at], self.names[move.at - 1]
         drivers = [
             next((rows[name].driver for rows in self._rows if name in rows), None)
@@ -190,7 +193,7 @@ def _is_reference(rows: Sequence[Row]) -> bool:
 
 
 def _speeds(rows: Iterable[Mapping[str, Row]]) -> Floats:
-    """Return each point's distance between two groups of rounds in one result; 0: one group."""
+    """Return each point's largest distance between two groups of a result's rounds, or 0."""
     speeds = []
     for results in rows:
         gaps = [0.0]

@@ -69,7 +69,10 @@ def _timed(paths: Iterable[Path]) -> list[Saved]:
 
 
 def _anchor(name: str, devices: Iterable[str]) -> list[Saved]:
-    """Return the newest results of one build under a name. Raises UsageError without a time."""
+    """Return the newest results of one build that were saved under a name.
+
+    Raises UsageError if no result has a time.
+    """
     store.require(name, None, "--against")
     paths: list[Path] = []
     for device in devices:
@@ -82,10 +85,13 @@ def _anchor(name: str, devices: Iterable[str]) -> list[Saved]:
 
 
 def histories(timed: Sequence[Saved]) -> Iterator[tuple[str, list[Saved]]]:
-    """Yield the problem of each variant, and its tile that is fastest in the newest result."""
+    """Yield each problem and variant: the heading, and the results of one tile.
+
+    The tile is the one that is fastest in the newest result.
+    """
 
     def kernel(saved: Saved) -> tuple[str, str]:
-        row = replace(saved[1], problem=None)  # a list gives the same problem a name
+        row = replace(saved[1], problem=None)  # a list of problems may have named the problem
         return title(row), row.variant
 
     def order(item: tuple[tuple[str, str], list[Saved]]) -> tuple[object, ...]:

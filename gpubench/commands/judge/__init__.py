@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 ROUNDS = 15
-"""Default number of rounds. With fewer, rounds that drift cannot be told from a faster kernel."""
+"""Default number of rounds. With fewer, a drift of the rounds may look like a faster kernel."""
 
 
 @app.command(
@@ -181,15 +181,16 @@ def _with_baselines(
 
 
 def _baselines(variant: Variant, named: str | None, usual: str) -> tuple[str, ...]:
-    """Return the names of a kernel's baselines, `usual` if nothing names one. Raises UsageError.
+    """Return the names of a kernel's baselines, or `usual` if no baseline is named.
 
-    The description of an untrusted kernel may name only a library.
+    `named` is the value of `--baseline`. The description of an untrusted kernel may name only a
+    library. Raises UsageError.
     """
     from gpubench.plan.ranges import parse_names
     from gpubench.plan.registry import libraries
 
     library = variant.baseline or usual
-    # A function may have several threads, as the library's call on all CPUs has.
+    # The library on all CPUs is a baseline too, because a function may use several threads.
     on_all_cpus = {f"{library}_parallel"} & libraries()
     baselines = parse_names(named) if named else (library, *on_all_cpus)
     if not baselines or not all(baselines) or variant.name in baselines:

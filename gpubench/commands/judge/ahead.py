@@ -31,7 +31,7 @@ class Ahead:
         if self._size > 1 and device.backend != "cpu":
             name = f"{device.backend}:{device.index}"
             self._own_kernels = OwnKernels(name, device.backend)
-        self.prepared = 0  # number of problems
+        self.prepared = 0  # number of prepared problems
 
     def __enter__(self) -> Self:
         return self
@@ -43,9 +43,12 @@ class Ahead:
         self._end_group()
 
     def prepare(self, number: int) -> None:
-        """Prepare the problem of this number, and others with it. Raises UsageError."""
+        """Prepare the problem with this number, and the other problems of its group.
+
+        Raises UsageError.
+        """
         path, _ = self._problems[number]
-        if self._size < 2:  # noqa: PLR2004 # a problem alone is prepared in its turn
+        if self._size < 2:  # noqa: PLR2004 # without a group, it is prepared in its turn
             self.prepared = number + 1
         elif number >= self.prepared:
             self._end_group()
@@ -54,7 +57,7 @@ class Ahead:
         self._compilations.wait_for(path)
 
     def start_children(self, sweep: Sweep, count: int) -> None:
-        """Start a number of children of each prepared problem, before the first is measured."""
+        """Start `count` children for each prepared problem, before the first one is measured."""
         if self._folders:
             name, timer = sweep.device, sweep.timer
             backend = find_devices(name)[0][0].backend

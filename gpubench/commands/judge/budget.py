@@ -6,22 +6,23 @@ from time import perf_counter
 from gpubench.plan.sweep import Sweep
 
 VISIT_S = 10.0
-"""Assumed time of a function in a round until it is measured. Of thirty problems on an H200, the
-mean was 6 s, and the largest time 30 s. If the assumption is too low, the first problem gets
-several rounds, and the last problems get none."""
+"""Time that a function is assumed to take in a round, until such a time was measured. In thirty
+problems on an H200, the mean time was 6 s, and the longest time 30 s. If the assumption is too low,
+the first problem gets several rounds, and the last problems get none."""
 
 MIN_SHARE_S = 1.0
+"""Minimum time that a problem gets."""
 
 READ_S = 1.0
-"""Time in which a problem is read from a file, at most."""
+"""Maximum time to read the results of a problem from a file, instead of measuring them."""
 
 
 class Budget:
-    """The time that is left for a problem, and for the problems that have not begun."""
+    """Divides the time that is left among a problem and the problems that have not begun."""
 
     def __init__(self, problems: int) -> None:
         """Start the clock."""
-        self.problems_left = problems  # that have not begun
+        self.problems_left = problems  # number of problems that have not begun
         self.budget_s: float | None = None  # known from the first problem's sweep
         self._started_s = self._began_s = perf_counter()
         self._problems = problems
@@ -47,8 +48,9 @@ class Budget:
         """Return the sweep of the problem with its share of the time, and the rounds that fit.
 
         `prepared` is the number of problems that are prepared. The problems that follow need time
-        for their preparation, too. A problem gets at most the rounds that fit for all problems:
-        time that is left at the end would give the last problem another verdict.
+        for their preparation, too. A problem gets at most the number of rounds that every problem
+        can get. With more rounds in the time that is left at the end, the last problem might get
+        another verdict.
         """
         self._prepared_s += perf_counter() - self._began_s
         self._began_s = perf_counter()
@@ -64,7 +66,7 @@ class Budget:
         return replace(sweep, timing=replace(sweep.timing, budget_s=share_s, rounds=rounds))
 
     def judged(self, visits: int) -> None:
-        """End a problem whose functions were visited this number of times."""
+        """End a problem. `visits` counts each function in each round in which it was measured."""
         taken_s = perf_counter() - self._began_s
         if taken_s > READ_S:
             self._visits += max(1, visits)

@@ -17,7 +17,7 @@ from gpubench.plan.sweep import Sweep
 from gpubench.text import shown
 
 _DECLARATION = re.compile(r"(?:\w+\s+)?(\w+)\s*\(([^()]*)\)")
-"""A C function: `void run(int M, …)`, or the declaration without its type."""
+"""Matches the declaration of a C function: `void run(int M, …)`, or without the type."""
 
 _LIBRARY = """from gpubench.model import HostVariant
 
@@ -68,7 +68,7 @@ def described(argument: str, sweep: Sweep, backend: str) -> tuple[str, Sweep]:
 def _of_python(
     file: Path, path: Path, sweep: Sweep, entry: str, backend: str, baseline: str
 ) -> str:
-    """Describe a function of a Python file. Raise UsageError if the file lacks it."""
+    """Describe a function of a Python file. Raise UsageError if the file lacks the function."""
     try:
         return describe_python(
             file, sweep.op, entry, home=os.path.realpath(path.parent), idea=f"from {file.name}",
@@ -79,7 +79,7 @@ def _of_python(
 
 
 def _of_source(file: Path, path: Path, op: str, entry: str) -> str:
-    """Describe a function of a CUDA source. Raise UsageError if the source is not clear."""
+    """Describe a function of a CUDA source. Raise UsageError if the source is ambiguous."""
     try:
         description = describe_file(file, path.stem, op, entry, home=str(path.parent))
     except UsageError as error:  # it begins with a flag of new-kernel
@@ -95,7 +95,7 @@ def _of_source(file: Path, path: Path, op: str, entry: str) -> str:
 
 
 def _declared(name: str, text: str) -> dict[str, object]:
-    """Return the name, signature and dtype of a C function by its declaration."""
+    """Return the name, signature and dtype of a C function from its declaration."""
     declaration = _DECLARATION.fullmatch(text.strip())
     try:
         listed = parameters(declaration[2]) if declaration else ()

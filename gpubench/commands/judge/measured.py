@@ -1,4 +1,4 @@
-"""Measures what is judged, and the baselines, in rounds of whole problems."""
+"""Measures the kernels to judge, and their baselines, in rounds of whole problems."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ def measured(
     force: bool,
     resume: bool = False,
 ) -> Outcome:
-    """Return the outcome of a sweep. `baselines` are the kernels that are baselines alone."""
+    """Return the outcome of a sweep. `baselines` names the kernels that are not judged."""
     strategy = InRounds(whole_problems=True, baselines={*baselines})
     with SweepProgress() as watcher:
         outcome = measure(

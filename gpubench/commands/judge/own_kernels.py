@@ -1,4 +1,4 @@
-"""Keeps compiled kernels that each process needs to judge a problem, and need not compile then."""
+"""Compiles the kernels of gpubench that each process needs to judge a problem, and keeps them."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,25 +17,26 @@ SHORTLY = Timing(rounds=1, min_samples=2, min_device_s=1e-3, max_wall_s=1e-2)
 
 
 class OwnKernels:
-    """Measures copies of bytes in a process without foreign code, beside other preparations.
+    """Compiles kernels in a process without foreign code, which measures copies of bytes.
 
-    Foreign code may write into the cache of its kernels, so each folder of kernels has a cache of
-    its own. It gets copies of the files that this process has compiled (`environment_of_foreign`).
-    On an H200, a process needs 3 s to compile these kernels.
+    The process runs beside other preparations. Foreign code may write into the cache of its
+    kernels, so each folder of foreign kernels has a separate cache. Such a cache gets copies of the
+    files that this process has compiled (`environment_of_foreign`). On an H200, a process needs 3 s
+    to compile these kernels.
     """
 
     def __init__(self, device: str, backend: str) -> None:
-        """Begin."""
+        """Start to compile."""
         self._supervisor = Supervisor(device, Timer.EVENTS, user_cache(OWN))
         self._pool = ThreadPoolExecutor(1)
         self._compiled = self._pool.submit(self._compile, backend)
 
     def _compile(self, backend: str) -> None:
-        with suppress(GpubenchError):  # the processes that measure compile the kernels, then
+        with suppress(GpubenchError):  # if this fails, the processes that measure compile them
             points, child = bytes_copy.points(backend), self._supervisor
             child.open()
             child.request(START_LIMIT_S, Runner.begin, SHORTLY, 0)
-            limits_s = START_LIMIT_S, START_LIMIT_S  # for the first call, and for the rest
+            limits_s = START_LIMIT_S, START_LIMIT_S  # for the first call, and for the other calls
             for point in points:
                 child.request(limits_s, Runner.measure, point, seed=randbits(SEED_BITS))
                 child.request(START_LIMIT_S, Examiner.result_on, point, randbits(SEED_BITS))

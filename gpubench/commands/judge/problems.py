@@ -31,7 +31,7 @@ from gpubench.view.tables import console, say, table
 
 NOT_JUDGED = 3  # exit code if a problem of a folder cannot be used
 
-FEW_BITS = 2  # a result with a loss of at most this number of bits is not reported as less exact
+FEW_BITS = 2  # number of bits that a result may lose without being reported as less exact
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,8 @@ def _judge_all(
 ) -> tuple[list[Problem], int]:
     """Judge problems until the budget is used up. Return the judged problems and the exit code."""
     done, code, budget = list[Problem](), 0, Budget(len(problems))
-    problems = sorted(problems, key=lambda each: is_compiled(each[1]))  # compilation takes a minute
+    # Compiled solutions come last, because a compilation takes a minute.
+    problems = sorted(problems, key=lambda each: is_compiled(each[1]))
     with Ahead(problems, options) as ahead:
         for number, (path, beside) in enumerate(problems):
             budget.begin()
@@ -142,7 +143,7 @@ def _judge_all(
 
 
 def _beyond(budget: Budget, problems: int, folder: Path | None) -> str:
-    """Return a message on problems that the used-up budget left out, and what to do."""
+    """Return a message on the problems that are left when the budget is used up."""
     rest = counted(problems, "problem")
     how = f"--resume {shown(str(folder))} judges the rest" if folder else "name a folder as -o"
     return f"--budget {budget.budget_s:g} is used up before {rest}; {how}"
@@ -151,7 +152,7 @@ def _beyond(budget: Budget, problems: int, folder: Path | None) -> str:
 def _found(
     names: Sequence[str], solutions: Sequence[Path] | None
 ) -> list[tuple[Path, Sequence[Path]]]:
-    """Return the problems of a path that have solutions. Raises UsageError without any."""
+    """Return the problems of a path that have solutions. Raises UsageError if there are none."""
     if len(names) != 1:
         raise UsageError("--solution: name the problem, or a folder of problems, as KERNEL")
     found = forms.find(Path(names[0]))
@@ -171,7 +172,7 @@ class _Results(NamedTuple):
     """Where the results of a problem are kept, and which results exist already."""
 
     path: Path | None
-    is_begun: bool  # whether an earlier call began it and was interrupted
+    is_begun: bool  # whether an earlier call began the problem and was interrupted
     is_complete: bool
 
 
@@ -180,7 +181,7 @@ def _results_of(sweep: Sweep, folder: Path | None, choices: Choices) -> _Results
     if folder and folder.suffix != ".csv":
         options = {name: text for name, text in sweep.options.items() if name != "budget"}
         home = sweep.kernels or Path()
-        key = cache_file("", options, home.name).name[:8]  # other sources are another file
+        key = cache_file("", options, home.name).name[:8]  # home.name depends on the sources
         path = folder / f"{sweep.op}-{key}.csv"
     resumed = path if choices.resume else None
     is_begun = bool(resumed and resumed.with_name(f"{resumed.name}.partial").is_file())
@@ -188,7 +189,7 @@ def _results_of(sweep: Sweep, folder: Path | None, choices: Choices) -> _Results
 
 
 def _judged(sweep: Sweep, results: _Results, choices: Choices) -> tuple[Problem, bool]:
-    """Measure a problem, or read what was measured, and judge its solutions."""
+    """Judge a problem by new or kept measurements. Also return whether it was interrupted."""
     home = sweep.kernels or Path()
     record = read_record(home / sweep.op)
     names = [name for name, each in of_op(sweep.op, home).items() if not is_ours(each)]
@@ -243,7 +244,7 @@ def workload_of(row: Row) -> int:
 
 
 def roofline_of(row: Row) -> float | None:
-    """Return the fraction of the roofline in percent: of the peak, or of the speed of a copy."""
+    """Return a row's percentage of the peak or of the speed of a copy, whichever is larger."""
     shares = [each for each in (row.percent_of_peak, row.percent_of_copy) if each is not None]
     return max(shares, default=None)
 

@@ -1,4 +1,4 @@
-"""Checks that results have the same bits in all runs, beside any number of rows, at all tiles."""
+"""Checks that results have equal bits in all runs, with any number of rows, and with all tiles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -41,18 +41,21 @@ class Reproducibility:
 
     @property
     def is_batch_invariant(self) -> bool:
-        """Whether the first row has the same bits beside any number of rows."""
+        """Whether the first row has the same bits whatever the number of rows is."""
         return len(set().union(*self.first_rows.values())) == 1
 
     def at(self, rows: int) -> str:
-        """Return whether the first of this many rows has the same bits as in the problem."""
+        """Return whether a result with this number of rows has the same first row as the problem.
+
+        Return `same`, `other`, or why there is no such result.
+        """
         if reason := self.refused.get(rows):
             return reason
         return "same" if self.first_rows[rows] == self.first_rows[self.row.m] else "other"
 
 
 def compare_bits(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Reproducibility]:
-    """Launch each right point on operands of one seed, and compare the bits of its results."""
+    """Launch each point with right results on operands of one seed, and compare the bits."""
     if not isinstance(pool, LocalPool):
         say("no bits are compared: they need one device, without --on", err=True)
         return []

@@ -15,7 +15,7 @@ from gpubench.stats.pairs import Ratio, drifting_low, ratio_of_rounds
 from gpubench.text import counted, digits
 
 LEVEL = 0.95
-"""Probability that the intervals of all verdicts hold together."""
+"""Probability that all verdicts' intervals contain the true ratios."""
 
 
 SHORTEST_US = 40.0
@@ -23,7 +23,7 @@ SHORTEST_US = 40.0
 launches of a request at once saves 1 to 2 µs per launch."""
 
 LARGEST_OVERHEAD = 0.05
-"""Largest part of a launch's time that handing over the operands may take, for a verdict."""
+"""Largest part of a launch's time, for a verdict, in which the operands are handed over."""
 
 
 class JudgeVerdict(StrEnum):
@@ -42,7 +42,7 @@ class Judged:
     """A kernel at a problem."""
 
     row: Row
-    """The fastest tile; or the first tile that is not right."""
+    """The row of the fastest tile, or of the first tile that is not right."""
 
     baseline: Row | None = None
     """The fastest baseline of the same problem and conditions; None if no baseline has a time."""
@@ -126,7 +126,7 @@ def _judged(
         elif _decided(scaled, low / factor, claim, threshold)[0] != verdict:
             verdict = JudgeVerdict.NOT_DECIDED
             reason = f"by another process's clock, a launch takes {factor:.2f} times as long"
-        elif factor > 1:  # the speed by that clock
+        elif factor > 1:  # take the speed by the other clock
             ratio, low = scaled, low / factor
         if verdict == JudgeVerdict.SLOWER and (
             why := _why_of_threads(best, measured, claim, level)
@@ -144,9 +144,9 @@ def _judged(
 
 
 def _why_of_threads(row: Row, baselines: Sequence[Row], claim: float, level: float) -> str:
-    """Return why only the number of threads may make a row slower, or an empty text.
+    """Return why a row may be slower only because it has fewer threads, or an empty text.
 
-    The row must be slower than a baseline that ran on the same number of threads.
+    The text is empty if a baseline on the same number of threads is faster, too.
     """
     if row.cpu_threads is None:
         return ""
@@ -178,7 +178,7 @@ def _faster_low(baseline: Row, row: Row, level: float, tiles: int) -> float | No
 
 
 def _why_too_short(row: Row) -> str:
-    """Return why a time from another process is too short for a verdict; empty if it is not."""
+    """Return why a time is too short or too uncertain for a verdict; empty if it is not."""
     time_us, handing_us = row.median_us or 0.0, _handing_us(row)
     if row.clock == "own":
         return "no other process confirms its time: see notes"
@@ -204,8 +204,8 @@ def _by_other_clock(row: Row, baselines: Sequence[Row]) -> float:
     """Return how much longer launches take by the clock of another process; 1 if it agrees.
 
     A time that is too short may be a cheat. A time that is too long includes waiting for a core.
-    For launches shorter than `LEAST_US`, the ratio includes the time of a request. If the clock
-    timed baselines in the same way, the ratio is relative to theirs.
+    For launches shorter than `LEAST_US`, the ratio includes the time of a request. If the
+    other clock also timed baselines, the ratio is relative to the ratio of the baselines.
     """
     ratio = 1.0 if row.timer == Timer.OUTSIDE else row.clock_ratio or 1.0
     ratio /= min((x.clock_ratio for x in baselines if x.clock_ratio), default=1.0)

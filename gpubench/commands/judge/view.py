@@ -16,7 +16,7 @@ from gpubench.view.sentences import conditions
 from gpubench.view.tables import table
 
 JSON_FORMAT = 2
-"""Version of the form. The version increases when a member is removed or changes its meaning."""
+"""Version of the JSON. The version increases when a member is removed or changes its meaning."""
 
 
 def as_tables(judged: Sequence[Judged], claim: float) -> list[RenderableType]:

@@ -15,7 +15,8 @@ app = typer.Typer()
 @app.command("new-kernel", epilog="Example: gpubench new-kernel my_tile --like shared_tile")
 def new_kernel(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the kernel and its files, as my_tile.")
+        str,
+        typer.Argument(metavar="NAME", help="Name of the kernel and its files, such as my_tile."),
     ],
     op: option.Op = None,
     like: Annotated[

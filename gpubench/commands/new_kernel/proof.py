@@ -1,4 +1,4 @@
-"""Proves a description: its function computes the product at two sizes, on the CPU.
+"""Proves a description by running its function at two sizes on the CPU, and judging the results.
 
 g++ compiles the unchanged source. A kernel with tensor cores or inline PTX cannot be proved in this
 way.
@@ -53,8 +53,8 @@ ONLY_NVCC = {
 }
 """Reasons why g++ cannot compile a source, by patterns of code. g++ can compile `wmma`."""
 
-SUMS = ("float16", "float16_sum16")  # with sums in float32, and in float16
-BIG = 2048  # float16 does not represent 2049
+SUMS = ("float16", "float16_sum16")  # the precisions that sum in float32, and in float16
+BIG = 2048  # a sum that float16 cannot increase by 1
 
 HUNG = "fault: hung"  # begins the report of a launch that was killed
 _ON_TENSORS = re.compile(r"^[\w \t]+\([^(){};]*\btorch::[^(){};]*\)\s*;", re.MULTILINE)
@@ -70,16 +70,16 @@ LIMIT_S = 5.0  # time limit of a launch on the CPU, in seconds
 class Proof:
     """Whether a description was proved."""
 
-    reason: str = ""  # why it was not, or an empty text
-    sizes: str = ""  # the sizes at which it was
-    column_major: tuple[str, ...] | None = None  # the layout with right results, if it is another
+    reason: str = ""  # why the description was not proved, or an empty text
+    sizes: str = ""  # the sizes at which the description was proved
+    column_major: tuple[str, ...] | None = None  # another layout with right results
     squares_only: bool = False  # whether results are right if all extents are equal
 
 
 def prove(variant: Variant, kernels: Path) -> Proof:
     """Run a described function of the folder `kernels` at two sizes, and compare its results.
 
-    If they are wrong, other layouts of the matrices are tried, and squares.
+    If the results are wrong, other layouts of the matrices are tried, and square matrices.
     """
     if isinstance(variant, CallVariant) and not isinstance(variant, HostVariant):
         return _of_call(variant, kernels)
@@ -111,7 +111,7 @@ def _of_call(variant: CallVariant, kernels: Path) -> Proof:
 
 
 def _tried(trial: Trial, problems: Sequence[Problem], squares: Sequence[Problem]) -> Proof:
-    """Return the proof of the problems as described, of another layout, or of squares alone."""
+    """Return the proof of the problems as described, in another layout, or of squares alone."""
     reasons, share = trial.reasons(problems)
     if not any(reasons):
         sizes = " and ".join(problem.size for problem in problems)
@@ -140,7 +140,7 @@ class Trial:
 
     @cached_property
     def text(self) -> str:
-        """The source with its own headers and with macros expanded, and the system's headers."""
+        """The source with its own headers and macros expanded, after the system's includes."""
         options = self.variant.options(self.tile, self.variant.dtypes[0])
         folders = include_folders(options)
         linked = [option for option in options if option.endswith((".cu", ".cpp", ".cc"))]
@@ -182,7 +182,7 @@ class Trial:
         return reasons, wrong / count
 
     def of_sums(self, problem: Problem) -> str:
-        """Return why a product of float16 sums in another type than it states, or an empty text.
+        """Return a text if a float16 product sums in another type than stated, else an empty text.
 
         The operands add 2048, then ones, then -2048. A sum in float16 loses each 1.
         """

@@ -1,7 +1,7 @@
 """`gpubench new-kernel`: the two files of a user's own kernel.
 
 The files are a copy of a kernel of gpubench under a new name, with a lesson that the user fills in.
-So there is no template to maintain: the original is compiled, verified and timed like every kernel.
+No template must be maintained: the original is compiled, verified and timed like every kernel.
 """
 
 import ast
@@ -74,12 +74,12 @@ def describe_source(
 ) -> None:
     """Write `folder/<op>/<name>.py`, which describes a function of `source`; print the next steps.
 
-    `kernel` names the function. Empty: `described` chooses it. `all`: every host function that
+    `kernel` names the function. Empty: `describe_file` chooses it. `all`: every host function that
     launches kernels, or else every kernel, as `<name>_1` and so on. Each description is proved on
     the CPU, if it can be.
 
     Raises UsageError for a name that cannot be used, a source that cannot be read or has no kernel,
-    a function that it lacks, and a file that exists already.
+    a function that the source lacks, and a file that exists already.
     """
     op = _checked(name, op, folder)
     if source.suffix == ".py":
@@ -193,7 +193,7 @@ def _source(path: Path) -> str:
 
 
 def _description(start: CudaVariant, name: str) -> str:
-    """Return the description of `start` as `name`, its next step, with the idea to fill in."""
+    """Return the description of `name`, the next step after `start`, with the idea to fill in."""
     text = _renamed(start.path.read_text(encoding="utf-8"), start, name)
     tree = ast.parse(text)
     lines = text.splitlines(keepends=True)

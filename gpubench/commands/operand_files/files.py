@@ -55,7 +55,7 @@ def _reading(path: Path) -> Iterator[None]:
         problem = "is not a regular file" if path.exists() else "does not exist"
         raise UsageError(f"{path} {problem}")
     try:
-        with warnings.catch_warnings(action="ignore"):  # NumPy's about headers of Python 2
+        with warnings.catch_warnings(action="ignore"):  # of NumPy, about headers of Python 2
             yield
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
@@ -69,7 +69,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def write_operands(output: Output, a: np.ndarray, v: np.ndarray) -> None:
-    """Write A and v. For a binary file they are float32, and v has an element per column of A.
+    """Write A and v. A binary file has both as float32, and v has an element per column of A.
 
     Raises UsageError if the file cannot be written. An existing file then stays unchanged.
     """
@@ -90,7 +90,7 @@ def write_result(output: Output, result: np.ndarray) -> None:
 def _write(output: Output, head: bytes, arrays: dict[str, np.ndarray]) -> None:
     def write(file: IO[bytes]) -> None:
         if output.path.suffix == ".npz":
-            np.savez(file, **arrays)  # type: ignore[arg-type] # none is its option allow_pickle
+            np.savez(file, **arrays)  # type: ignore[arg-type] # no array is named allow_pickle
             return
         file.write(head)
         for array in arrays.values():
@@ -131,9 +131,9 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
         members = {info.filename: info for info in archive.infolist()}
     if missing := [name for name in ("A", "v") if f"{name}.npy" not in members]:
         raise UsageError(f"{path}: holds no array '{missing[0]}'; it must hold A and v")
-    # By the members' whole names: 'A' would be another member.
+    # The names have their suffix, because a member that is named 'A' would be another one.
     infos = [members["A.npy"], members["v.npy"]]
-    # zipfile bounds what deflate inflates to the size in the directory, and not bzip2 or LZMA.
+    # zipfile limits the inflated size to the size in the directory only for deflate.
     if not {info.compress_type for info in infos} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise UsageError(f"{path}: it is compressed by another method than deflate")
     _require_memory(path, sum(info.file_size for info in infos))

@@ -237,7 +237,7 @@ def _table(
 
 
 def _best_table(rows: Sequence[Row]) -> dict[str, Any]:
-    """The best tile of each variant at each size, the fastest variant of each size marked."""
+    """Return the best tile of each variant at each size. Each size's fastest variant is marked."""
     best, tiles = [], {}
     for kernel_rows in grouped(rows, _kernel).values():
         best.append(best_of(kernel_rows))
@@ -259,7 +259,7 @@ def _best_table(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _point_table(origins: Sequence[tuple[str, Row]]) -> dict[str, Any]:
-    """Every measured point with its rates, what explains them, the clocks, and its file."""
+    """Return every measured point with its rates, what explains them, the clocks, and its file."""
     origins = sorted(origins, key=lambda origin: _order(origin[1]))
     rows = [row for _, row in origins]
     file_names = {id(row): name for name, row in origins}
@@ -279,7 +279,7 @@ def _point_table(origins: Sequence[tuple[str, Row]]) -> dict[str, Any]:
 
 
 def _failure_table(rows: Sequence[Row]) -> dict[str, Any]:
-    """The points without a time: a line per status, variant, size and reason."""
+    """Return the points without a time: a line per status, variant, size and reason."""
     ordered = sorted(rows, key=_order)
     groups = grouped(ordered, lambda row: (row.status, *_kernel(row), row.reason)).values()
     tiles = {id(group[0]): spans([row.tile for row in group if row.tile]) for group in groups}
@@ -304,7 +304,7 @@ AXES = (
 
 
 def _identity(rows: Sequence[Row], time: Iterable[Column] = ()) -> list[Column]:
-    """The columns that identify a row, without the columns that are equal in all rows.
+    """Return the columns that identify a row, without the columns that are equal in all rows.
 
     The columns of the time follow the size, so that a phone shows them.
     """
@@ -346,7 +346,7 @@ def _figure(value: object) -> str:
 
 
 def _problem(row: Row) -> tuple[Any, ...]:
-    """Return what rows that may be compared have in common, with their device and version."""
+    """Return the key that rows have in common if they may be compared: also device and version."""
     return (*row.problem_key, row.device, row.gpubench)
 
 

@@ -58,7 +58,8 @@ def reproduce(
 ) -> None:
     """Run published experiments again, and compare the figures.
 
-    The tables show published and measured figures, their ratio, and whether the shape holds.
+    The tables show published and measured figures, their ratio, and whether the curve has the
+    published shape.
     """
     from gpubench.commands.reproduce.run import foresee, list_experiments, run_reproduce
 

@@ -30,7 +30,7 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return f"{self.repository} at {self.commit[:12]}"
 
     def kernels(self, experiment: Path, folder: Path | None) -> Path:
-        """Return a folder with the experiment's descriptions, and below `checkout` the files.
+        """Return a folder with the experiment's descriptions, and with the files below `checkout`.
 
         The descriptions, and their own sources, lie beside the experiment in a folder of its name.
         All files are copied into the user's cache, so that only files that were compared with the
@@ -66,7 +66,7 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for name, content in contents.items():
             path = target / name
             is_there = path.is_file() and path.read_bytes() == content
-            if not is_there and not keep(path, content):  # a compiler may be reading it
+            if not is_there and not keep(path, content):  # a compiler may read an equal file
                 raise UsageError(f"--checkout: {path} cannot be written")
         return target
 

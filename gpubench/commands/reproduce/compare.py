@@ -157,8 +157,8 @@ def _entry(
 def _claim(entry: Entry, published: float, rows: Sequence[Row]) -> str:
     """Return whether a published figure holds within `CLAIMED`, by the measured interval.
 
-    Rounds that disagree widen the interval, and prevent no verdict. A kernel that is wrong under
-    one condition, such as in launches alone, is wrong at the shape.
+    Rounds that disagree widen the interval, but do not prevent a verdict. A kernel that is wrong
+    under one condition, such as launches alone, counts as wrong at the problem's shape.
     """
     row, low, high = entry.row, entry.measured_low, entry.measured_high
     if row is None:
@@ -179,7 +179,7 @@ def _claim(entry: Entry, published: float, rows: Sequence[Row]) -> str:
 
 
 def _pick(selection: Selection, points: _Points) -> Row | None:
-    """Return the row that a selection means: the fastest row if the selection names no tile."""
+    """Return the row that a selection means: the fastest row if its tile is `best`."""
     chosen = [row for point, row in points if matches(selection, point)]
     if BEST in selection.items():
         chosen.sort(key=lambda row: (row.status != Status.OK, row.median_us or 0.0))

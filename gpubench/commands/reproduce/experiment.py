@@ -62,7 +62,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     name: _Text
     figure: Figure
-    axis: _Text  # heading of the labels; for `published` and `also` the key that they select
+    axis: _Text  # heading of the labels; labels of `published` and `also` are values of this key
     device: str = ""  # name of the `[[device]]` of its published figures
     where: _Where = {}
     over: _Where = {}
@@ -74,7 +74,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse combinations of keys that the types allow. msgspec adds the place."""
+        """Refuse wrong combinations of keys. msgspec adds the place in the file to the message."""
         for column in self.columns:
             if bool(column.over) != ((column.figure or self.figure) == Figure.SPEEDUP):
                 raise ValueError("'over' is the baseline of a speedup: needed there, not elsewhere")
@@ -128,7 +128,7 @@ class FactTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     rows: Annotated[tuple[tuple[_Fact, ...], ...], Meta(min_length=1)]
 
     def __post_init__(self) -> None:
-        """Refuse rows of another length. msgspec adds the place."""
+        """Refuse rows whose length differs. msgspec adds the place in the file to the message."""
         if any(len(row) != len(self.columns) for row in self.rows):
             raise ValueError(f"rows must be lists of {len(self.columns)} texts or numbers")
 
@@ -168,7 +168,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     remember: bool = False  # measured once on a machine; the rows are kept in the user's cache
 
     def __post_init__(self) -> None:
-        """Refuse CPU-only keys in a GPU sweep. msgspec adds the path of the sweep."""
+        """Refuse CPU-only keys in a GPU sweep. msgspec adds the place in the file to the text."""
         if self.device == "cuda" and (self.when != "always" or self.remember):
             raise ValueError("'when' and 'remember' are for sweeps on the CPU")
 
@@ -178,7 +178,7 @@ class PlannedSweep(NamedTuple):
 
     sweep: Sweep
     conditions: Conditions
-    points: int  # their number
+    points: int  # number of its points
 
     @property
     def words(self) -> str:
@@ -283,7 +283,7 @@ def read_experiment(path: Path, checkout: Path | None = None, *, runs: bool = Tr
             raise UsageError(f"{path}: sweep {number}: '{min(refused)}' is for the command line")
         try:
             sweep = read_sweep({**confined(path, own), **kernels})
-            planned = plan(sweep, sweep.device, multiprocessors=1)  # any number
+            planned = plan(sweep, sweep.device, multiprocessors=1)  # any number will do
         except UsageError as error:
             raise UsageError(f"{path}: sweep {number}: {error}") from error
         points += [identity(point.key) for point in planned]

@@ -2,7 +2,7 @@
 
 A figure measured on another GPU in another year cannot agree, but the shape of its curve can: where
 the minimum is, from which tile on the time rises and how steeply, which kernel is faster. A rule
-states one claim about the shape. The judgement of a rule quotes both sides of the claim.
+states one claim about the shape. The judgement of a rule quotes published and measured figures.
 """
 
 import math
@@ -34,7 +34,7 @@ class Figure(StrEnum):
     MS = "ms"  # milliseconds per launch
     GFLOPS = "gflops"  # 10⁹ operations per second
     GBYTES_PER_S = "gbytes_per_s"  # 10⁹ bytes per second, each operand moved once
-    SPEEDUP = "speedup"  # time of a baseline over the time
+    SPEEDUP = "speedup"  # time of a baseline over the kernel's time
 
     @property
     def heading(self) -> str:
@@ -69,7 +69,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     than: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse keys that the kind does not take, and missing keys. msgspec adds the place."""
+        """Refuse missing keys and keys of other kinds. msgspec adds the place in the file."""
         if self.kind not in STATEMENTS:
             raise ValueError(f"rule: {unknown('value', self.kind, STATEMENTS)}")
         takes = {name for _, name, _, _ in Formatter().parse(STATEMENTS[self.kind]) if name}
@@ -145,7 +145,7 @@ def _least(factors: Figures) -> str:
 
 
 def _factor(value: float) -> str:
-    """Three digits: `×3.24`, `×29.6`, `×1234`."""
+    """Return a factor with three digits: `×3.24`, `×29.6`, `×1234`."""
     return f"×{value:.3g}" if value < 1000 else f"×{value:.0f}"  # noqa: PLR2004 # three digits
 
 

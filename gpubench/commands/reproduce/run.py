@@ -126,7 +126,7 @@ def run_reproduce(
 
 
 def _open_pools(asked: Sweep, on: str | None, stack: ExitStack) -> tuple[dict[str, Pool], str]:
-    """Open the GPU, if any, and the CPU. The text is the reason why there is no GPU."""
+    """Return pools of the GPU, if any, and of the CPU, and the reason why there is no GPU."""
     pools: dict[str, Pool] = {}
     no_gpu = "--device cpu was asked for" if asked.device == "cpu" else ""
     if not no_gpu:

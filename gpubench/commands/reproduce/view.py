@@ -28,7 +28,7 @@ class Grid(NamedTuple):
 
     @property
     def parts(self) -> list[RenderableType]:
-        """A part that a terminal shows, and that `tables.markdown` takes."""
+        """The title, the table and the lines, for a terminal or for `tables.markdown`."""
         styles = {"shape holds": "green", "shape differs": "yellow"}
         below = (Text(line, styles.get(line.partition(":")[0], "dim")) for line in self.below)
         return [Text(f"\n{self.title}", style="bold"), self.table, *below]
@@ -39,7 +39,8 @@ def _filled(
 ) -> Grid:
     """Return a grid of cells with their headings, without empty columns.
 
-    The first column stays, and is text. The others are text if most cells start with no digit.
+    The first column is never left out, and is text. The other columns are text if most of their
+    cells do not start with a digit.
     """
     kept = [i for i, _ in enumerate(lines[0]) if i == 0 or any(line[i][1] for line in lines)]
     cells = [line[i][1] for line in lines for i in kept[1:] if line[i][1]]
@@ -153,7 +154,7 @@ def _short(value: object) -> str:
 
 
 def opening(done: Reproduction) -> list[str]:
-    """Return where the experiment was published, what ran it now, and what it is."""
+    """Return where the experiment was published, which device ran it now, and what it is about."""
     file = done.experiment.file
     now = ", ".join(dict.fromkeys(device.name for device in done.devices)) or "nothing ran"
     lines = [
@@ -181,7 +182,7 @@ def closing(done: Reproduction) -> list[str]:
 
 
 def summary(done: Reproduction) -> str:
-    """Return a line with the numbers of claims and of rules that hold."""
+    """Return a line with the number of claims and rules for each verdict."""
     claims = [first.claim for labels in done.entries.values() for first, *_ in labels]
     shapes = [rule.sentence.partition(":")[0] for each in done.judgements.values() for rule in each]
     verdicts = Counter(word for word in (*claims, *shapes) if word not in {"", OTHER_DEVICE})
@@ -195,7 +196,7 @@ def summary(done: Reproduction) -> str:
 
 
 def parts(done: Reproduction, *, whole: bool) -> list[RenderableType]:
-    """Return what the terminal shows of an experiment, and the Markdown as a whole."""
+    """Return the tables and texts on an experiment. With `whole`, they are for Markdown."""
     shown = [part for grid in grids(done, whole=whole) for part in grid.parts]
     return [*map(Text, opening(done)), *shown, *(Text(f"\n{line}") for line in closing(done))]
 

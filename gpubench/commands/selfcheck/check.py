@@ -5,7 +5,7 @@ is the time that the device takes between two kernels. The gap is a property of 
 must be equal for all kernels. If it is not, one of the two timers is disturbed, or launches
 overlap. Among many kernels, a gap or two may be a little longer. A clock may also be wrong by the
 same amount at all kernels. An empty kernel shows this, because a third clock times its launches. A
-control shows that the check sees overlap: a kernel whose launches do overlap must be found.
+control shows that the check finds overlap: launches of this kernel do overlap.
 """
 
 import re
@@ -59,7 +59,7 @@ KERNELS: dict[str, dict[str, str]] = {
 }
 """The kernels that the README names, and the libraries, with the tile of each, by precision."""
 
-SIZES = (176, 464, 944, 1136, 1648, 2768)  # primes times 16, which no tile or model was chosen by
+SIZES = (176, 464, 944, 1136, 1648, 2768)  # primes times 16. No tile or model was chosen for them
 CONTROL = {"variants": "wgmma_fitted", "tiles": FITTED, "sizes": "464", "dtypes": "bfloat16"}
 """A kernel whose launches overlap with `--launches overlapped`. The check must find this kernel."""
 
@@ -67,8 +67,9 @@ MIN_DEVICE_S = 0.01  # minimum device time of a kernel's samples by a timer
 REPEATS = 2  # maximum number of further measurements of a kernel whose gap deviates
 MAX_DEVIATION_US = 0.3  # a gap this close to the median of all gaps counts as equal to it
 MAX_DEVIATION_OF_TIME = 0.02
-"""For long kernels. On an idle H100, 174 kernels differ by up to 1.1 %. The clock changes between
-the two measurements, and recording makes calls of several kernels longer."""
+"""Fraction of its time by which a long kernel's gap may differ from the median of all gaps. On an
+idle H100, the gaps of 174 kernels differ by up to 1.1 %, because the clock changes between the two
+measurements, and because CUPTI makes calls of several kernels longer."""
 
 MAX_SHARE_LONGER = 0.02  # fraction of the kernels whose gap may be longer than the limit
 MAX_LONGER = 2.0
@@ -77,9 +78,9 @@ H200, one gap was longer by 0.49 µs, in each of three measurements. Among 167 k
 one gap was longer by 1.06 times the limit. Launches that overlap make a gap shorter."""
 
 FURTHER_NODE_US = 3.0
-"""How much longer a gap may be for each further node of a call: a second kernel has a gap of its
-own, and CUPTI's records of kernels leave out the time to clear memory. A call of cuBLAS that clears
-4.6 KB had a gap that was 2.6 µs longer on an H200."""
+"""How much longer a gap may be for each further node of a call. A node is a kernel, which has a gap
+of its own, or a clearing of memory, whose time CUPTI's records of kernels leave out. A call
+of cuBLAS that clears 4.6 KB had a gap that was 2.6 µs longer on an H200."""
 
 
 class Gap(NamedTuple):
@@ -116,8 +117,8 @@ class EmptyLaunch(NamedTuple):
     """Microseconds of a launch of an empty kernel, by independent clocks."""
 
     device: float  # per launch in a stream, by the timer of the multiprocessors
-    events: float  # per launch in a stream
-    cupti: float  # execution
+    events: float  # per launch in a stream, by events
+    cupti: float  # execution alone, by CUPTI
 
     def fault(self, gap_us: float) -> str:
         """Return what shows that a clock is wrong, given the median launch gap of other kernels.
@@ -146,7 +147,7 @@ class EmptyLaunch(NamedTuple):
 
 
 class SelfcheckResult(NamedTuple):
-    """Whether a machine's times can be trusted, in a sentence."""
+    """Whether a machine's times can be trusted, and a sentence on it."""
 
     trusted: bool
     sentence: str

@@ -115,7 +115,10 @@ def build_tables(rows: Sequence[BuildRow]) -> list[RenderableType]:
 def side_by_side(
     names: Sequence[str], sides: Sequence[Sequence[Row]], sort: str | None, top: int | None
 ) -> Group:
-    """Per problem: a line per point with its time in each file, and the ratio to the first file."""
+    """Return a table for each problem, with a line for each point.
+
+    A line has the point's time in each file, and the ratios to the time in the first file.
+    """
     times = [{row.key: row for row in rows if row.status == Status.OK} for rows in sides]
     first: dict[PointKey, Row] = {}
     for key, row in chain.from_iterable(side.items() for side in times):

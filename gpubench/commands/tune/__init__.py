@@ -14,7 +14,7 @@ from gpubench.errors import UsageError
 app = typer.Typer()
 
 WITHOUT = ("variants", "tiles", "samples", "state")
-"""Options of a sweep that tune does not have: its visits are short, so in the state burst."""
+"""Options of a sweep that tune lacks. Its visits are short, so their state is always `burst`."""
 
 UNDECIDED = 3  # exit code of a race that ended before its configurations could be judged
 
@@ -60,9 +60,9 @@ def tune(
         Path | None,
         typer.Option(
             metavar="FILE.csv",
-            help="Write a table instead of racing: for each problem of --sizes, the fastest of "
-            "all kernels' '--tiles auto' and of the libraries. 'sweep --tiles FILE.csv' "
-            "reads the table.",
+            help="Write a table instead of racing: for each problem of --sizes, the fastest tile "
+            "of all kernels with '--tiles auto', or a library. 'sweep --tiles FILE.csv' reads the "
+            "table.",
         ),
     ] = None,
     resume: option.Resume = None,

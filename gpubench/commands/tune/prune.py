@@ -1,4 +1,4 @@
-"""Facts about a point without a launch: its compiler report, and a bound on its time."""
+"""Finds facts about a point without a launch: its compiler report, and a bound on its time."""
 
 import math
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Builds:
                 self._futures[key] = self._pool.submit(self._build, point, launch)
 
     def first_ready(self, points: Sequence[Point]) -> int:
-        """Wait until a kernel is compiled, and return the index of the first such point."""
+        """Wait until a point's kernel is compiled, and return the index of the first such point."""
         futures = [self._futures.get(instance_of(point)) for point in points]
         if None not in futures:
             wait(filter(None, futures), return_when=FIRST_COMPLETED)
@@ -97,7 +97,7 @@ class Builds:
         return sorted(points, key=rank)
 
     def why_not(self, point: Point, fastest: Point | None, fastest_us: float) -> str | None:
-        """Return why a point cannot be the best, or None. `fastest` was measured."""
+        """Return why a point cannot be the best, or None. `fastest` is the fastest so far."""
         resources, launch = self.resources(point), self.launch(point)
         if not resources or not launch:
             return None
@@ -119,7 +119,7 @@ class Builds:
         return None
 
     def _build(self, point: Point, launch: Launch) -> Resources:
-        """Compile every kernel of a point; return the main one's report. Raises CompileError."""
+        """Compile every kernel of a point; return the main kernel's report. Raises CompileError."""
         variant, architecture = point.variant, self._device.architecture
         assert isinstance(variant, CudaVariant)  # noqa: S101 # only a CUDA kernel has a launch
         assert point.tile is not None  # noqa: S101 # and its launch is that of a tile

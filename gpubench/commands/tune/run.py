@@ -1,4 +1,4 @@
-"""`gpubench tune`: race the configurations, confirm the winner, keep it."""
+"""`gpubench tune`: races configurations, confirms the winner in new processes, and keeps it."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ class Tuned:
 
     race: Outcome
     confirmed: Outcome | None  # None: the race was interrupted, or nothing was timed
-    winners: list[Winner]  # the confirmed winners of the races that were not undecided
+    winners: list[Winner]  # the confirmed winners of the races that were decided
 
     @property
     def undecided(self) -> bool:
@@ -74,7 +74,7 @@ def read_settings(values: Mapping[str, Any], *, needs_variant: bool = True) -> S
 
 
 def check_files(winners: Path, output: Path) -> None:
-    """Raise UsageError if the race writes the winners' file too, or if it has other contents."""
+    """Raise UsageError if the race also writes the file of winners, or if it has other contents."""
     names = {"--output": output, "the confirmation": confirmed_path(output)}
     names |= {f"the partial file of {name}": partial_of(path) for name, path in names.items()}
     for name, path in names.items():
@@ -87,7 +87,7 @@ def check_files(winners: Path, output: Path) -> None:
 
 
 def race_job(settings: Settings, device: Device) -> Job:
-    """Return the races of all variants. Raises UsageError for what cannot be tuned."""
+    """Return the job with the races of all variants. Raises UsageError for what cannot be tuned."""
     sweep, racing = settings.sweep, settings.racing
     tiles: dict[Variant, frozenset[Config]] = {}
     for variant in choose(sweep.op, device.backend, sweep.variants, sweep.kernels):
@@ -114,9 +114,10 @@ def tune(
     resume: bool = False,
     force: bool = False,
 ) -> Tuned:
-    """Race into `output`, and confirm in fresh processes into `confirmed_path(output)`.
+    """Race the configurations, and confirm the fastest ones in new processes.
 
-    Keep the winners in the file `winners`. The measurements of both sweeps stay until then, so that
+    The race is written to `output`, the confirmation to `confirmed_path(output)`, and the winners
+    to `winners`. The measurements of both sweeps stay until the winners are written, so that
     `resume` continues whatever was interrupted. Raises UsageError for what cannot be tuned, before
     anything is measured, and if the winners cannot be kept.
     """
@@ -186,7 +187,7 @@ def is_undecided(race: Sequence[Row]) -> bool:
 
 
 def picks(race: Sequence[Row], space: Space) -> list[Row]:
-    """Return the fastest configuration of a race's group, and the simplest if that is another one.
+    """Return the fastest configuration of a race's group, and the simplest if it is another one.
 
     If the group was visited too rarely to be judged, return only the fastest.
     """
@@ -203,7 +204,7 @@ def picks(race: Sequence[Row], space: Space) -> list[Row]:
 
 
 def libraries_beside(kernels: Iterable[Variant], sweep: Sweep) -> list[Variant]:
-    """Return the libraries that kernels are compared with, also with tuned calls."""
+    """Return the libraries that kernels are compared with, including those with tuned calls."""
     baselines = {(kernel.backend, kernel.baseline) for kernel in kernels if kernel.baseline}
     return [
         library

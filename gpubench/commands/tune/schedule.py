@@ -28,7 +28,7 @@ its leaders race."""
 SAMPLE = 1000  # number of configurations in the sample of a larger space
 LEADERS = 3  # leading configurations whose neighbours join after each round but the first
 NEIGHBOURS_ENTER = range(3, MAX_ROUNDS - MIN_VISITS + 2)
-"""Neighbours may enter the race before these rounds, which leave enough rounds to judge them."""
+"""Rounds before which neighbours may enter a race: enough rounds are left to judge them."""
 
 VISIT_S = 0.002  # wall time after which a visit with two samples stops sampling
 
@@ -40,12 +40,15 @@ class SkipReason(StrEnum):
 
 
 def visits_of(timing: Timing) -> Timing:
-    """Return the policy of a race's visits; limits stay as they are."""
+    """Return the timing of a race's visits, with the limits of a sweep's timing."""
     return replace(timing, rounds=1, min_samples=2, few_samples=1, max_wall_s=VISIT_S)
 
 
 def entrants(space: Space, seed: int) -> tuple[tuple[Config, ...], bool]:
-    """Return all legal configurations and False; for a large space defaults, a sample and True."""
+    """Return all legal configurations and False.
+
+    For a large space, return the default configurations, a sample, and True.
+    """
     every = tuple(islice(space, LARGE + 1))
     if len(every) <= LARGE:
         return every, False
@@ -100,7 +103,7 @@ class Racing:
         return Races(self, points, sweep, device)
 
     def unit(self, point: Point) -> Hashable:
-        """Return the race of a point."""
+        """Return what identifies the race of a point."""
         return point.key._replace(tile="")
 
     def is_done(self, rounds: Sequence[Measurement], _timing: Timing) -> bool:
@@ -136,7 +139,7 @@ class Races:
         budget_s = sweep.timing.budget_s
         self._ends_s = math.inf if budget_s is None else clock() + budget_s
         self.visits = len(points)
-        """Starts with one visit of each point: the race decides how many visits follow."""
+        """Number of visits that are known: one of each point. The race decides how many follow."""
 
         self.endings: dict[Point, str] = {}  # why each race ended, under its point without a tile
 
@@ -145,7 +148,7 @@ class Races:
         self.builds.close()
 
     def each(self, rounds_by_point: RoundsByPoint) -> Iterator[Visit]:
-        """Yield each visit, and each point that leaves."""
+        """Yield each visit, and each point that leaves its race."""
         for number, (race, points) in enumerate(self._groups.items()):
             now_s = self.clock()
             share_s = max(0.0, self._ends_s - now_s) / (len(self._groups) - number)
@@ -186,7 +189,7 @@ class _Contest:
             if self._sampled and race.round in NEIGHBOURS_ENTER:
                 self._let_neighbours_enter(kind)
         rounds = race.round - 1
-        if len(race.racing) < 2 and rounds:  # noqa: PLR2004 # it has won
+        if len(race.racing) < 2 and rounds:  # noqa: PLR2004 # the last one has won
             return "one is left"
         if rounds and race.decided:
             return f"all that are left are within {100 * self._within:g} % of each other"
@@ -199,7 +202,7 @@ class _Contest:
         self._numbers |= zip(points, self._race.enter(len(points)), strict=True)
 
     def _replay(self, measurements: Sequence[Measurement]) -> None:
-        """Repeat what an earlier run measured: a second visit to a point begins a round."""
+        """Add the measurements of an earlier run. A second visit to a point begins a new round."""
         for taken in sorted(measurements, key=attrgetter("started_utc")):
             if taken.point not in self._numbers:
                 self._enter([taken.point])
@@ -252,7 +255,7 @@ class _Contest:
             self._record(number, self._rounds_by_point[point][-1])
 
     def _leaving(self) -> Iterator[Visit]:
-        """Yield the points that the race eliminated, unless a measurement records it already."""
+        """Yield the points that the race eliminated, unless a measurement says so already."""
         why = f"shown to be more than {100 * self._within:g} % slower than the best"
         for point, number in self._numbers.items():
             if number in self._race.slower and self._rounds_by_point[point][-1].status == Status.OK:
@@ -301,7 +304,7 @@ class _Contest:
         return f"{name};"
 
     def _left_s(self) -> float:
-        """Return the seconds of this round, and from the second round on of all later rounds."""
+        """Return the expected seconds of this round and, after round 1, of all later rounds."""
         visits = len(self._race.waiting)
         if self._race.round > 1:
             visits += len(self._race.racing) * (MAX_ROUNDS - self._race.round)

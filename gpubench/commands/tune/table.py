@@ -35,18 +35,18 @@ from gpubench.stats.pairs import Ratio, ratio_of_rounds
 from gpubench.text import shown
 
 NEAR = 1.05
-"""Maximum time in the first round, relative to the fastest kernel, of a kernel that stays."""
+"""Maximum time of a configuration that stays after the first round, relative to the fastest."""
 
 MAX_NEAR = 8  # maximum number of configurations of a problem that stay
 LIBRARIES = 2  # usual number of libraries of a problem
-MIN_NEAR = 2  # the number that stays whatever the budget
-MAX_TIED = 2  # a tie's median is slower than the fastest by at most this number of margins
+MIN_NEAR = 2  # number of configurations that stay even with a small budget
+MAX_TIED = 2  # maximum number of margins by which the median of a tie is slower than the fastest
 
 LAUNCH_LIMIT_S = 1.0  # default of --launch-limit, as none of the fastest kernels takes longer
-ROW_BYTES = 16  # tensor copies and wide loads need rows that are a multiple of this
+ROW_BYTES = 16  # tensor copies and wide loads need rows of a multiple of this number of bytes
 
 SINGLE = {"caches": "cache", "launches": "launches", "scopes": "scope", "operands": "operands"}
-"""Fields of a sweep that take a single value, as a problem has one row; and their options."""
+"""Fields of a sweep that take a single value, as a problem has one row, and the option of each."""
 
 Asked = tuple[Size, str]
 """A problem that the user listed: size and dtype."""
@@ -63,14 +63,14 @@ class Tabled:
     """The result of `tune --table`."""
 
     first: Outcome  # the first round
-    again: Outcome | None  # the rounds of those that stayed; None if the first was interrupted
+    again: Outcome | None  # the later rounds; None if the first round was interrupted
     rows: list[TileRow]  # one for each problem that was timed
     missing: list[str]  # the sizes of the problems that were not timed
     wall_s: float
 
 
 def table_job(settings: Settings, device: Device) -> tuple[Job, dict[Asked, Size]]:
-    """Return the first round, and the padded size of each problem. Raises UsageError."""
+    """Return the job of the first round, and each problem's padded size. Raises UsageError."""
     sweep = settings.sweep
     for name, option in SINGLE.items():
         if len(getattr(sweep, name)) > 1:
@@ -112,7 +112,7 @@ def _listed(op: str, size: Size, dtype: str) -> ListedProblem:
 
 
 def padded_size(sweep: Sweep, listed: ListedProblem) -> Size:
-    """Return the size at which rows of matrices in memory are multiples of 16 bytes."""
+    """Return the size, padded so that rows of matrices in memory are multiples of 16 bytes."""
     problem = Problem.of(sweep.op, listed.size, listed.dtype)
     if sweep.layouts:
         problem = replace(problem, column_major=LAYOUTS[sweep.layouts[0]])
@@ -134,7 +134,7 @@ def open_table(path: Path, sweep: Sweep, *, force: bool) -> Output:
         if file and os.path.realpath(path) == os.path.realpath(file):
             raise UsageError(f"--table: {path} is also the file of --sizes or --output")
     if sweep.output:
-        Output(sweep.output, overwrite=force)  # nothing is measured if it must not be written
+        Output(sweep.output, overwrite=force)  # raises before anything is measured
     if path.suffix != ".csv":
         raise UsageError(f"--table: '{shown(str(path))}' does not end in .csv")
     return Output(path, overwrite=force, flag="--table")
@@ -143,7 +143,10 @@ def open_table(path: Path, sweep: Sweep, *, force: bool) -> Output:
 def make_table(
     settings: Settings, pool: Pool, watcher: Watcher, *, output: Path, force: bool = False
 ) -> Tabled:
-    """Measure into `output`, and return the choice for each problem. Raises UsageError."""
+    """Measure, write the rows to `output`, and return the choice for each problem.
+
+    Raises UsageError.
+    """
     began_s = perf_counter()
     job, asked = table_job(settings, pool.device)
     first = run(job, pool, watcher)

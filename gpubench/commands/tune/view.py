@@ -1,4 +1,7 @@
-"""Prints, for `gpubench tune`, each race's group, why configurations left, and confirmations."""
+"""Shows the races of `gpubench tune`, and the confirmation of the winners.
+
+The group of a race has the configurations that were not shown to be slower than the best.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -66,7 +69,7 @@ def _statement(race: Sequence[Row], within: float) -> str:
 
 
 def _why_left(race: Sequence[Row]) -> list[str]:
-    """Return the numbers of configurations that left, by reason: first those without a launch."""
+    """Return the number of configurations that left a race for each reason."""
     gone = [row for row in race if row.status != Status.OK]
     reasons = Counter((bool(row.rounds), row.status, row.reason) for row in gone)
     return [

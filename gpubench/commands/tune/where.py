@@ -27,12 +27,12 @@ Names = Mapping[str, Any]  # the parameters of a configuration: numbers, and tex
 
 
 def condition(text: str, axes: Collection[str], variant: str) -> Callable[[Names], bool]:
-    """Return the function that tells whether a configuration fulfils a condition.
+    """Return a function that tests whether a configuration fulfils a condition.
 
     A condition compares expressions (`model.expression`), and has `and`, `or`, `not` and `in (1,
     2)`. Parameters that are text are compared with text: `cluster == "2x1"`. Nothing else of Python
-    is accepted, and nothing is executed. Raises UsageError for any other text; so does the function
-    if values cannot be compared.
+    is accepted, and nothing is executed. Raises UsageError for any other text. The
+    returned function raises UsageError if values cannot be compared.
     """
     try:
         body = parse(text)

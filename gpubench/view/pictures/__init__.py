@@ -22,7 +22,7 @@ def load_matplotlib() -> None:
 
 
 class Kind(StrEnum):
-    """What a picture shows; `auto` shows how times depend on what varies among the rows."""
+    """The kind of a picture. `auto` chooses a kind by the columns in which the rows differ."""
 
     AUTO = "auto"
     TILES = "tiles"

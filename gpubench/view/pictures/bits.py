@@ -15,11 +15,11 @@ from gpubench.view.pictures import style
 from gpubench.view.pictures.series import Panel, Series, Source, extent, panels
 from gpubench.view.row_tables import best_of_each
 
-HEIGHT_IN = 4.4  # of the axes
+HEIGHT_IN = 4.4  # height of the axes in inches
 
-RIGHT_POINTS = 5  # the name of a precision is this far to the right of its fastest point
-ABOVE_POINTS = 4  # and this far above it
-LINE_POINTS = 11  # height of a name
+RIGHT_POINTS = 5  # distance of a precision's name to the right of its fastest point
+ABOVE_POINTS = 4  # distance of the name above this point
+LINE_POINTS = 11  # height of a line of names
 
 NEAR_BITS = 8.0
 """Points are near each other if they differ by less than this in bits, and by a factor below

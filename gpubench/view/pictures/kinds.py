@@ -28,16 +28,16 @@ MIN_CURVE = 3
 """Minimum number of points of a line."""
 
 MAX_PANELS = 24
-"""Maximum number of panels of a picture. More take a minute to draw."""
+"""Maximum number of panels of a picture. It takes a minute to draw more panels."""
 
 MAX_LINES = 200
 """Maximum number of lines of a picture."""
 
 FEW_PANELS = 4
-"""Maximum number of panels where the user chose no rows: the panels of the largest sizes."""
+"""Maximum number of panels if the user chose no rows. The largest sizes are drawn."""
 
 CURVE_IN = 3.8
-"""Height of axes."""
+"""Height of axes in inches."""
 
 
 class _Drawing(NamedTuple):
@@ -139,7 +139,7 @@ def _having(column: str, group: Sequence[Source]) -> list[Panel]:
 
 
 def _sizes(panel: Panel, looks: style.Looks, axes: Axes) -> float:
-    """Draw bytes/s and a copy's rate if memory bandwidth limits, else operations/s and the peak."""
+    """Draw operations/s and the peak, or bytes/s and a copy's rate if bandwidth limits."""
     if is_bandwidth_bound(panel.rows[0]):
         rate, unit, limited_by = "gbytes_per_s", "GB/s", "copy"
     else:

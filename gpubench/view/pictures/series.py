@@ -141,7 +141,7 @@ def sources(
 
 
 def _labels(keys: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return labels of device, version, file and number; each only if labels need it to differ."""
+    """Return a label for each key, with only the parts of the keys that make the labels differ."""
     labels = [""] * len(keys)
     for values in zip(*keys, strict=True):
         if len(set(labels)) < len(keys) and len(set(values)) > 1:
@@ -166,7 +166,7 @@ def titles(group: Sequence[Source], *, by_size: bool) -> Callable[[Row], str]:
     Rows of a panel have the same precision and conditions, and the same size if `by_size`.
     """
     devices = {row.device for source in group for row in source.rows}
-    where = f" on {devices.pop()}" if len(devices) == 1 else ""  # several stand in the legend
+    where = f" on {devices.pop()}" if len(devices) == 1 else ""  # the legend names several devices
 
     def title(row: Row) -> str:
         """`gemm 2048 float32 on NVIDIA H200, cold cache`."""
@@ -182,7 +182,7 @@ def edge_of(row: Row) -> int | None:
 
 
 def is_block(row: Row) -> bool:
-    """Return whether the tile has several extents: it has no place on an axis of edges."""
+    """Return whether the tile has several extents, so that it has no place on an axis of edges."""
     return bool(row.tile) and edge_of(row) is None
 
 

@@ -78,7 +78,7 @@ LABEL_CHARACTERS = 40
 """Maximum length of a label's line; a longer label is wrapped."""
 
 WRAPPED_LINES = 3
-"""Maximum number of lines of a text, which then ends with an ellipsis."""
+"""Maximum number of lines of a text; a longer text ends with an ellipsis."""
 
 KEY_LINES = 8
 """Maximum number of lines of the names of a list's problems below an axis."""
@@ -95,7 +95,7 @@ FONTS = "'DejaVu Sans', Verdana, sans-serif"
 """Fonts of about equal width, because the viewer of an SVG chooses the font of its text."""
 
 DPI = 192
-"""Twice a screen's, so that a PNG with the width of a README is sharp."""
+"""Dots per inch of a PNG: twice a screen's, so that a picture in a README is sharp."""
 
 
 class Picture(Figure):
@@ -160,7 +160,7 @@ class Look(NamedTuple):
     """How the lines of a variant are drawn."""
 
     colour: str
-    """Empty means the colour of text."""
+    """The colour of the lines. Empty means the colour of text."""
 
     marker: Any
     is_faint: bool = False
@@ -182,12 +182,12 @@ Points = Sequence[tuple[float, float]]
 def looks(variants: Sequence[str]) -> dict[str, Look]:
     """Return the look of each variant of a page. No two variants have the same look.
 
-    A variant of gpubench has the same colour in different pictures, as far as earlier variants
-    allow. Libraries have the colour of text.
+    A variant of gpubench has the same colour in different pictures, unless an earlier variant
+    has the colour. Libraries have the colour of text.
     """
     taken: dict[int, str] = {}
     for name in dict.fromkeys(name for name in variants if not is_library(name)):
-        first = crc32(name.encode())  # whatever other variants there are
+        first = crc32(name.encode())  # does not depend on the other variants
         numbers = chain(((first + step) % SAFE for step in range(SAFE)), count(SAFE))
         taken[next(number for number in numbers if number not in taken)] = name
     libraries = sorted(set(filter(is_library, variants)))
@@ -344,7 +344,8 @@ def claim(path: Path, *, force: bool) -> Output:
 
 
 def save(picture: Picture, output: Output, description: str = "") -> None:
-    """Write the picture in the format of the suffix. Raises UsageError and keeps an older file.
+    """Write the picture in the format of the suffix. Raises UsageError if that fails;
+    an older file then stays.
 
     `description` goes into an SVG: what the picture was made from.
     """

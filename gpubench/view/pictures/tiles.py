@@ -14,20 +14,23 @@ from gpubench.view.pictures.series import Panel, Series, Source, edge_of, is_blo
 from gpubench.view.row_tables import marked
 
 TILES_IN = 3.5
-"""Height of axes of tile sizes."""
+"""Height of axes of tile sizes in inches."""
 
 MAX_BLOCK_TILES = 24
 """Maximum number of block tiles of a panel, which are the fastest tiles."""
 
 MIN_POWERS = 3
-"""Minimum number of powers of two for an axis that names no other tiles."""
+"""Minimum number of tiles that are powers of two for which the axis names only these tiles."""
 
 MAX_EDGES = 16
 """Maximum number of tiles that an axis names."""
 
 
 def tile_panels(group: Sequence[Source]) -> list[Panel]:
-    """Per problem, a panel of tiles given by an edge, and a panel of block tiles, if any."""
+    """Return panels for each problem: of tiles that are one number, and of block tiles.
+
+    A panel without tiles is left out.
+    """
     drawn = _edge_panels(group)
     for panel in (_having(each, is_block) for each in panels(group, titles(group, by_size=True))):
         if count := len(panel.rows):
@@ -46,7 +49,7 @@ def looks_of(group: Sequence[Source]) -> style.Looks:
 
 
 def _edge_panels(group: Sequence[Source]) -> list[Panel]:
-    """Return a panel per problem that has tiles given by an edge."""
+    """Return a panel for each problem that has tiles that are one number."""
     problems = panels(group, titles(group, by_size=True))
     edges = [_having(panel, lambda row: not is_block(row)) for panel in problems]
     return [panel for panel in edges if any(map(edge_of, panel.rows))]
