@@ -68,7 +68,7 @@ def rate(value: float | None) -> str:
 
 
 def spans(tiles: Sequence[str]) -> str:
-    """Return the tiles in a line, consecutive edges as `33..64`."""
+    """Return the tiles as one line, in which consecutive numbers become `33..64`."""
     groups: list[list[str]] = []
     for tile in tiles:
         last = groups[-1][-1] if groups else ""

@@ -219,7 +219,7 @@ def tile_list(rows: Sequence[Row]) -> Table:
 
 
 def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
-    """Return the best tile of each variant, fastest first. `all_rows` has the naive loop."""
+    """Return the best tile of each variant, fastest first. `all_rows` also has the naive loop."""
     best = fastest_first(best_of_each(rows).values())
     tiles = Column("best tile", lambda row: _tile_names(tied_tiles(rows, row)), is_text=True)
     return rows_table(best, [NAMES[0], tiles, *figures(rows[0], all_rows or rows)])

@@ -41,10 +41,10 @@ MAX_THREADS = 2**16
 """Maximum number of CUDA threads of a case without K. N is reduced to keep this limit."""
 
 SHORT = 32
-"""An extent is reduced only if it is larger than this."""
+"""Maximum extent that is not reduced even if a case is too large."""
 
 ROUND = 16
-"""Round extents are multiples of this number of elements."""
+"""Number of elements of which a round extent is a multiple."""
 
 WIDEST = 1024
 """Largest extent that a block is assumed to cover, even if it covers more."""

@@ -52,7 +52,7 @@ FAULTY = 1  # exit code: a fault was found
 NOT_RUN = 3  # exit code: the kernel cannot be run here
 
 SIZES = ((1, 1, 1), (32, 32, 32), (13, 7, 5), (33, 1, 20))
-"""M, N and K at which a function on arrays is checked."""
+"""M, N and K at which a function that takes arrays is checked."""
 
 NO_SHARED = "extern __shared__ memory in a launch without any"
 """Message of shim/runtime.cpp if a kernel uses dynamic shared memory that its launch lacks."""

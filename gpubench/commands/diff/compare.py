@@ -134,10 +134,10 @@ class _Repeats(NamedTuple):
     """Logarithms of the times in the rounds that were left out, of the same shape."""
 
     level_variance: Floats
-    """Variance of the level that all points share, an element for each point."""
+    """Variance of the level that all points share; one element for each point."""
 
     level_df: Floats
-    """Degrees of freedom of this variance; 0: unknown, because there is a single round."""
+    """Degrees of freedom of `level_variance`; 0: unknown, because there is a single round."""
 
     level_rounds: Floats
     """Number of rounds with a known effect."""
@@ -185,14 +185,14 @@ class _Tests(NamedTuple):
     p_adjusted: Floats
     significant: NDArray[np.bool_]
     half: Floats  # half-width of the interval of the ratio, as a logarithm
-    by_shortest: NDArray[np.bool_]  # the shortest sweeps decide, not all sweeps
+    by_shortest: NDArray[np.bool_]  # whether the shortest sweeps decide, not all sweeps
     modes: Modes
     like_modes: NDArray[np.bool_]
     """Whether the two speeds of other points may explain the change."""
 
 
 def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
-    """Judge the points, and their common shift."""
+    """Return the verdicts on the points, and the shift that they share."""
     threshold = math.log1p(limits.threshold)
     sides = [
         _repeats([pair[place] for pair in pairs.values()], name, threshold)
@@ -459,7 +459,7 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
         shift = machine_shift(at_clock, *of_points, voters, logs, level, threshold)
         drift[inside], level_variance[inside], level_df[inside], _ = shift
         by_library[members] = shift.library
-        # If all kernels were slower, the code of none would be the same on both sides.
+        # If all kernels were slower, no kernel would have the same code on both sides.
         all_slower, as_it_is = (
             machine_shift(each, *of_points, np.minimum(voters, 0), logs, level, threshold).shift
             for each in (at_clock + ~blas[inside], at_clock)

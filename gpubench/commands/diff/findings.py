@@ -65,7 +65,7 @@ class PooledPoint:
     """Round medians of each sweep that has a time of the point, in the order of the rounds."""
 
     files: tuple[int, ...] = ()
-    """Number of each sweep's file on its side; empty: 0, 1, …"""
+    """Number of each sweep's file among the files of its side. Empty means 0, 1, …"""
 
     lost: str = ""
     """Why a sweep has no time of the point: `wrong: relative error 1`."""
@@ -74,7 +74,7 @@ class PooledPoint:
     """Clock of the multiprocessors while the point was sampled; None: not known."""
 
     percent_of_peak: float | None = None
-    """Percentage of the arithmetic peak at that clock; None: not known."""
+    """Percentage of the arithmetic peak at `clock_mhz`; None: not known."""
 
     percent_of_copy: float | None = None
     """Percentage of the measured copy bandwidth; None: not measured."""
@@ -91,7 +91,7 @@ class PooledPoint:
     """Whether the point runs the vendor's library, which is the same code in every build."""
 
     library: str = ""
-    """Name and version of that library; empty: not known."""
+    """Name and version of the vendor's library; empty: not known."""
 
     code: str = ""
     """Hashes of the sources and of the compiled code; empty: one of them is not known."""
@@ -152,7 +152,7 @@ class Disturbance:
     """Number of the file on its side, from 0."""
 
     round: int
-    """Number of the round in that file, from 1; 0 on a CPU, where it is the whole sweep."""
+    """Number of the round in its file, from 1. On a CPU, it is 0, and means the whole sweep."""
 
     ratio: float
     """Time relative to the side's median round: 1.3 is 30 % slower."""
@@ -176,7 +176,7 @@ class Comparison:
     """Factor by which the machine was slower: the shift that most points share with the BLAS."""
 
     disturbances: tuple[Disturbance, ...] = ()
-    """Rounds whose effect on all points was removed, and exceeds the threshold."""
+    """Rounds whose effect on all points exceeds the threshold. Their effect was removed."""
 
     detectable: Detectable = field(default_factory=Detectable)
     """Smallest slow-downs that would have been found."""

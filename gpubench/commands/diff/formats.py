@@ -84,7 +84,7 @@ class Report:
     """Subject of a finding: `point` or `row`."""
 
     verdicts: tuple[StrEnum, ...]
-    """The worst verdict first: broken, the regression, lesser verdicts, and `same`."""
+    """All verdicts, the worst first: broken, the regression, lesser verdicts, and `same`."""
 
     open_verdicts: Collection[StrEnum]
     """Verdicts that JUnit counts as skipped, or as failures if `strict` is set."""

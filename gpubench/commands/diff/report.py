@@ -30,7 +30,7 @@ from gpubench.view.numbers import milliseconds
 from gpubench.view.sentences import conditions, ratio_text
 
 LABELLED = {"variant", "tile", "backend", "m", "n", "k", "extents"}
-"""Columns of the key that every label has, or that no label needs."""
+"""Columns of the key that are not added to a label: it has them already, or never needs them."""
 
 MIN_SHARED = 3
 """Minimum number of points for a statement about most points."""
@@ -233,7 +233,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
 
 
 def _disturbance(disturbance: Disturbance, base: Side, new: Side) -> str:
-    """Return `round 3 of new.csv (new side), +30.1 %`."""
+    """Return a text on a disturbed round: `round 3 of new.csv (new side), +30.1 %`."""
     path = list((base if disturbance.side == "base" else new).files)[disturbance.file]
     where = f"round {disturbance.round} of {path.name}" if disturbance.round else path.name
     left_out = ", unequally, so it is left out" if disturbance.left_out else ""

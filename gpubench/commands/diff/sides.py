@@ -42,7 +42,7 @@ class Side:
 
     files: Mapping[Path, Sequence[Row]]
     name: str = ""
-    """`base.csv`, or `base-1.csv and 4 more`."""
+    """Name of the side in messages: `base.csv`, or `base-1.csv and 4 more`."""
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -118,7 +118,7 @@ def _require_one_build(files: Mapping[Path, Sequence[Row]]) -> None:
 
 
 def require_own_measurements(base: Side, new: Side) -> None:
-    """Raise UsageError if two files hold the same measurements, under whatever names."""
+    """Raise UsageError if two files hold the same measurements, even under other names."""
     times = [
         (path, {row.key: row.round_medians_us or [row.median_us] for row in rows if row.median_us})
         for path, rows in chain(base.files.items(), new.files.items())

@@ -55,7 +55,7 @@ JUDGED = {
     "sectors_over_least": ColumnRule(rising_is_worse=True, limit="1%", lines="uncoalesced_lines"),
     "bank_conflict_ways": ColumnRule(rising_is_worse=True, limit="1%", lines="bank_conflict_lines"),
 }
-"""The judged columns. Other columns that differ are `changed`."""
+"""The judged columns and their rules. A difference in another column is `changed`."""
 
 TOOLS = {"loop": "disassembler", "accesses": "recorder"}
 """Groups of columns that a tool fills, and the column that names the tool. A tool may be
@@ -81,7 +81,7 @@ class Change:
     """`worse`, `better` or `changed`."""
 
     line: str = ""
-    """`mine.cu:23`, the line behind a change for the worse; empty if it is not known."""
+    """Source line that causes a change for the worse, `mine.cu:23`; empty if it is not known."""
 
     def __str__(self) -> str:
         at = f" at {self.line}" if self.line else ""
@@ -98,7 +98,7 @@ class BuildFinding:
     verdict: BuildVerdict
     reason: str = ""
     changes: tuple[Change, ...] = ()
-    """The changes that decide the verdict come first."""
+    """The columns that differ. The changes that decide the verdict come first."""
 
 
 def read_limits(text: str | None) -> dict[str, str]:

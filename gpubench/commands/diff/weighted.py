@@ -32,7 +32,7 @@ class Total:
     """New total over base total, without the machine's shift."""
 
     ratio_low: float | None
-    """None if a point has no interval."""
+    """Lower end of the ratio's interval; None if a point has no interval."""
 
     ratio_high: float | None
 

@@ -60,7 +60,7 @@ def run_build(
     claimed = output and Output(output, overwrite=force)
     chosen = choose_kernels(variants, options.get("op"), options.get("kernels"))
     try:
-        compiler.architectures()  # raises without NVRTC
+        compiler.architectures()  # raises CompileError without NVRTC
         architectures = _architectures(arch)
     except CompileError as error:
         raise UsageError(str(error)) from error

@@ -55,12 +55,12 @@ class Code:
     error: str = ""
     resources: Resources | None = None
     note: str = ""  # which compiler took NVRTC's place, or which headers were replaced
-    max_threads: int | None = None  # allowed by `__launch_bounds__`; None if unlimited or unlisted
+    max_threads: int | None = None  # by `__launch_bounds__`; None if unlimited or not listed
     is_disassembled: bool = False  # false without a disassembler that lists the architecture's code
     loop: InnerLoop | None = None  # None without a disassembled loop of multiply-adds
 
 
-Codes = dict[tuple[str, str], Code]  # the code of instances: by expression and element type
+Codes = dict[tuple[str, str], Code]  # the code of each instance, by expression and element type
 
 
 @cache

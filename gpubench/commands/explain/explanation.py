@@ -111,13 +111,13 @@ class Explanation(Instance):
 
     @property
     def launch(self) -> Launch:
-        """The launch."""
+        """The launch that is explained."""
         return self.launches[self.step]
 
     @property
     def resources(self) -> Resources:
-        """The compiler's report."""
-        assert self.code.resources is not None  # noqa: S101 # as it has no error
+        """The compiler's report on the resources of the kernel."""
+        assert self.code.resources is not None  # noqa: S101 # `code` has no error
         return self.code.resources
 
     @property
@@ -128,7 +128,7 @@ class Explanation(Instance):
 
     @cached_property
     def accumulators(self) -> int | None:
-        """Number of elements of the result per thread, by the grid that a huge result would have.
+        """Number of elements of the result per thread, computed from the grid of a huge result.
 
         Assumes that the grid's x and y cover the result, and its z covers parts of K. None if the
         grid does not grow with the result, or if threads share an element.
@@ -172,19 +172,19 @@ class Explanation(Instance):
 
     @cached_property
     def roofline(self) -> Roofline | None:
-        """The minimum time of the problem, and what sets it."""
+        """The minimum time of the problem, and the limit that sets it."""
         return None if self.step else roofline(self.problem, self.device, self.problem.dtype)
 
     @property
     def roofline_share(self) -> float | None:
-        """The time at the bound over the measured time, 0 to 1."""
+        """The minimum time by the roofline over the measured time, 0 to 1."""
         if not self.roofline or not self.measured_us:
             return None
         return self.roofline.bound_us / self.measured_us
 
     @property
     def issue_bound(self) -> float | None:
-        """Maximum fraction of the roofline's peak that the inner loop can issue, 0 to 1."""
+        """Maximum fraction of the roofline's peak that the inner loop allows, 0 to 1."""
         loop, roof, capability = self.code.loop, self.roofline, self.device.compute_capability
         if not loop or loop.tensor or not capability or capability < FIRST_OF_FOUR_SCHEDULERS:
             return None
@@ -343,7 +343,7 @@ def grid(explanation: Explanation) -> str:
 
 
 def bound(explanation: Explanation) -> str:
-    """Describe which limit of the roofline the problem has."""
+    """Describe which limit of the roofline bounds the problem."""
     if not (roof := explanation.roofline):
         return ""
     side = "above" if roof.bound == "arithmetic" else "below"
@@ -376,7 +376,7 @@ def traffic(explanation: Explanation) -> str:
 
 
 def accesses(explanation: Explanation) -> str:
-    """Describe the requests of the accesses, and the line that costs most."""
+    """Describe what the accesses cost, and the source line that costs most."""
     recorded, roof = explanation.accesses, explanation.roofline
     if not recorded or not recorded.lines:
         return ""

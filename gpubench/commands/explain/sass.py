@@ -45,7 +45,7 @@ def max_threads(attributes: str) -> int | None:
 
 
 def disassemble(content: bytes, *options: str) -> str | None:
-    """Return what the disassembler prints about a file, or None if it fails or is not there."""
+    """Return what the disassembler prints about a file, or None if it fails or is missing."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(content)
         file.flush()
@@ -54,7 +54,7 @@ def disassemble(content: bytes, *options: str) -> str | None:
 
 
 def run_disassembler(*arguments: str) -> str | None:
-    """Return what nvdisasm prints, or None if it fails or is not there."""
+    """Return what nvdisasm prints, or None if it fails or is missing."""
     program = find("nvdisasm")
     if program is None:
         return None
@@ -142,11 +142,11 @@ class InnerLoop:
     """Arithmetic and conversions in float64, apart from multiply-adds in the element type."""
 
     shared_loads: dict[str, int]
-    """Loads are counted by width in bits: `{"32": 16, "128": 4}`."""
+    """Number of loads from shared memory by their width in bits: `{"32": 16, "128": 4}`."""
 
     global_loads: dict[str, int]
     local_loads: int
-    """LDL: reads of spilled registers, or of arrays in local memory."""
+    """Number of LDL instructions: reads of spilled registers, or of arrays in local memory."""
 
     local_stores: int
     shared_bytes_per_operation: float | None
@@ -154,7 +154,7 @@ class InnerLoop:
     two operations. None without matrix instructions."""
 
     opcodes: dict[str, int]
-    """Every opcode without its modifiers, the most frequent first."""
+    """Number of instructions by opcode without modifiers, the most frequent opcode first."""
 
     @property
     def multiply_add_share(self) -> float:
@@ -163,7 +163,7 @@ class InnerLoop:
 
     @property
     def multiply_adds_per_instruction(self) -> float:
-        """Multiply-adds of a thread over instructions."""
+        """Multiply-adds per instruction, with a thread's part of those of matrix instructions."""
         return (self.multiply_adds + self.tensor_multiply_adds) / self.instructions
 
 

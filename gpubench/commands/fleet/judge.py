@@ -123,8 +123,8 @@ def judge(
     """Judge logarithms of times, of shape (devices, units, rounds); NaN: no time.
 
     `earlier` has the times of earlier runs, of the same devices and units. `processes` has, for
-    each unit, the number of a unit with the same work that measures each round in a new process.
-    None if every unit does so.
+    each unit, the number of a unit with the same work that measures each round in a new process; or
+    `processes` is None, and every unit measures each round in a new process.
     """
     matters = float(np.log1p(threshold))
     shape = (len(times), times.shape[1])
@@ -298,7 +298,7 @@ def _limit(apart: Floats, unit: Floats, df: float, level: float) -> tuple[Floats
 
 
 def has_tame_tails(level: Floats) -> bool:
-    """Return whether the devices of a large fleet differ normally, by their levels in all units."""
+    """Return whether the levels of the devices of a large fleet are normally distributed."""
     large = level[:, np.isfinite(level).sum(axis=0) > SMALL_FLEET + 1]
     if large.size < TAME_VALUES:
         return False

@@ -214,7 +214,7 @@ def host_steps(
 
 
 def _turns(rounds: int, devices: int) -> int:
-    """Return the number of turns on a host: alone in each round, and once together."""
+    """Return the number of turns on a host: a device has one alone per round, and one together."""
     return rounds * devices + devices * (devices > 1)
 
 

@@ -36,7 +36,7 @@ PRODUCTS = {
 }
 
 UNIT = "{} product"  # the unit of a product in a dtype
-ROUND = Timing(rounds=1, max_wall_s=0.25)  # the policy of a product in one round
+ROUND = Timing(rounds=1, max_wall_s=0.25)  # the timing of a product in one round
 ALONE = "alone"  # the other devices of the host do nothing
 TOGETHER = "together"  # all devices of the host measure
 PHASES = (ALONE, TOGETHER)

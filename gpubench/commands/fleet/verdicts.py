@@ -1,4 +1,4 @@
-"""Turn the rows of a fleet into verdicts on its devices, each with its reasons. Pure."""
+"""Turn the rows of a fleet into verdicts on its devices, each with its reasons."""
 
 import math
 from collections import Counter, defaultdict
@@ -24,8 +24,8 @@ COUNTERS = (
 )  # fmt: skip
 """Facts that are reported unless they are 0 or empty, whatever the values of other devices are."""
 
-SLOWER_CLOCK = 0.01  # relative difference of a clock that explains a time
-HOTTER_C = 10.0  # difference of temperatures in °C that is reported
+SLOWER_CLOCK = 0.01  # relative difference from which a lower clock is a reason
+HOTTER_C = 10.0  # difference in °C from which a higher temperature is a reason
 
 NO_MAJORITY = "no majority to compare with: the same number of devices is fast and slow"
 
@@ -47,11 +47,11 @@ class UnitFinding:
     unit: str
     phase: str
     median_us: float
-    percent_of_others: float | None  # its speed relative to the median of the other devices
+    percent_of_others: float | None  # speed relative to the median of the other devices
     p_adjusted: float | None
-    percent_of_before: float | None  # its speed relative to its own speed in earlier runs
+    percent_of_before: float | None  # speed relative to the device's speed in earlier runs
     verdict: FleetVerdict
-    since_before: bool = False  # whether it is slow because it was faster in earlier runs
+    since_before: bool = False  # whether it is slow only relative to its earlier runs
     no_majority: bool = False  # the unit is ambiguous, as equally many devices are fast and slow
 
 

@@ -103,7 +103,7 @@ class _Device:
         return [x for x in all_moves if x.point < last], [x for x in all_moves if x.point == last]
 
     def reason(self, move: Move) -> str:
-        """Return `moved +3.1 % at …: kernel, its source changed`."""
+        """Return a line on a move: `moved +3.1 % at …: kernel, its source changed`."""
         rows = self._rows[move.point]
         names = [name for name in self.names if name in rows]
         at = self.names[move.at]

@@ -25,7 +25,7 @@ DIGITS = 8
 
 
 def print_history(name: str, only: str | None, exclude: str | None, against: str | None) -> int:
-    """Print a table per point, and when it moved. Return 1 if a point is slower than the anchor.
+    """Print a table and the moves of each point. Return 1 if a point is slower than the anchor.
 
     A saved result that cannot be read is skipped. Raises UsageError for an unknown name, if no
     result has a time, and if no row is left.

@@ -48,7 +48,7 @@ class Ahead:
         Raises UsageError.
         """
         path, _ = self._problems[number]
-        if self._size < 2:  # noqa: PLR2004 # without a group, it is prepared in its turn
+        if self._size < 2:  # noqa: PLR2004 # a single problem has no group
             self.prepared = number + 1
         elif number >= self.prepared:
             self._end_group()

@@ -40,7 +40,7 @@ class Budget:
         return is_first or self.budget_s is None or self._left_s > 0
 
     def begin(self) -> None:
-        """Begin a problem, which is prepared first."""
+        """Begin a problem. It is prepared first."""
         self._began_s = perf_counter()
         self.problems_left -= 1
 

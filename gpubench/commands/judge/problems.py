@@ -208,7 +208,7 @@ def _judged(sweep: Sweep, results: _Results, choices: Choices) -> tuple[Problem,
 
 
 def as_tables(problems: Sequence[Problem], claim: float) -> list[RenderableType]:
-    """Return one table of all verdicts, the reasons, and the tolerances."""
+    """Return a table of all verdicts, then the reasons, then the tolerances."""
     grid = table(
         "verdict", "problem", "workload", "solution", "time", "speed-up", "roofline", "bits",
         left={"verdict", "problem", "workload", "solution"},

@@ -19,11 +19,11 @@ LEVEL = 0.95
 
 
 SHORTEST_US = 40.0
-"""Shortest launch of a user's function on a CPU that gets a verdict. A function that computes all
-launches of a request at once saves 1 to 2 µs per launch."""
+"""Shortest launch of a user's function on a CPU that gets a verdict. A function that cheats,
+and computes all launches of a request at once, saves 1 to 2 µs per launch."""
 
 LARGEST_OVERHEAD = 0.05
-"""Largest part of a launch's time, for a verdict, in which the operands are handed over."""
+"""Maximum part of a launch's time for handing over the operands. Above it, there is no verdict."""
 
 
 class JudgeVerdict(StrEnum):
@@ -39,7 +39,7 @@ class JudgeVerdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A kernel at a problem."""
+    """The verdict on a kernel at a problem, and the figures behind it."""
 
     row: Row
     """The row of the fastest tile, or of the first tile that is not right."""

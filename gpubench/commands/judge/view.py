@@ -20,7 +20,7 @@ JSON_FORMAT = 2
 
 
 def as_tables(judged: Sequence[Judged], claim: float) -> list[RenderableType]:
-    """Return the table of the verdicts, the reasons, and the verdict on all."""
+    """Return the table of the verdicts, the reasons, and the overall verdict."""
     on_cpu = any(each.row.cpu_threads for each in judged)
     texts, figures = ("verdict", "kernel", "size", "conditions"), ["time", "ratio", "baseline"]
     figures += ["threads"] if on_cpu else []
@@ -50,7 +50,10 @@ def ratio(each: Judged) -> str:
 
 
 def headline(judged: Sequence[Judged], claim: float) -> str:
-    """Return `not as claimed: 1 of 4 verdicts slower or wrong; 2 faster, 1 same, 1 wrong`."""
+    """Return the overall verdict, and the number of each verdict.
+
+    `not as claimed (claim: the baseline): 4 verdicts, 2 faster, 1 same, 1 wrong`.
+    """
     counts = Counter(each.verdict for each in judged)
     listed = ", ".join(f"{counts[name]} {name}" for name in JudgeVerdict if counts[name])
     code = exit_code(judged)

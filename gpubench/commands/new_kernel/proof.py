@@ -56,7 +56,7 @@ ONLY_NVCC = {
 SUMS = ("float16", "float16_sum16")  # the precisions that sum in float32, and in float16
 BIG = 2048  # a sum that float16 cannot increase by 1
 
-HUNG = "fault: hung"  # begins the report of a launch that was killed
+HUNG = "fault: hung"  # beginning of the report on a launch that was killed
 _ON_TENSORS = re.compile(r"^[\w \t]+\([^(){};]*\btorch::[^(){};]*\)\s*;", re.MULTILINE)
 """Declarations of functions on PyTorch's tensors."""
 
@@ -73,7 +73,7 @@ class Proof:
     reason: str = ""  # why the description was not proved, or an empty text
     sizes: str = ""  # the sizes at which the description was proved
     column_major: tuple[str, ...] | None = None  # another layout with right results
-    squares_only: bool = False  # whether results are right if all extents are equal
+    squares_only: bool = False  # whether results are right only if all extents are equal
 
 
 def prove(variant: Variant, kernels: Path) -> Proof:
@@ -153,7 +153,7 @@ class Trial:
         files = whole_source(source, folders)
         near = {file.name for file in files}
         names = {name for file in files for name in included_names(read_source(file))}
-        if not re.search(r"\bstd\b", text):  # C++'s headers take seconds
+        if not re.search(r"\bstd\b", text):  # C++'s headers take seconds to compile
             names = {"ctime", *(each for each in names if each.endswith(".h") or each[0] == "c")}
         missing = sorted(name for name in names if Path(name).name not in near)
         return "".join(f"#include <{name}>\n" for name in missing) + text

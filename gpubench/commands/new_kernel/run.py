@@ -58,7 +58,7 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
     }
     for header in whole_source(start.source)[1:]:
         path = folder / header.relative_to(KERNELS.resolve())
-        if path.suffix == ".cu":  # hides another kernel's source from `--kernels`
+        if path.suffix == ".cu":  # the new name hides it from `--kernels`
             path = path.with_name(f"_{path.name}")
         if not path.exists():
             texts[path] = _source(header)

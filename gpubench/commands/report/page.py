@@ -78,7 +78,7 @@ HEADINGS = {
 BEST_RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas", "percent_of_copy")
 """Columns of the table of best tiles."""
 
-GROUPS = ("rates", "why", "clocks", "host")  # groups of the CSV's columns in the list of points
+GROUPS = ("rates", "why", "clocks", "host")  # groups of columns in the list of points
 MENUS = {"variant", "size", "dtype", "cache", "scope", "on", "file"}
 """Headings of the columns with a menu above the table, if they have several values."""
 
@@ -346,12 +346,12 @@ def _figure(value: object) -> str:
 
 
 def _problem(row: Row) -> tuple[Any, ...]:
-    """Return the key that rows have in common if they may be compared: also device and version."""
+    """Return the key of rows that may be compared with each other: problem, device and version."""
     return (*row.problem_key, row.device, row.gpubench)
 
 
 def _order(row: Row) -> tuple[Any, ...]:
-    """Return the sort key of a problem: sizes by number."""
+    """Return the sort key of a problem. Sizes are sorted by number."""
     return row.op, row.dtype, row.compute_mode, row.numbers
 
 

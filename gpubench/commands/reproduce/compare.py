@@ -72,7 +72,7 @@ class Reproduction:
 
     @cached_property
     def entries(self) -> dict[str, list[list[Entry]]]:
-        """By name of the series: the entries of each label, one per column."""
+        """The entries of each label, one per column, by the name of the series."""
         points = [(identity(row.key), row) for row in self.rows]
         return {
             series.name: [
@@ -84,7 +84,7 @@ class Reproduction:
 
     @cached_property
     def judgements(self) -> dict[str, list[Judgement]]:
-        """By name of the series: whether its rules hold."""
+        """Whether the rules of each series hold, by the name of the series."""
         every = self.experiment.file.series
         measured = {
             name: {
@@ -110,7 +110,7 @@ class Reproduction:
         }
 
     def csv(self) -> list[list[object]]:
-        """Return the lines of `reproduce.csv`, by `CSV_COLUMNS`."""
+        """Return the lines of `reproduce.csv`, which has the columns `CSV_COLUMNS`."""
         lines = []
         for name, labels in self.entries.items():
             shape = "; ".join(judgement.sentence for judgement in self.judgements[name])

@@ -164,8 +164,9 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """The keys of `[[sweep]]` beside the options of `gpubench sweep`, which are not read here."""
 
     device: Literal["cuda", "cpu"]
-    when: Literal["always", "with-gpu", "without-gpu"] = "always"  # for sweeps on the CPU
-    remember: bool = False  # measured once on a machine; the rows are kept in the user's cache
+    when: Literal["always", "with-gpu", "without-gpu"] = "always"  # when a sweep on the CPU is run
+    remember: bool = False
+    """Whether a sweep is measured only once on a machine. Its rows are kept in the user's cache."""
 
     def __post_init__(self) -> None:
         """Refuse CPU-only keys in a GPU sweep. msgspec adds the place in the file to the text."""

@@ -1,4 +1,4 @@
-"""Rules about the shape of a published series, judged on published and measured figures. Pure.
+"""Rules about the shape of a published series, judged on published and measured figures.
 
 A figure measured on another GPU in another year cannot agree, but the shape of its curve can: where
 the minimum is, from which tile on the time rises and how steeply, which kernel is faster. A rule
@@ -93,14 +93,14 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return words.removesuffix(", ×1 or more")
 
     def concerned(self, figure: Figure, series: Figures, others: Mapping[str, Figures]) -> Figures:
-        """Return the figures of a series, or how many times as fast it is as the series `than`."""
+        """Return the figures of a series, or its speeds relative to the series `than`."""
         if not self.than:
             return series
         slower = others[self.than]
         return {at: figure.times_as_fast(series[at], slower[at]) for at in series if at in slower}
 
     def observe(self, figures: Figures) -> tuple[bool, str]:
-        """Return whether the rule holds for its figures, and a text of what the figures do.
+        """Return whether the rule holds for its figures, and a text on what the figures do.
 
         Raises ValueError if a figure is missing.
         """

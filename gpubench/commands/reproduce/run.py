@@ -1,4 +1,4 @@
-"""`gpubench reproduce`: runs the sweeps of experiments, and shows published beside measured.
+"""`gpubench reproduce`: runs experiments, and shows published beside measured figures.
 
 The sweeps of an experiment run one after the other, and their rows are written together. Slow loops
 on the CPU are measured once on a machine; their rows are kept in the user's cache.
@@ -90,7 +90,7 @@ def run_reproduce(
     on: str | None,
     force: bool,
 ) -> int:
-    """`gpubench reproduce`: return the exit code."""
+    """Run experiments, print and write the comparisons, and return the exit code."""
     asked = read_sweep(options)
     if resume and folder is not None:
         raise UsageError("--resume names the directory to continue: leave --dir out")
@@ -212,7 +212,7 @@ def reproduce(
         loops = cache_file("loops", job.context, job.device.multiprocessors).with_suffix(".csv")
         measured, note = [], ""
         if each.conditions.remember:
-            with suppress(UsageError):  # missing, damaged, or with other columns
+            with suppress(UsageError):  # the file is missing or damaged, or has other columns
                 measured, note = read(loops), f": measured before, kept in {loops.parent}"
         say(f"{experiment.name}, sweep {number} of {len(planned)}: {each.words}{note}", err=True)
         if not measured:

@@ -103,7 +103,7 @@ def _series(done: Reproduction, series: Series, *, whole: bool) -> Grid:
 
 
 def _devices(done: Reproduction) -> Grid:
-    """Return the facts of the devices: a line per fact; the GPU of this run last."""
+    """Return the facts of the devices: a line per fact. The GPU of this run is the last column."""
     published = done.experiment.file.devices
     now = [device for device in done.devices if device.compute_capability]
     names = dict.fromkeys(name for facts in published.values() for name in facts if name != "name")

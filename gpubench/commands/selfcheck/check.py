@@ -63,7 +63,7 @@ SIZES = (176, 464, 944, 1136, 1648, 2768)  # primes times 16. No tile or model w
 CONTROL = {"variants": "wgmma_fitted", "tiles": FITTED, "sizes": "464", "dtypes": "bfloat16"}
 """A kernel whose launches overlap with `--launches overlapped`. The check must find this kernel."""
 
-MIN_DEVICE_S = 0.01  # minimum device time of a kernel's samples by a timer
+MIN_DEVICE_S = 0.01  # minimum total time of a kernel's samples, for each timer
 REPEATS = 2  # maximum number of further measurements of a kernel whose gap deviates
 MAX_DEVIATION_US = 0.3  # a gap this close to the median of all gaps counts as equal to it
 MAX_DEVIATION_OF_TIME = 0.02
@@ -73,7 +73,7 @@ measurements, and because CUPTI makes calls of several kernels longer."""
 
 MAX_SHARE_LONGER = 0.02  # fraction of the kernels whose gap may be longer than the limit
 MAX_LONGER = 2.0
-"""Maximum length of such a longer gap, in multiples of the limit. Among 174 kernels of an idle
+"""Maximum length of a gap above the limit, in multiples of the limit. Among 174 kernels of an idle
 H200, one gap was longer by 0.49 µs, in each of three measurements. Among 167 kernels of an H100,
 one gap was longer by 1.06 times the limit. Launches that overlap make a gap shorter."""
 
@@ -90,7 +90,7 @@ class Gap(NamedTuple):
     events_us: float
     cupti_us: float
     is_library: bool = False
-    """A call of a library may launch several kernels and clear memory, so its gap may be longer."""
+    """Whether it is a library's call. Its gap may be longer, as it may launch several kernels."""
 
     nodes: int = 1  # number of kernels and other nodes of a call
     is_control: bool = False  # the control, whose launches overlap
@@ -98,7 +98,7 @@ class Gap(NamedTuple):
 
     @property
     def gap_us(self) -> float:
-        """Time per launch beyond execution."""
+        """The launch gap: the time per launch minus the execution time."""
         return self.events_us - self.cupti_us
 
     @property
@@ -180,7 +180,7 @@ def run_selfcheck(device: str | None) -> int:
             gaps = confirmed(first, measure)
             empty = EmptyLaunch(**pool.executor.empty_launch_us())
     except DeviceUnavailableError as error:
-        missing = str(error).partition(";")[0]  # the rest is about --device cpu
+        missing = str(error).partition(";")[0]  # the text after `;` is about --device cpu
         message = f"selfcheck compares two timers of a GPU: {missing}"
         raise DeviceUnavailableError(message) from error
     verdict = judge_gaps(gaps, empty)

@@ -56,7 +56,7 @@ def show(
     ] = None,
     force: option.Force = False,
 ) -> None:
-    """Show the tables of result files again; files with a point in common stand side by side."""
+    """Show the tables of result files again; files with common points are shown side by side."""
     from gpubench.commands.show.view import as_json, build_tables, result_tables
     from gpubench.files import Output
     from gpubench.plan.selection import read_selected

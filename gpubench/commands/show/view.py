@@ -48,7 +48,7 @@ def as_json(rows: Sequence[Row], version: int) -> bytes:
 def result_tables(
     files: Sequence[Path], sides: Sequence[Sequence[Row]], sort: str | None, top: int | None
 ) -> list[RenderableType]:
-    """Return the tables of files. Files with a point in common stand side by side."""
+    """Return the tables of files. Files with a point in common are shown side by side."""
     rows = list(chain(*sides))
     if not rows:
         raise UsageError(f"{files[0]}: the file has no rows")
@@ -143,7 +143,7 @@ def side_by_side(
 
 
 def _ratio(row: Row | None, base: Row | None) -> str:
-    """Return the ratio of two times; empty if the rounds of either disagree."""
+    """Return the ratio of two times; empty if the rounds of either time disagree."""
     if not row or not base or row.unstable or base.unstable or not base.median_us:
         return ""
     return number((row.median_us or 0.0) / base.median_us, 3)

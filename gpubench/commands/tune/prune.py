@@ -66,9 +66,9 @@ class Builds:
     def least_us(self, point: Point) -> float:
         """Return a lower bound of the point's time, or 0 if nothing is known.
 
-        At least one multiprocessor computes the number of blocks over the number of
-        multiprocessors, rounded up. A multiprocessor is not faster than its peak at the highest
-        clock.
+        At least one multiprocessor must compute this number of blocks: the number of all blocks
+        over the number of multiprocessors, rounded up. A multiprocessor is not faster than its peak
+        at the highest clock.
         """
         device, launch = self._device, self.launch(point)
         rate = peak_gflops(device, point.problem.dtype, device.sm_clock_mhz)
@@ -122,7 +122,7 @@ class Builds:
         """Compile every kernel of a point; return the main kernel's report. Raises CompileError."""
         variant, architecture = point.variant, self._device.architecture
         assert isinstance(variant, CudaVariant)  # noqa: S101 # only a CUDA kernel has a launch
-        assert point.tile is not None  # noqa: S101 # and its launch is that of a tile
+        assert point.tile is not None  # noqa: S101 # and a launch has a tile
         used = {
             step.kernel: compiler.compile_instance(
                 *variant.compilation(point.tile, point.problem.dtype, architecture, step.kernel)

@@ -26,7 +26,7 @@ LARGE = 3000
 its leaders race."""
 
 SAMPLE = 1000  # number of configurations in the sample of a larger space
-LEADERS = 3  # leading configurations whose neighbours join after each round but the first
+LEADERS = 3  # number of leading configurations whose neighbours join after each round but the first
 NEIGHBOURS_ENTER = range(3, MAX_ROUNDS - MIN_VISITS + 2)
 """Rounds before which neighbours may enter a race: enough rounds are left to judge them."""
 
@@ -169,7 +169,7 @@ class _Contest:
         tiles, self._sampled = entrants(space, seed)
         self._first = frozenset(tiles)
         self._race = Race(self._within, seed, patient=ends_s < math.inf)
-        self._numbers: dict[Point, int] = {}  # the race's number of each point that takes part
+        self._numbers: dict[Point, int] = {}  # number of each point in the race
         self._fastest: tuple[float, Point] | None = None
         self._visit_s: list[float] = []
 

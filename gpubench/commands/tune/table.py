@@ -255,7 +255,7 @@ def table_rows(
     for key, (kernels, beside) in timed.items():
         is_kernel = kernels and (not beside or _ratio(kernels[0], beside[0]).low <= 1 + within)
         if is_kernel and key[:2] in asked:
-            # Not shown to be slower than the fastest by more than the margin.
+            # Kernels that are not shown to be slower than the fastest by more than the margin.
             ratios = [(row, _ratio(row, kernels[0])) for row in kernels]
             max_ratio = 1 + MAX_TIED * within
             ties[key] = [row for row, x in ratios if x.low <= 1 + within and x.ratio <= max_ratio]

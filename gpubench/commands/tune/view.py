@@ -40,7 +40,7 @@ def summary(tuned: Tuned, within: float) -> RenderableType:
             row
             for row in sorted(confirmed, key=lambda row: row.median_us or 0.0)
             if row.problem_key == first.problem_key and row.median_us
-            if row.variant == first.variant or not row.tile  # a library
+            if row.variant == first.variant or not row.tile  # a library has no tile
         ]
         if again:
             parts.append(Text("\nconfirmed in fresh processes"))
@@ -79,7 +79,7 @@ def _why_left(race: Sequence[Row]) -> list[str]:
 
 
 def _group_table(group: Sequence[Row]) -> Table:
-    """Return the fastest of a group with their times in the race."""
+    """Return the fastest configurations of a group with their times in the race."""
     grid = table("tile", "time in the race", "slower by", "rounds", left={"tile"})
     for row in group[:SHOWN]:
         slower = 100 * ((row.median_us or 0.0) / (group[0].median_us or 1.0) - 1)

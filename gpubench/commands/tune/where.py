@@ -66,7 +66,7 @@ def _holds(node: ast.expr, names: Names) -> bool:
 
 
 def _compared(node: ast.expr, names: Names) -> Any:
-    """Return a side of a comparison: a list, a text or a number."""
+    """Return the value of one side of a comparison: a list, a text or a number."""
     match node:
         case ast.Tuple(elts=items) | ast.List(elts=items):
             return [_compared(item, names) for item in items]

@@ -34,9 +34,9 @@ COLOURS = (
     "#FF11EE", "#BB0088", "#FF0066", "#007700", "#886699", "#CC0022",
     "#0066FF", "#BB55DD", "#557766", "#00AA00", "#EE22AA", "#BB5566",
 )  # fmt: skip
-"""Okabe and Ito's blue, vermillion, green and purple, and eighteen more: each has the largest
-distance in Oklab from the colours before it, among the colours with a contrast of 3:1 to a white
-page and to GitHub's dark page."""
+"""Okabe and Ito's blue, vermillion, green and purple, and eighteen more colours. Each of these has
+the largest distance in Oklab from the colours before it, among the colours with a contrast of 3:1
+to a white page and to GitHub's dark page."""
 
 SAFE = 10
 """Number of the first colours, which colour-blind readers can distinguish."""
@@ -87,7 +87,7 @@ TICK_CHARACTERS = 60
 """Approximate number of characters that fit below the axes."""
 
 NARROW = 10**2.3
-"""A logarithmic axis with a smaller ratio of its ends has ticks at 1, 2 and 5, not only at 1."""
+"""Ratio of its ends below which a logarithmic axis has ticks at 1, 2 and 5, not only at 1."""
 
 FORMATS = (".svg", ".png", ".pdf")
 
@@ -312,7 +312,7 @@ def y_title(axes: Axes, text: str) -> None:
 
 
 def size_axis(axes: Axes, sizes: Sequence[str], names: Mapping[str, str]) -> dict[str, float]:
-    """Make an evenly spaced x axis of sizes, and return the place of each.
+    """Make an evenly spaced x axis of sizes, and return the position of each.
 
     The text of a rectangle has a line for each extent. `names` has names of sizes, such as the
     names of a model's problems. Sizes without room for their text have no tick. Names that do not
