@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpubench.engine.run import Outcome
 
 BEYOND = 1.1
-"""A sweep did not meet its budget if its wall time exceeds the budget by this factor."""
+"""Factor over the budget above which a sweep's wall time is reported."""
 
 MAX_NAMED = 3
 """Maximum number of kernels without a dtype that are named."""

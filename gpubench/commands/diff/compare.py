@@ -154,7 +154,7 @@ class _Shifts(NamedTuple):
     """The part of `time` that the machine's clock explains."""
 
     by_drift: Floats
-    """Machine's part of the remaining shift. Most points share this part with the BLAS."""
+    """The machine's part of the remaining shift. Most points share this part with the BLAS."""
 
     effect: Floats
     """The shift that is judged: the part that the machine does not explain."""

@@ -14,8 +14,8 @@ from gpubench.view.numbers import number
 from gpubench.view.tables import table
 
 SHOWN = 32  # maximum number of fine devices in the table; the JSON has all
-NAMED = 3  # maximum number of devices named for a value of a configuration; the others are counted
-COARSE = 0.10  # a unit is listed if its smallest detectable slowdown is larger
+NAMED = 3  # maximum number of devices that are named beside a value; the others are counted
+COARSE = 0.10  # smallest detectable slowdown above which a unit is listed
 COLOURS = {FleetVerdict.WRONG: "red", FleetVerdict.SLOW: "red", FleetVerdict.UNKNOWN: "yellow"}
 
 

@@ -61,7 +61,7 @@ _ON_TENSORS = re.compile(r"^[\w \t]+\([^(){};]*\btorch::[^(){};]*\)\s*;", re.MUL
 """Declarations of functions on PyTorch's tensors."""
 
 RUNS = 2
-MAX_WRONG_SHARE = 0.5  # other layouts are tried if a larger share of results is wrong
+MAX_WRONG_SHARE = 0.5  # share of wrong results above which other layouts are tried
 LAYOUTS = tuple(chain.from_iterable(combinations("ABC", count) for count in range(4)))
 LIMIT_S = 5.0  # time limit of a launch on the CPU, in seconds
 

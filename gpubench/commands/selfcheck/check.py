@@ -65,7 +65,7 @@ CONTROL = {"variants": "wgmma_fitted", "tiles": FITTED, "sizes": "464", "dtypes"
 
 MIN_DEVICE_S = 0.01  # minimum total time of a kernel's samples, for each timer
 REPEATS = 2  # maximum number of further measurements of a kernel whose gap deviates
-MAX_DEVIATION_US = 0.3  # a gap this close to the median of all gaps counts as equal to it
+MAX_DEVIATION_US = 0.3  # maximum distance of a gap from the median of all gaps to count as equal
 MAX_DEVIATION_OF_TIME = 0.02
 """Fraction of its time by which a long kernel's gap may differ from the median of all gaps. On an
 idle H100, the gaps of 174 kernels differ by up to 1.1 %, because the clock changes between the two

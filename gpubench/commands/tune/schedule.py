@@ -57,7 +57,7 @@ def entrants(space: Space, seed: int) -> tuple[tuple[Config, ...], bool]:
 
 
 def neighbours(space: Space, tile: Config) -> Iterator[Config]:
-    """Yield the legal configurations one step away on one axis."""
+    """Yield the legal configurations that differ from a tile by one step on one axis."""
     for name, axis in space.axes.items():
         at = axis.index(tile[name])
         for step in (at - 1, at + 1):

@@ -37,7 +37,7 @@ from gpubench.text import shown
 NEAR = 1.05
 """Maximum time of a configuration that stays after the first round, relative to the fastest."""
 
-MAX_NEAR = 8  # maximum number of configurations of a problem that stay
+MAX_NEAR = 8  # maximum number of configurations of a problem that stay after the first round
 LIBRARIES = 2  # usual number of libraries of a problem
 MIN_NEAR = 2  # number of configurations that stay even with a small budget
 MAX_TIED = 2  # maximum number of margins by which the median of a tie is slower than the fastest

@@ -63,7 +63,7 @@ GitHub's dark page."""
 STYLE = Path(__file__).with_name("pictures.mplstyle")
 
 WIDTH_IN = 8.6
-"""Width of a README on GitHub: 826 pixels."""
+"""Width of a picture in inches. It is the width of a README on GitHub, 826 pixels."""
 
 TITLES_IN = 1.15
 """Height of the titles above and below a panel's axes."""

@@ -62,7 +62,7 @@ def _having(panel: Panel, test: Callable[[Row], object]) -> Panel:
 
 
 def draw_tiles(panel: Panel, looks: style.Looks, axes: Axes) -> float:
-    """Draw edges as lines. Block tiles have no natural order, so they are bars."""
+    """Draw lines over tiles that are one number. Block tiles have no order, so they are bars."""
     if all(map(is_block, panel.rows)):
         return _blocks(panel, looks, axes)
     lines = []
