@@ -62,7 +62,7 @@ def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
     complete = [variant for variant in ranked if len(by_variant[variant]) == len(best)]
     libraries = [variant for variant in complete if all(map(is_baseline, by_variant[variant]))]
     best_total = f"{time_text(_total_us(best.values()))} with the best of each"
-    statement = f"no kernel takes the whole list; it takes {best_total}"
+    statement = f"no kernel takes the whole list; the list takes {best_total}"
     if complete:
         named = (libraries or complete)[0]
         statement = (

@@ -293,7 +293,7 @@ def _say_launched(cases: Sequence[Case], advice: str) -> None:
             grid, block = ("×".join(map(str, extents)) for extents in (launch.grid, launch.block))
             say(
                 f"launched with a grid of {grid} and blocks of {block} threads: if the source "
-                f"expects others, {advice}"
+                f"expects another launch, {advice}"
             )
 
 

@@ -58,7 +58,7 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
                 wrapper, launcher = written
                 description = describe_file(wrapper, path.stem, op, launcher, home=str(folder))
             if description.asked:
-                note = f"its parameters {', '.join(description.asked)} are not known"
+                note = f"the meaning of its parameters is not known: {', '.join(description.asked)}"
                 yield Described(function=function, note=note)
                 continue
             if mixed := re.search(f"{NO_PRECISION}.*", description.text):
@@ -85,7 +85,7 @@ def _note(description: Description, variant: Variant) -> str:
     is_guess = "grid" in description.guesses
     notes = ["grid and block are guesses from its indices"] if is_guess else []
     if variant.column_major:
-        notes.append(f"column-major, as its indices say: {', '.join(variant.column_major)}")
+        notes.append(f"column-major, according to its indices: {', '.join(variant.column_major)}")
     return "\n".join(notes)
 
 

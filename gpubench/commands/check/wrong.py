@@ -41,7 +41,7 @@ def stores_of_result(case: Case) -> Iterator[tuple[str, int]]:
 
 def _what(output: np.ndarray, right: np.ndarray, variant: Variant, place: tuple[int, ...]) -> str:
     if _unwritten(output, variant)[place]:
-        return "never written; does the grid cover it?"
+        return "never written; does the grid cover this element?"
     if np.isnan(output[place].astype(np.float64)):
         return "NaN: its sum reads shared memory that no thread has written"
     return f"{output[place]}, not {right[place]}"

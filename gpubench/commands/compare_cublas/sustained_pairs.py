@@ -53,7 +53,7 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
     if not pairs:
         return list(rows)
     if not isinstance(pool, LocalPool):
-        say("no pairs in turns: they need one device, without --on", err=True)
+        say("no pairs are measured in turns: this needs one device, without --on", err=True)
         return list(rows)
     try:
         for process in range(1, PROCESSES + 1):
@@ -70,7 +70,7 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
                 else:
                     times_of_pair.append(times)
     except KeyboardInterrupt:
-        say("interrupted: the pairs of two processes or more are kept", err=True)
+        say("interrupted: pairs that two processes or more measured are kept", err=True)
     filled = {
         kernel.key: _filled(kernel, library, series)
         for kernel, library, *_ in pairs

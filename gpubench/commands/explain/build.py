@@ -83,7 +83,7 @@ def run_build(
     }
     if unlisted and (version := disassembler_version()):
         names = f"code for {', '.join(sorted(unlisted))}"
-        say(f"nvdisasm {version} did not list {names}: nothing about its inner loops", err=True)
+        say(f"nvdisasm {version} did not list {names}: its inner loops are unknown", err=True)
     failed = [row for row in rows if row.status == Status.ERROR]
     for row in failed[:MAX_LISTED]:
         say(f"error: {row.label}: {row.reason}", err=True)

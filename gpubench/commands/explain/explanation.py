@@ -212,7 +212,7 @@ class Explanation(Instance):
         """Topics that the explanation leaves out."""
         never = ("whether results are right (gpubench check)", "cache hits", "latency")
         if self.accesses is None:
-            return (*never, "accesses (--tiles names one tile, which shows them)")
+            return (*never, "accesses (shown if --tiles names one tile)")
         return (*never, *self.merged_loads, *map(str, self.accesses.not_analysed))
 
     @property
@@ -427,7 +427,7 @@ def loop(explanation: Explanation) -> str:
         at_most = f"at one instruction a clock and scheduler, {at_most}"
         text += f": {'enough for the peak' if explanation.issue_bound >= FULL else at_most}"
         if roof.peak_unit != "cores":
-            text += f" (that of the {roof.peak_unit}, which it does not use)"
+            text += f" (the peak of the {roof.peak_unit}, which the kernel does not use)"
     if inner.local_loads or inner.local_stores:
         times = (
             f"reads local memory {inner.local_loads:,} times and writes it {inner.local_stores:,}"

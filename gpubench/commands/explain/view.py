@@ -48,7 +48,7 @@ def print_text(answer: Explained, *, as_table: bool) -> None:
             screen.print(_words(explanation))
         screen.print(Text(f"\nnot judged here: {'; '.join(explanations[0].not_judged)}"))
         if not is_single:
-            say("--tiles explains one of them in words", err=True)
+            say("--tiles TILE explains one tile in words", err=True)
     for tile in answer.not_explained:
         which = f"{tile.tile}: " if len(tile.tile) else ""
         say(f"{tile.status}: {which}{tile.reason}")

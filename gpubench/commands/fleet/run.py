@@ -61,7 +61,7 @@ def run_fleet(
         what = (counted(len(workers), "device"), counted(len(sizes), "host"))
         say(f"{' on '.join(what)}, {counted(rounds, 'round')}", err=True)
         if len(workers) == 1:
-            say("one device: it is compared with nothing but its own earlier runs", err=True)
+            say("one device: it is compared only with its own earlier runs", err=True)
         path = output or default_path(times_of.NAME, "units.csv")
         reports: list[Report] = []
         with Output(path, overwrite=force).create(times_of.encode([])) as file, Steps() as steps:
@@ -110,7 +110,7 @@ def foresee(on: str, device: str, *, rounds: int, output: Path | None) -> None:
             listing.add_row(UNIT.format(dtype), str(each.extent), each.variant)
     say(f"{where}; nothing is run")
     console().print(listing)
-    say("\nand the parts of each device, such as a copy in its memory")
+    say("\nalso measured: the parts of each device, such as a copy in its memory")
     say(expected + f"would write: {output or default_path(times_of.NAME, 'units.csv')}")
 
 

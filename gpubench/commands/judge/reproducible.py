@@ -57,7 +57,7 @@ class Reproducibility:
 def compare_bits(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Reproducibility]:
     """Launch each point with right results on operands of one seed, and compare the bits."""
     if not isinstance(pool, LocalPool):
-        say("no bits are compared: they need one device, without --on", err=True)
+        say("no bits are compared: this needs one device, without --on", err=True)
         return []
     points = [(job.point_of(row.key), row) for row in rows if row.status == Status.OK]
     compared = [(point, Reproducibility(row=row)) for point, row in points if point is not None]

@@ -107,7 +107,7 @@ def _judged(
     measured = [row for row in baselines if row.status == Status.OK and row.median_us]
     if failed or not measured:
         other = failed[0] if failed else baselines[0] if baselines else None
-        reason = f"{other.variant}: {other.reason}" if other else "no row has its problem"
+        reason = f"{other.variant}: {other.reason}" if other else "no row has the same problem"
         text = f"the baseline has no time: {reason}"
         return Judged(row=best, verdict=JudgeVerdict.NOT_DECIDED, reason=text)
     baseline = min(measured, key=lambda row: row.median_us or 0.0)

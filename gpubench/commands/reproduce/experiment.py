@@ -77,7 +77,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Refuse wrong combinations of keys. msgspec adds the place in the file to the message."""
         for column in self.columns:
             if bool(column.over) != ((column.figure or self.figure) == Figure.SPEEDUP):
-                raise ValueError("'over' is the baseline of a speedup: needed there, not elsewhere")
+                raise ValueError("'over' is for a speedup, which needs it: it names the baseline")
         labels = [cell.label for cell in self.cells]
         if not labels:
             raise ValueError("names no figure: 'published', 'also' or [[series.cell]] must")

@@ -115,7 +115,7 @@ class Builds:
             return f"spills more than {MAX_SPILL_BYTES} bytes of registers a thread"
         bounds_hold = self.least_us(fastest) < fastest_us
         if bounds_hold and self.least_us(point) > fastest_us:
-            return "its waves take longer at the peak than the fastest was measured to take"
+            return "even at the peak, its waves take longer than the fastest configuration took"
         return None
 
     def _build(self, point: Point, launch: Launch) -> Resources:

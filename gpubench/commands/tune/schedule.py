@@ -190,7 +190,7 @@ class _Contest:
                 self._let_neighbours_enter(kind)
         rounds = race.round - 1
         if len(race.racing) < 2 and rounds:  # noqa: PLR2004 # the last one has won
-            return "one is left"
+            return "one configuration is left"
         if rounds and race.decided:
             return f"all that are left are within {100 * self._within:g} % of each other"
         if race.settled:

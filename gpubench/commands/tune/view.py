@@ -64,7 +64,8 @@ def _statement(race: Sequence[Row], within: float) -> str:
     are = "is" if len(left) == 1 else "are"
     return (
         f"{name}: {len(left)} of {count} configurations {are} not shown to be more than "
-        f"{100 * within:g} % slower than the best. The best is among them with 95 % or more"
+        f"{100 * within:g} % slower than the best. The best is among them with a "
+        "probability of 95 % or more"
     )
 
 

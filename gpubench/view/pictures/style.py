@@ -344,8 +344,9 @@ def claim(path: Path, *, force: bool) -> Output:
 
 
 def save(picture: Picture, output: Output, description: str = "") -> None:
-    """Write the picture in the format of the suffix. Raises UsageError if that fails;
-    an older file then stays.
+    """Write the picture in the format of the suffix.
+
+    Raises UsageError if that fails; an older file then stays.
 
     `description` goes into an SVG: what the picture was made from.
     """

@@ -149,7 +149,7 @@ def test_one_device_alone_is_judged_by_its_own_history_or_not_at_all() -> None:
     worst = slower.devices[0].worst
     assert worst
     assert (worst.unit, worst.since_before) == ("latency", True)
-    assert "of its own before speed" in printed(as_tables(slower))
+    assert "of its own earlier speed" in printed(as_tables(slower))
     both = assess(fleet(report(0, {"latency": 1.15})), before).devices[0]
     assert both.worst
     assert (both.verdict, both.worst.since_before) == (FleetVerdict.SLOW, False)  # than others, too
