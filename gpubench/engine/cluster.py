@@ -1,4 +1,4 @@
-"""A Dask cluster whose workers have a device each: started here, or running already."""
+"""Connects to a Dask cluster whose workers have a device each, or starts such a cluster."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ T = TypeVar("T")
 LOOPBACK = "127.0.0.1"
 
 DEVICE_VARIABLE = "GPUBENCH_DEVICE"
-"""Environment variable with the device of a worker. Another search for the device would take
-seconds."""
+"""Environment variable with the description of a worker's device. Without this variable, the worker
+would search for its device, which takes seconds."""
 
 ANSWER_S = 15.0  # time limit for a scheduler to answer, and for its first worker to appear
 CLOSE_S = 3.0  # time limit for a scheduler to end a connection
 
 
 def within(limit_s: float, peer: str, call: Callable[[], T]) -> T:
-    """Return the result of a call that waits for a peer. Dask itself waits without end.
+    """Return the result of a call that waits for a peer. Dask itself has no time limit.
 
-    The call has a thread of its own, which goes on after the time limit. Raises PeerLostError,
-    which names the peer, after the limit; and what the call raises.
+    The call runs in a separate thread, which continues after the time limit. Raises PeerLostError,
+    which names the peer, after the limit. Raises the errors of the call, too.
     """
     answer: Future[T] = Future()
 
@@ -111,7 +111,7 @@ def connected(on: str, device: str) -> Iterator[Client]:
             f"--on takes every device, not {device} alone; CUDA_VISIBLE_DEVICES hides some"
         )
     try:
-        import cryptography  # noqa: F401 # Dask makes the keys of `local` by it
+        import cryptography  # noqa: F401 # Dask makes the keys of `local` with it
         from distributed import Client
     except ImportError as error:
         what = f"needs {error.name}" if error.name else f"cannot use Dask: {first_line(error)}"
@@ -145,9 +145,10 @@ def connected(on: str, device: str) -> Iterator[Client]:
 
 @contextmanager
 def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
-    """Start a worker for each device, on the loopback, for holders of the new keys only.
+    """Start a worker for each device. Only processes with new keys can connect, on the loopback.
 
-    Anyone who reaches a scheduler can run code there, so other users of the machine must not.
+    Anyone who can connect to a scheduler can run code there. The keys therefore keep out other
+    users of the machine.
     """
     import dask
     from distributed import Nanny, Scheduler, SpecCluster
@@ -181,10 +182,11 @@ def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
             }
             for device in devices
         }
-        # Dask's own variables would limit the threads of BLAS and OpenMP. The backend sets these.
+        # The variables that Dask sets by default would limit the threads of BLAS and OpenMP. The
+        # backend sets the number of threads itself.
         environment = {"DASK_LOGGING__DISTRIBUTED": "critical"}
         private = {
-            "temporary-directory": directory,  # private: in /tmp others may put what we import
+            "temporary-directory": directory,  # in /tmp, other users could add modules
             "distributed.nanny.pre-spawn-environ": environment,
         }
         with ExitStack() as stack:
@@ -210,10 +212,10 @@ def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
 
 
 def _whole(make: Callable[[], Any]) -> Any:
-    """Return the cluster that a call starts.
+    """Return the cluster that `make` starts.
 
-    Ctrl-C closes the cluster as soon as the whole cluster has started. Dask cannot close a part of
-    a cluster: its workers would start in a folder that is removed.
+    After Ctrl-C, close the cluster as soon as all of it has started. Dask cannot close a cluster
+    that is still starting: its workers would start in a folder that has been removed.
     """
     clusters = []
     try:
@@ -228,19 +230,19 @@ def _whole(make: Callable[[], Any]) -> Any:
 
 
 def _environment(device: Device) -> dict[str, str]:
-    """Return the environment of a worker: it shows only the device that the worker measures on."""
+    """Return the environment variables of a worker. They hide all devices but the worker's own."""
     uuid = device.facts.get("uuid")
     visible = {"CUDA_VISIBLE_DEVICES": uuid} if uuid else {}
     return {DEVICE_VARIABLE: msgspec.json.encode(replace(device, index=0)).decode(), **visible}
 
 
 def dask_setup(_worker: Any) -> None:
-    """Ignore Ctrl-C in a worker; the process that was started handles it. Called by `preload`."""
+    """Ignore Ctrl-C in a worker; the main process handles Ctrl-C. Dask calls this by `preload`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def present(client: Client) -> Mapping[str, Any]:
-    """Return the scheduler's workers by address; nothing if the scheduler has gone.
+    """Return the scheduler's workers by address; empty if the connection has ended.
 
     Raises PeerLostError if the scheduler does not answer.
     """
@@ -251,20 +253,20 @@ def present(client: Client) -> Mapping[str, Any]:
 
 
 def cancel(client: Client, futures: Iterable[Any]) -> None:
-    """Cancel futures, if there is a scheduler."""
+    """Cancel futures, if the scheduler is still connected."""
     if client.status == "running":
         with suppress(PeerLostError):
             within(CLOSE_S, "the scheduler", lambda: client.cancel(list(futures)))
 
 
 def _close(client: Client) -> None:
-    """End the connection, to a scheduler that may no longer answer."""
+    """End the connection to a scheduler. The scheduler may no longer answer."""
     with suppress(Exception):  # Dask raises many types
         within(CLOSE_S, "the scheduler", lambda: client.close(timeout=CLOSE_S))
 
 
 def describe(device: str, dask_worker: Any = None) -> Member | GpubenchError:
-    """Return the member that runs this function. `Client.run` fills in `dask_worker`."""
+    """Return the worker that runs this function, or an error. `Client.run` sets `dask_worker`."""
     try:
         description = os.environ.get(DEVICE_VARIABLE)
         first = (
@@ -291,15 +293,15 @@ def devices_of(name: str) -> list[Device]:
 
 
 def send_devices(descriptor: int) -> None:
-    """Send the answer for `devices_of`."""
+    """Find the devices, and send them to `devices_of`. The separate process runs this function."""
     channel = open_channel(descriptor)
     answer_requests(channel, lambda name, _: msgspec.json.encode(find_devices(name.decode())[0]))
 
 
 def members(client: Client, device: str) -> dict[str, Member]:
-    """Return every worker that answers by its address.
+    """Return the workers that answer, by address.
 
-    Raises UsageError for a worker with several threads, and PeerLostError if none answers.
+    Raises UsageError for a worker with several threads, and PeerLostError if no worker answers.
     """
     addresses = present(client)
     for address, facts in addresses.items():

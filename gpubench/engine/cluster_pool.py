@@ -1,8 +1,8 @@
-"""A job shared among the workers of a Dask cluster, each with a device of one kind.
+"""Shares a job among the workers of a Dask cluster, whose devices are all of one kind.
 
 The unit of work is a share: some points with all their rounds, and the baselines that they are
-compared with. Dask gives the share of a worker that died to another worker. Measurements come back
-as they are made.
+compared with. If a worker dies, Dask gives its share to another worker. A worker sends each
+measurement as soon as it is made.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ dies, its share is measured again. At the end, all workers wait at most this tim
 worker."""
 
 NO_WORKER_LIMIT_S = 30.0
-"""A sweep ends after this time without any worker. The sweep can be resumed."""
+"""Time without any worker after which a sweep ends. The sweep can be resumed."""
 
 CONTINUES = "what was measured is kept, and --resume continues it, with --on or without"
 
 SILENT_S = 25.0
-"""A worker is lost if it has sent no sign of life for this time. Dask's workers send one every few
-seconds, also while they measure."""
+"""Time without a sign of life after which a worker counts as lost. Dask's workers send a sign every
+few seconds, also while they measure."""
 
 
 class Share(NamedTuple):
-    """The request to a worker, which plans the sweep itself and measures these points of it."""
+    """A request to a worker. The worker plans the sweep itself, and measures some of its points."""
 
     sweep: Sweep
     strategy: Strategy
@@ -66,8 +66,8 @@ class Share(NamedTuple):
     kind: tuple[str, ...]  # the `Member.kind` of the job
     topic: str  # the topic of the Dask events that bring the measurements back
     earlier: tuple[bytes, ...] = ()
-    """Measurements of a race that is continued. A race continues only at the place where it
-    began."""
+    """Earlier measurements of these points, if a race is continued. A race continues only at the
+    place (`Place`) where it began."""
 
 
 class ShareResult(NamedTuple):
@@ -75,7 +75,7 @@ class ShareResult(NamedTuple):
 
     address: str
     lines: list[bytes]  # all measurements, as `encode_line` writes them
-    device: Device | None = None  # the device as its child opened it, with the rates measured there
+    device: Device | None = None  # the worker's device, with its measured rates
     spent_s: Mapping[str, float] = {}
     endings: Mapping[PointKey, str] = {}
     error: GpubenchError | None = None
@@ -97,7 +97,7 @@ class _UntilCancelled(Watcher):
 
 
 def measure_share(share: Share) -> ShareResult:
-    """Measure a share in this Dask worker. An error is returned; another worker may succeed."""
+    """Measure a share in this Dask worker. Return an error, because another worker may succeed."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -124,7 +124,7 @@ def measure_share(share: Share) -> ShareResult:
                 lines.append(encode_line(measurement))
                 worker.log_event(share.topic, lines[-1])
 
-            with suppress(KeyboardInterrupt):  # nobody waits for the rest
+            with suppress(KeyboardInterrupt):  # the share was cancelled
                 pool.measure(job, measurements, keep, _UntilCancelled(worker))
             device, spent_s = pool.device_at(pool.place), dict(pool.spent_s)
             return ShareResult(worker.address, lines, device, spent_s, dict(pool.endings))
@@ -138,7 +138,7 @@ def measure_share(share: Share) -> ShareResult:
 class ClusterPool:
     """The workers of a Dask cluster, each with a device of its own.
 
-    Raises UsageError where the devices are of several kinds.
+    Raises UsageError if the devices are of several kinds.
     """
 
     name = "shared"
@@ -159,9 +159,10 @@ class ClusterPool:
 
     @property
     def spent_s(self) -> Mapping[str, float]:
-        """Mean over the devices of the wall time that the shares of the last job spent, by phase.
+        """Wall time of the last job's shares by phase, averaged over the devices.
 
-        The rest of a device's time is `waiting`: to start, for a share, or for the last devices.
+        The phase `waiting` has the rest of the job's wall time. A device waits while it starts,
+        until it gets a share, and at the end for the last devices.
         """
         workers = len(self._members)
         phases = {name: total_s / workers for name, total_s in self._spent_s.items()}
@@ -175,9 +176,9 @@ class ClusterPool:
         """Do nothing: every share has a process of its own."""
 
     def measure(self, job: Job, measurements: Measurements, keep: Keep, watcher: Watcher) -> None:
-        """Give the workers their shares, and keep what they send.
+        """Give the workers their shares, and keep the measurements that they send.
 
-        Raises PeerLostError where no worker is left.
+        Raises PeerLostError if no worker is left.
         """
         started = perf_counter()
         self._wall_s = 0.0
@@ -222,7 +223,7 @@ class ClusterPool:
             measurement = _measurement(line, job)
             if not measurements.is_new(measurement):
                 return
-            left = max(1, visits - received)  # a share that starts again adds visits
+            left = max(1, visits - received)  # a share that is measured again adds visits
             left_s = (perf_counter() - started) / received * left if received else 0.0
             watcher.measuring(Visit(point=measurement.point, visits_left=left, left_s=left_s))
             received += 1
@@ -246,7 +247,7 @@ class ClusterPool:
                 if isinstance(arrived, tuple):
                     receive(*arrived)
                     continue
-                if arrived not in running:  # the share's worker was silent
+                if arrived not in running:  # another worker got the share of a silent worker
                     continue
                 share, result = running.pop(arrived), _result(arrived)
                 for line in result.lines:  # measurements that no event delivered
@@ -260,7 +261,7 @@ class ClusterPool:
             cancel(client, running)
 
     def _remember(self, result: ShareResult, job: Job) -> None:
-        """Keep a share's device, the rates measured there, its phases and how its races ended."""
+        """Keep a share's device and its rates, its time by phase, and why its races ended."""
         self.endings |= result.endings
         for name, seconds in result.spent_s.items():
             self._spent_s[name] += seconds
@@ -272,7 +273,10 @@ class ClusterPool:
 def share_out(
     job: Job, unfinished: Sequence[Point], workers: int, kind: tuple[str, ...]
 ) -> list[Share]:
-    """Return the shares of the points: at least one for each worker, as far as there are units."""
+    """Divide the points into shares: at least one for each worker, if there are enough units.
+
+    A unit is a group of points that must be measured at the same place (`Strategy.unit`).
+    """
     sweep, strategy, timing = job.sweep, job.strategy, job.sweep.timing
     common = strategy.common(job.points)
     compared = {point.problem_key for point in unfinished if point not in common}
@@ -296,10 +300,11 @@ def share_out(
 
 
 def deal(points: Sequence[Point], count: int, strategy: Strategy) -> list[list[Point]]:
-    """Deal points into at most `count` shares; all points of a unit go into one share.
+    """Divide points into at most `count` shares; all points of a unit go into one share.
 
-    The costs of a kernel's tiles fall or rise steeply along their list. So every second turn deals
-    in the opposite order, and no share always gets the first point.
+    The units are dealt in turns: in each turn, every share gets one unit. The costs of a kernel's
+    tiles fall or rise steeply along their list. So every second turn has the opposite order, and no
+    share always gets the first unit of a turn.
     """
     units = list(grouped(points, strategy.unit).values())
     count = max(1, min(count, len(units)))
@@ -324,7 +329,7 @@ def _continued(share: Share, measurements: Measurements) -> Share:
 
 
 def _measurement(line: Any, job: Job) -> Measurement:
-    """Return a worker's measurement. Raises PeerLostError if it is no measurement of the job."""
+    """Return the measurement that a worker sent. Raises PeerLostError if it is invalid."""
     try:
         return decode_line(line, job.point_of)
     except (ValueError, TypeError) as error:
@@ -337,7 +342,7 @@ def _result(future: Future) -> ShareResult:
     """Return the result of a share. Raises PeerLostError if Dask gave up the share."""
     try:
         result: ShareResult = future.result()
-    except Exception as error:  # of Dask: the worker died with it again and again
+    except Exception as error:  # Dask's error: several workers died while they measured the share
         raise PeerLostError(
             f"a worker did not finish its points: {first_line(error)}; {CONTINUES}"
         ) from error
@@ -345,13 +350,13 @@ def _result(future: Future) -> ShareResult:
 
 
 class _Alive:
-    """Notices workers that are silent. Raises PeerLostError where no worker is left."""
+    """Notices workers that are silent. Raises PeerLostError if no worker is left."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._signs: dict[str, tuple[float, float]] = {}
-        """Each worker's last sign of life by its own clock, and the time of our clock when it
-        came."""
+        """The last sign of life of each worker: its time by the worker's clock, and the time by our
+        clock when the sign arrived."""
 
         self._silent: set[str] = set()
         self._failed: set[str] = set()
@@ -391,6 +396,6 @@ class _Alive:
         return [future for future in futures if future.key in keys]
 
     def without(self, failed: set[str]) -> list[str]:
-        """Return the workers that have neither failed, now or before, nor become silent."""
+        """Record the workers that failed. Return the workers that are neither failed nor silent."""
         self._failed |= failed
         return [x for x in present(self._client) if x not in self._failed | self._silent]

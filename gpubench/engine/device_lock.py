@@ -1,4 +1,4 @@
-"""One sweep at a time on a GPU: two sweeps would disturb each other."""
+"""Locks a GPU for one sweep at a time, because two sweeps would disturb each other."""
 
 import os
 from contextlib import ExitStack, suppress
@@ -9,17 +9,17 @@ from gpubench.errors import DeviceBusyError
 from gpubench.files import lock, regular
 from gpubench.model import Device
 
-LOCKS = Path("/tmp")  # noqa: S108 # opened without following links, and nothing in it is trusted
+LOCKS = Path("/tmp")  # noqa: S108 # files are opened without following links, and are not trusted
 """All users and sessions of the machine share this directory, whatever their TMPDIR is."""
 
 
 def lock_device(device: Device, until: ExitStack) -> str:
-    """Lock a GPU, by its UUID, until the stack closes. Without a lock, return a line that says why.
+    """Lock a GPU, by its UUID, until the stack closes. Return why that failed, or an empty text.
 
-    The operating system drops the lock with its process, so no lock is ever stale. The text that a
-    killed process left in the file is overwritten. The file stays, because another process may be
-    opening it. CPUs are not locked. Raises DeviceBusyError with the process that holds the lock,
-    and since when.
+    The operating system releases a lock when its process ends, so no lock is ever stale. The text
+    that a killed process left in the file is overwritten. The file is never removed, because
+    another process may be opening it. CPUs are not locked. Raises DeviceBusyError, which names the
+    process that has the lock, and the time when it locked the GPU.
     """
     if not (uuid := device.facts.get("uuid")):
         return ""

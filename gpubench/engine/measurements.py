@@ -24,7 +24,7 @@ class Place(NamedTuple):
     def here(cls, device: Device, slot: str = "") -> Place:
         """Return the place of a device of this machine.
 
-        `slot` is the name of a Dask worker; it counts where the device has no address of its own.
+        `slot` is the name of a Dask worker. It is used if the device has no address of its own.
         """
         facts = device.facts
         return cls(platform.node(), facts.get("slot") or slot, facts.get("uuid") or "")
@@ -57,7 +57,7 @@ class Measurements:
         rounds.append(measurement)
 
     def is_finished(self, point: Point) -> bool:
-        """Whether some place has all rounds of a point, or the point failed there."""
+        """Whether a point has all its rounds at some place, or failed at some place."""
         return any(
             self._is_done(by_point[point])
             for by_point in self.by_place.values()
@@ -97,8 +97,9 @@ class Measurements:
     def known_at(self, place: Place) -> Mapping[Point, Sequence[Measurement]]:
         """Return a live view of the measurements that a schedule for this place uses.
 
-        A point has its measurements of this place, or of the place that finished it. A race uses
-        this place alone. A point without measurements has an empty sequence.
+        The view has each point's measurements at this place, or at the place that finished the
+        point. A race uses only the measurements at this place. A point without measurements has an
+        empty sequence.
         """
         finished = {
             point: rounds

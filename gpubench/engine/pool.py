@@ -45,15 +45,16 @@ Keep = Callable[[Measurement], None]  # keeps a measurement, such as in a file
 class Pool(Protocol):
     """One device, or several devices of one kind, that measure jobs one after the other."""
 
-    device: Device  # the device; of several, the first
+    device: Device  # the device, or the first of several devices
     name: str  # the name for the default file of results: the device's, or `shared`
     label: str  # how a heading refers to the pool beside the device's name: `cuda:0`, `2 devices`
     notices: tuple[str, ...]  # lines that a user should read before the results
     context: Mapping[str, str]
-    """Facts that a resumed sweep and the pool must share, beside the job's context."""
+    """Facts about the pool that must be the same when a sweep is resumed, in addition to the job's
+    context."""
 
     endings: dict[PointKey, str]
-    """Why each race of the last job ended, under its points' key without a tile."""
+    """Why each race of the last job ended, by the key of the race's points without a tile."""
 
     @property
     def spent_s(self) -> Mapping[str, float]:
@@ -85,7 +86,7 @@ CEILING_RATIO = 1.05  # A result above this ratio to the peak is wrong
 class LocalPool:
     """One device of this machine, with an executor that measures one point at a time.
 
-    `slot` names the place where the device has no address of its own.
+    `slot` is the device's name in its `Place`, if the device has no address of its own.
     """
 
     context: Mapping[str, str] = {}
@@ -138,11 +139,12 @@ class LocalPool:
                 self.endings = {point.key: why for point, why in schedule.endings.items()}
 
     def _measure_ceilings(self, job: Job) -> None:
-        """Measure the device's rates where a result is a percentage of these rates.
+        """Measure the device's highest rates, if results are shown as percentages of these rates.
 
-        An operation that is bound by memory is compared with a copy in this sweep. A CPU has no
-        theoretical peak, so its rate of multiply-adds is measured for the dtypes of the job, once a
-        day. The rate is measured again if a result exceeds it.
+        An operation that is bound by memory is compared with the rate of a copy, which is measured
+        in this sweep. A CPU has no theoretical peak, so its rate of multiply-adds is measured for
+        the dtypes of the job, once a day. The rate of multiply-adds is measured again if a result
+        exceeds it.
         """
         bound_by_memory = OPERATIONS[job.sweep.op].bandwidth_bound
         is_cpu = self.device.compute_capability is None
@@ -154,9 +156,9 @@ class LocalPool:
         self.device = replace(self.device, facts=self.device.facts | rates)
 
     def _below_ceiling(self, measurement: Measurement) -> Measurement:
-        """Return the measurement, as `wrong` if its rate exceeds a measured peak.
+        """Return the measurement. Its status is `wrong` if its rate exceeds a measured peak.
 
-        The peak was perhaps measured beside other load, so it is measured again first.
+        Other load may have lowered the measured peak, so the peak is measured again first.
         """
         problem, series = measurement.point.problem, measurement.series
         name = fma_rate(problem.dtype)
@@ -191,10 +193,10 @@ class LocalPool:
 def local_pool(
     device: str, timer: Timer = Timer.EVENTS, slot: str = "", kernels: Path | None = None
 ) -> Iterator[LocalPool]:
-    """Open a device of this machine as `--device` names it, in a child process.
+    """Open the device of this machine that `--device` names, in a child process.
 
-    Raises DeviceUnavailableError where the device or the timer is missing, and DeviceBusyError
-    where another sweep holds the GPU.
+    Raises DeviceUnavailableError if the device or the timer is missing, and DeviceBusyError if
+    another sweep uses the GPU.
     """
     with Worker(device, timer, kernels=kernels) as worker:
         yield LocalPool(worker, slot)

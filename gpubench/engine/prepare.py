@@ -23,14 +23,15 @@ from gpubench.results.provenance import package_version, source_hash
 class Job:
     """The plan of a measurement on devices of one kind."""
 
-    sweep: Sweep  # its tiles are named one by one, also where the user requested tuned tiles
+    sweep: Sweep  # names each tile, even if the user requested tuned tiles
     device: Device
     planned: Mapping[Point, str | None]  # each point with the reason why it cannot run, or None
     hashes: Mapping[Variant, str]  # the source hash of each variant
     notes: tuple[str, ...] = ()  # lines that a user should read before the results
     strategy: Strategy = field(default_factory=InRounds)
     verified: Sequence[Measurement] = ()
-    """Right measurements of another process: their points need not be verified again."""
+    """Measurements of another process whose results were right. Their points need not be verified
+    again."""
 
     afterwards_s: float = 0.0  # expected seconds of a command's measurements after the points
 
@@ -45,7 +46,7 @@ class Job:
 
     @property
     def absent(self) -> dict[str, list[str]]:
-        """The names of the variants that lack a dtype, but have another dtype of the sweep."""
+        """For each dtype, the variants that lack it but have another dtype of the sweep."""
         dtypes = self.sweep.dtypes
         fitting = [variant for variant in self.hashes if set(variant.dtypes) & set(dtypes)]
         lacking = {d: [v.name for v in fitting if d not in v.dtypes] for d in dtypes}
@@ -54,7 +55,7 @@ class Job:
     def point_of(self, key: PointKey) -> Point | None:
         """Return the point of a key, or None for a key that this job cannot have.
 
-        A race of configurations may go on to legal tiles that were not planned.
+        A race of configurations may continue with legal tiles that were not planned.
         """
         if point := self._by_key.get(key):
             return point
@@ -82,7 +83,7 @@ class Job:
         )
 
     def too_large(self) -> dict[Point, str]:
-        """Return the points whose operands exceed this machine's memory, with that reason."""
+        """Return the points whose operands exceed this machine's memory, with a reason as text."""
         memory = all_memory_bytes()
         return {
             point: f"needs {point.problem.bytes / 1e9:,.0f} GB of memory, "
@@ -106,7 +107,7 @@ class Job:
         }
 
     def listed(self, key: PointKey) -> dict[str, Any]:
-        """Return the columns of a row whose problem comes from a list."""
+        """Return the columns `problem` and `weight` of a row, if its problem comes from a list."""
         problem = self._listed.get((*size_of(key), key.compute_mode))
         return {"problem": problem.name, "weight": problem.weight} if problem else {}
 
@@ -116,7 +117,7 @@ class Job:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """The columns of every row that describe how to measure it again."""
+        """The columns that describe how to repeat the measurement of a row."""
         options = self.sweep.options.items()
         flags = (f"--{name.replace('_', '-')} {text}" for name, text in options)
         digest, commit = package_version()
@@ -139,9 +140,9 @@ def prepare(
 ) -> Job:
     """Plan a sweep for a device. Nothing is compiled, measured or written.
 
-    `keep` leaves out points that the lists of a sweep cannot leave out. `strategy` decides what is
-    measured next; None measures all points in rounds, by the sweep's timing. Raises UsageError if
-    nothing can be measured.
+    `keep` returns whether to measure a point, for choices that the lists of a sweep cannot express.
+    `strategy` decides what is measured next; None measures all points in rounds, by the sweep's
+    timing. Raises UsageError if nothing can be measured.
     """
     picked, notes = tuned_tiles(sweep, device)
     of_device = device.backend, device.compute_capability, device.multiprocessors
@@ -164,6 +165,6 @@ def prepare(
 def prepare_dry(sweep: Sweep) -> Job:
     """Plan a sweep for the first device that it names, without opening the device.
 
-    Raises UsageError if nothing can be measured, DeviceUnavailableError for a missing device.
+    Raises UsageError if nothing can be measured, and DeviceUnavailableError for a missing device.
     """
     return prepare(sweep, find_devices(sweep.device)[0][0])

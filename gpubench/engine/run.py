@@ -1,7 +1,6 @@
 """The lifecycle of a job: open the file, measure, keep each result, build the rows, finish.
 
-Every command that measures runs its job here. Every measurement is on disk before the next one is
-used.
+Every command that measures runs its job here. Each measurement is on disk before gpubench uses it.
 """
 
 from collections import Counter, defaultdict
@@ -37,10 +36,10 @@ class Outcome:
     spent_s: Mapping[str, float]  # wall time by phase
     notes: tuple[str, ...] = ()  # lines of the job that a user should read before the results
     absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The variants that were left out of each dtype, because they lack it."""
+    """For each dtype, the variants that were left out because they lack it."""
 
     endings: Mapping[PointKey, str] = field(default_factory=dict)
-    """Why each race ended, under its points' key without a tile."""
+    """Why each race ended, by the key of the race's points without a tile."""
 
     budget_s: float | None = None
     """The wall time of `--budget`, or None."""
@@ -60,7 +59,8 @@ class Outcome:
 
 
 AddMore = Callable[[Job, Pool, list[Row]], list[Row]]
-"""Measures more on the pool of a finished job, and returns the rows with what it added."""
+"""Function that measures more on the pool of a finished job, and returns the rows with the
+additional measurements."""
 
 
 def run(
@@ -70,11 +70,11 @@ def run(
     file: ResultFile | None = None,
     add_more: AddMore | None = None,
 ) -> Outcome:
-    """Measure a job on a pool, into a file if one is given.
+    """Measure a job on a pool, and write the measurements into `file`, if it is given.
 
-    `add_more` receives the rows of a finished job before the file does. Ctrl-C ends the job early
-    and keeps what was measured. Raises UsageError if the file cannot be written, before anything is
-    measured, and what the pool raises if it cannot measure.
+    `add_more` receives the rows of a finished job before the rows are written. Ctrl-C ends the job
+    early and keeps the measurements. If the file cannot be written, raises UsageError before
+    anything is measured. If the pool cannot measure, raises the error of the pool.
     """
     started = perf_counter()
     watcher = watcher or Watcher()
@@ -93,7 +93,7 @@ def run(
         for point, reason in job.planned.items():
             if reason is not None and not measurements.is_finished(point):
                 skipped = Measurement(point=point, status=Status.SKIPPED, reason=reason)
-                keep(skipped)  # first: the CSV has nothing that the partial file lacks
+                keep(skipped)  # the partial file must have all that the CSV has
                 measurements.add(skipped)
         pool.measure(job, measurements, keep, watcher)
         complete = True
@@ -130,11 +130,11 @@ def measure(
     add_more_s: Callable[[Job], float] | None = None,
     strategy: Strategy | None = None,
 ) -> Outcome:
-    """Measure a sweep into its own file or the default one.
+    """Measure a sweep, and write the results into the sweep's own file or the default file.
 
-    `on` names the devices that share it (`open_pool`). `save` is the name under which the store
-    keeps the rows of a complete sweep. `add_more` is as for `run`, and `add_more_s` returns its
-    expected seconds. `strategy` is as for `prepare`.
+    `on` names the devices that share the sweep (`open_pool`). `save` is the name under which the
+    store keeps the rows of a complete sweep. `add_more` is passed to `run`, and `add_more_s`
+    returns how many seconds `add_more` should take. `strategy` is passed to `prepare`.
     """
     with open_pool(sweep, on) as pool:
         path = sweep.output or default_path(pool.name, f"{sweep.op}.csv")
@@ -146,9 +146,9 @@ def measure(
 
 
 def save_rows(outcome: Outcome, name: str | None) -> Outcome:
-    """Keep the rows of a complete outcome in the store; the outcome names the file.
+    """Keep the rows of a complete outcome in the store. Return the outcome with the saved path.
 
-    Raises UsageError, which names the file that has the rows, if the store cannot be written.
+    If the store cannot be written, raises UsageError, which names the file that has the rows.
     """
     if name is None or outcome.interrupted or not outcome.timed:
         return outcome
@@ -161,10 +161,10 @@ def save_rows(outcome: Outcome, name: str | None) -> Outcome:
 
 @contextmanager
 def open_pool(sweep: Sweep, on: str | None = None) -> Iterator[Pool]:
-    """Open what measures a sweep: this machine's device, or the devices that `--on` names.
+    """Open the pool that measures a sweep: this machine's device, or the devices that `--on` names.
 
     Raises UsageError if no cluster answers, DeviceUnavailableError if a device is missing, and
-    DeviceBusyError if another sweep holds the GPU.
+    DeviceBusyError if another sweep uses the GPU.
     """
     if on is None:
         with local_pool(sweep.device, sweep.timer, kernels=sweep.kernels) as pool:
@@ -203,7 +203,10 @@ def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
 
 
 def _places(job: Job, measurements: Measurements) -> dict[PointKey, Place]:
-    """Return the place that has most rounds of each point. All points of a race have one place."""
+    """Return, for each point, the place that has most of its rounds.
+
+    All points of a race have the same place.
+    """
     strategy = job.strategy
     rounds_at: defaultdict[Hashable, Counter[Place]] = defaultdict(Counter)
     units: dict[PointKey, Hashable] = {}

@@ -1,4 +1,4 @@
-"""Computes the repeats that find a slow-down from the scatter of earlier results."""
+"""Computes, from the scatter of earlier results, how many repeats find a slow-down."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -39,7 +39,7 @@ class RoundsNeeded(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Return what to measure on each side, in words."""
+        """Sentence that states how often to measure each side."""
         of_kernel, of_point = (
             f"{counted(number, self.unit)} a side" if number else f"over 200 {self.unit}s a side"
             for number in (self.needed.kernel, self.needed.point)
@@ -54,7 +54,7 @@ class RoundsNeeded(NamedTuple):
 def rounds_needed(percent: str, device: Device, threshold: float | None = None) -> RoundsNeeded:
     """Return how often to measure. The default threshold is 2 %, or half of a smaller slow-down.
 
-    Raises UsageError for a slow-down that the threshold hides, and without results of the device.
+    Raises UsageError if the threshold hides the slow-down, or if the device has no results.
     """
     size = parse_fraction(percent, "--to-find", low=1e-4)
     if threshold is None:
@@ -78,7 +78,10 @@ def rounds_needed(percent: str, device: Device, threshold: float | None = None) 
 
 
 def _newest_first(device: str) -> Iterator[Sequence[Path]]:
-    """Yield groups of files of one build: saved files, single sweeps, and base sides of `ab`."""
+    """Yield groups of result files, newest first. The files of a group are of one build.
+
+    A group has saved files of one name, a single sweep, or the base side of `ab`.
+    """
     groups = [[path] for path in RESULTS.glob("*.csv")]
     groups += [sorted(folder.glob("base-*.csv")) for folder in RESULTS.glob("*-ab")]
     groups += [store.saved(name, device) for name in store.names(device)]
@@ -86,14 +89,14 @@ def _newest_first(device: str) -> Iterator[Sequence[Path]]:
         try:
             yield store.newest_build(group, partial(read, columns=COLUMNS))[0]
         except UsageError:
-            continue  # no result, or a damaged one
+            continue  # not a result file, or a damaged file
 
 
 def _times(files: Sequence[Path], device: str) -> tuple[bool, dict[PointKey, list[float]]]:
-    """Return whether a CPU timed the files, and the repeats of each point that has all repeats.
+    """Return whether the results are of a CPU, and the times of each point's repeats.
 
-    Repeats are rounds; on a CPU they are the shortest times of sweeps. The dictionary is empty if
-    there are too few repeats.
+    Repeats are rounds; on a CPU, they are the shortest times of sweeps. Points with fewer repeats
+    than other points are left out. The dictionary is empty if there are too few repeats.
     """
 
     def shortest(row: Row) -> list[float]:

@@ -36,19 +36,18 @@ from gpubench.model import (
 from gpubench.plan.scrutiny import owner_of, scrutiny_of
 
 COMPILE_LIMIT_S = 300.0
-"""Time limit for one more kernel to be compiled, unless --point-limit is given. The largest
-register tiles take half a minute."""
+"""Time limit for compiling one kernel, unless --point-limit is given. The largest register tiles
+take half a minute."""
 
 MAX_AHEAD = 4
 """Maximum number of children that are started ahead. A child that waits takes 0.2 GB of memory."""
 
 EXAMINATIONS = 3
-"""A time is wrong only after this number of wrong measurements in a row, if load may be the
-cause."""
+"""Number of wrong measurements in a row after which a time is wrong, if load may be the cause."""
 
 MAX_FAULTS = 3
-"""Number of consecutive points of a variant that may end a child process, each in two attempts. The
-variant's other points are skipped after that."""
+"""Maximum number of consecutive points of a variant that end their child process, each in two
+attempts. After that, the variant's other points are skipped."""
 
 
 def _has_torch(variant: Variant) -> bool:
@@ -62,12 +61,12 @@ class Worker:
     `kernels` is the folder of the user's kernels, if any are measured.
 
     Raises DeviceUnavailableError if the device or the timer is missing, DeviceBusyError if another
-    sweep holds the GPU, and ChildLostError if no process can be started that measures.
+    sweep uses the GPU, and ChildLostError if no measuring process can be started.
     """
 
     def __init__(self, device: str, timer: Timer, kernels: Path | None = None) -> None:
         self._child, self._wall = supervisor_of(device, timer, kernels), Wall(device)
-        self._is_own = kernels is None  # whether all kernels are gpubench's
+        self._is_own = kernels is None  # whether all kernels are gpubench's own
         self._lock = ExitStack()
         self._last: Point | None = None  # the point that this child measured last
         self._timing, self._seed = Timing(), 0  # the policy of the job
@@ -78,11 +77,12 @@ class Worker:
         """Seed of the operands of the user's CUDA sources in this child."""
 
         self._owner = ""
-        """The variant that has this child to itself (`owner_of`); empty: the child is shared."""
+        """Name of the only variant that runs in this child (`owner_of`); empty if variants share
+        the child."""
 
         self._owners = set[str]()  # owners of the job's points (`owner_of`)
         self._has_torch = False  # whether all functions of the job are of torch
-        self._uses_wall = False  # whether other processes keep the outputs of its functions
+        self._uses_wall = False  # whether other processes keep outputs of the job's functions
 
         self._faults: Counter[str] = Counter()
         """For each variant, the number of its points in a row that ended their children."""
@@ -117,7 +117,7 @@ class Worker:
 
     @property
     def spent_s(self) -> Mapping[str, float]:
-        """Wall time of this job by phase: of all children, and to start them."""
+        """Wall time of this job by phase, of all children, including the time to start them."""
         return self._child.spent_s
 
     def begin(self, timing: Timing, seed: int, verified: Sequence[Measurement] = ()) -> None:
@@ -131,10 +131,10 @@ class Worker:
         self._child.request(START_LIMIT_S, Runner.begin, timing, seed)
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Compile ahead, and start the children of later rounds meanwhile.
+        """Compile kernels ahead, and start the children of later rounds meanwhile.
 
-        If that ends the child, each point is compiled when it is measured. Functions that need a
-        process of their own are compiled there, when they are measured.
+        If compiling ends the child, each point is compiled when it is measured. A function that
+        needs a process of its own is compiled in that process, when the function is measured.
         """
         self._owners = {owner_of(point.variant) for point in points}
         self._has_torch = all(_has_torch(point.variant) for point in points)
@@ -149,7 +149,7 @@ class Worker:
 
     @contextmanager
     def _starting_ahead(self, count: int) -> Iterator[None]:
-        """Start this number of children, or `MAX_AHEAD`, while the block under `with` runs."""
+        """Start this number of children, at most `MAX_AHEAD`, while the `with` block runs."""
         backend, count = self.device.backend, min(count, MAX_AHEAD)
         with ExitStack() as ahead:
             ahead.enter_context(self._child.starting_ahead(backend, count, torch=self._has_torch))
@@ -165,9 +165,10 @@ class Worker:
     def ceilings(self, dtypes: Sequence[str], kept: bool = False) -> dict[str, float]:
         """Measure the device's highest rates in the child.
 
-        With `kept`, rates of a CPU are enough that this process has kept for less than a day. The
-        child cannot keep rates: a child that runs foreign code may write no file of the user. A
-        rate is also not kept if such a child may have measured it after running foreign code.
+        With `kept`, rates of a CPU may come from the user's cache, if they are less than a day old.
+        This process writes the cache, because a child that runs foreign code may write no file of
+        the user. A rate is not written if the child may have run foreign code before it measured
+        the rate.
         """
 
         def measure(names: Sequence[str]) -> dict[str, float]:
@@ -196,10 +197,11 @@ class Worker:
                 pass
 
     def measure(self, point: Point, wall_limit_s: float | None = None) -> Measurement:
-        """Measure in the child. A fault that ends the child becomes an `error` with its cause.
+        """Measure a point in the child. If a fault ends the child, the result is an `error`.
 
-        The point is first tried once more, in a fresh child, because an earlier kernel may have
-        written beyond its operands. If the point is right there, the reason names that kernel.
+        Before that, the point is measured once more, in a new child, because an earlier kernel may
+        have written beyond its operands. If the point is right in the new child, the reason names
+        that kernel.
         """
         name = point.variant.name
         if self._faults[name] >= MAX_FAULTS:
@@ -227,7 +229,7 @@ class Worker:
             result = self._wall.measure(self._child, result, self._timing, wall_limit_s)
         if scrutiny_of(point.variant).is_examined:
             result = self._examined(result, wall_limit_s)
-        elif any(self._owners) and self._timing.examined_in == 1:  # beside functions of users
+        elif any(self._owners) and self._timing.examined_in == 1:  # beside users' functions
             result = self._examination.with_clock_ratio(result, self._timing, self._seed)
         if result.status == Status.OK:
             self._faults[name] = 0
@@ -247,7 +249,7 @@ class Worker:
         return result
 
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
-        """Measure a kernel and a library in turns in the child; return a fault as the reason."""
+        """Measure a kernel and a library in turns in the child. Return the times, or a reason."""
         self._make_ready()
         try:
             hang_s = self._timing.hang_s
@@ -290,11 +292,10 @@ class Worker:
         return result, not self._child.usable
 
     def _seed_of(self, variant: Variant) -> int | None:
-        """Return the seed of the operands of a measurement that begins now. None: the job's.
+        """Return the seed of the operands for the next measurement; None means the seed of the job.
 
-        A function gets new operands in each measurement. CUDA sources, which cannot see what their
-        process keeps, share operands during the life of a child, because it takes long to make
-        them.
+        A function gets new operands in each measurement. CUDA sources cannot see what their process
+        keeps. They share operands until the child ends, because making operands takes long.
         """
         scrutiny = scrutiny_of(variant)
         if not scrutiny.has_own_operands:
@@ -302,7 +303,7 @@ class Worker:
         return randbits(SEED_BITS) if scrutiny.has_own_process else self._child_seed
 
     def _make_ready_for(self, variant: Variant) -> None:
-        """Ensure that a child exists for the variant; a user's function has one of its own."""
+        """Ensure that a child exists for the variant. A user's function has a child of its own."""
         if self._last and self._owner != owner_of(variant):
             self._child.end()
         self._owner = owner_of(variant)

@@ -1,1 +1,1 @@
-"""The wall between this process and the processes that run kernels, and what passes it."""
+"""Starts the child processes that run kernels, and exchanges calls and results with them."""

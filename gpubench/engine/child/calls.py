@@ -1,9 +1,9 @@
-"""Calls of a child's methods as bytes, and what the methods return.
+"""Encodes calls of a child process's methods, and the results of these calls, as bytes.
 
 The parent names a method of the child's `Server`, `Runner`, `Examiner` or `Walled`. Arguments and
-results are plain data (msgspec), which is checked where it is read, by the types that the method
-states. A variant, which has functions, is sent as the path of its file. A kernel can change
-anything in the child, so the parent reads no object that the child made.
+results are plain data (msgspec). The reader checks them against the types in the method's
+signature. A variant has functions, so the path of its file is sent instead. A kernel can change
+anything in the child, so the parent never loads Python objects that the child made.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,9 +22,9 @@ from gpubench.plan.operations import add_operation
 
 
 def _struct_of(kind: type[Any], **replaced: Any) -> type[msgspec.Struct]:
-    """Return a message with the fields of a dataclass. Fields in `replaced` get another type.
+    """Return a class of messages with the fields of a dataclass.
 
-    A field that is replaced by None is left out.
+    `replaced` has other types for some of the fields. None leaves the field out.
     """
     types = get_type_hints(kind) | replaced
     return msgspec.defstruct(f"{kind.__name__}Message", [x for x in types.items() if x[1]])
@@ -39,7 +39,7 @@ _SENT: dict[Any, Any] = {
     Measurement: _MEASUREMENT,
     Measurement | None: _MEASUREMENT | None,
 }
-"""Types that hold a variant, and what is sent in their place."""
+"""Types that contain a variant, with the types of the messages that are sent instead."""
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -50,12 +50,13 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A call of a method, by the names of the method and of its arguments."""
+    """A call of a method: the name of the method, and the arguments by name."""
 
     method: str
     arguments: msgspec.Raw
     operation: str
-    """The file that states the operation of a problem among the arguments; empty for ours."""
+    """Path of the file that describes the operation of the argument `problem`; empty for an
+    operation of gpubench itself."""
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -64,7 +65,8 @@ class Done(msgspec.Struct, frozen=True):
     result: msgspec.Raw
     spent_s: Mapping[str, float]
     usable: bool
-    """Whether the device still works. An illegal access makes it unusable, and the child ends."""
+    """Whether the device still works. An illegal memory access makes the device unusable, and the
+    parent then ends the child."""
 
 
 _signature_of = cache(signature)
@@ -77,7 +79,7 @@ def bound(method: Callable[..., Any], *arguments: Any, **named: Any) -> dict[str
 
 
 def encode_call(method: Callable[..., Any], arguments: Mapping[str, Any]) -> bytes:
-    """Return a call for `decode_arguments`."""
+    """Return a call as bytes. `decode_arguments` reads the arguments in the child."""
     sent = {name: _plain(value) for name, value in arguments.items()}
     problem = arguments.get("problem")
     is_users = isinstance(problem, Problem) and not OPERATIONS.is_ours(problem.op)
@@ -86,29 +88,32 @@ def encode_call(method: Callable[..., Any], arguments: Mapping[str, Any]) -> byt
 
 
 def decode_arguments(method: Callable[..., Any], call: Call) -> dict[str, Any]:
-    """Return the arguments of a call, in the child.
+    """Return the arguments of a call by name. The child calls this function.
 
-    Raises what the descriptions of the operation and of the variants raise.
+    Raises the errors of the files that describe the operation and the variants.
     """
     if call.operation:
         add_operation(Path(call.operation))
     values: dict[str, Any] = {}
     message = msgspec.msgpack.decode(call.arguments, type=_arguments_of(method))
-    for name in message.__struct_fields__:  # a point comes before its earlier measurement
+    for name in message.__struct_fields__:  # in order: a measurement takes its point from `values`
         if (value := getattr(message, name)) is not msgspec.UNSET:
             values[name] = _made(value, values)
     return values
 
 
 def encode(value: object) -> bytes:
-    """Return a message, or what a method returned, as bytes."""
+    """Return a message, or the result of a method, as bytes."""
     return msgspec.msgpack.encode(_plain(value))
 
 
 def decode_result(
     method: Callable[..., Any], arguments: Mapping[str, Any], content: msgspec.Raw
 ) -> Any:
-    """Return what a method returned, in the parent. Raises ValueError for other bytes."""
+    """Return the result of a method. The parent calls this function.
+
+    Raises ValueError if the bytes are not a valid result.
+    """
     result = msgspec.msgpack.decode(content, type=_types_of(method)["return"])
     value = _made(result, arguments)
     if isinstance(value, Measurement) and value.status == Status.OK and value.series is None:
@@ -118,7 +123,7 @@ def decode_result(
 
 @cache
 def _arguments_of(method: Callable[..., Any]) -> type[msgspec.Struct]:
-    """Return the message of a method's arguments, any of which may be left out."""
+    """Return the class of messages with a method's arguments. Each argument may be left out."""
     types = _types_of(method)
     return msgspec.defstruct(
         "Arguments",
@@ -138,7 +143,7 @@ def _types_of(method: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return an argument or a result as it is sent."""
+    """Return an argument or a result as plain data, in the form in which it is sent."""
     match value:
         case Point(variant=variant, tile=tile):
             parts = None if tile is None else tile.parts
@@ -151,9 +156,9 @@ def _plain(value: Any) -> Any:
 
 
 def _made(message: Any, arguments: Mapping[str, Any]) -> Any:
-    """Return the argument or the result of a message.
+    """Return the argument or the result that a message describes.
 
-    A measurement is sent without its point: it is the point in the call's `arguments`.
+    A measurement is sent without its point, which is in the `arguments` of the call.
     """
     if isinstance(message, _POINT):
         values = asdict(message)

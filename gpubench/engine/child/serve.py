@@ -1,4 +1,4 @@
-"""The child's side of the wall: it answers the parent's calls with a `Runner`, one by one."""
+"""The main function of a child process: answers the parent's calls with a `Runner`, one by one."""
 
 import os
 from collections.abc import Sequence
@@ -23,27 +23,28 @@ from gpubench.process.child import open_channel
 from gpubench.process.requests import Report, answer_requests
 
 MAX_FORKS = 256
-"""Maximum number of forks by kernels of a child and of its copies. A kernel that forks in each call
-would fill the machine, as each copy makes the next call, too."""
+"""Maximum number of forks by the kernels of a child and of its forked copies. Without this limit, a
+kernel that forks in each call would fill the machine, because each copy also makes the next
+call."""
 
 
 def serve(descriptor: int, backend: str, library: str) -> None:
     """Answer requests until the channel closes. The first request opens the device.
 
-    If `backend` is named, first import what it needs, and `library` if it is torch, and send an
-    empty message.
+    If `backend` is not empty, first import the modules that this backend needs, and torch if
+    `library` is `torch`. Then send an empty message.
     """
     guard_streams()
     channel = open_channel(descriptor)
-    forks = memoryview(mmap(-1, 8)).cast("Q")  # the copies share it
-    # What a kernel forks does not keep the channel open.
+    forks = memoryview(mmap(-1, 8)).cast("Q")  # forked copies share this counter
+    # A process that a kernel forks must not keep the channel open.
     os.register_at_fork(before=partial(_count_fork, forks), after_in_child=channel.close)
     if backend:
         if load := backends()[backend].load:
             load()
         if library == "torch":
-            with suppress(ImportError):  # which the function that needs it reports
-                import torch  # noqa: F401 # it takes seconds
+            with suppress(ImportError):  # a function that needs torch reports this
+                import torch  # noqa: F401 # importing takes seconds
         channel.send(b"")
     answer_requests(channel, Server(channel).answer)
 
@@ -57,7 +58,7 @@ def _count_fork(forks: memoryview) -> None:
 
 
 class Server:
-    """Calls methods of its own, of its runner, of the runner's examiner, and behind the wall."""
+    """Calls the methods that the parent requests, on this object or on an object that it owns."""
 
     def __init__(self, channel: Channel) -> None:
         self._runner: Runner | None = None
@@ -101,7 +102,7 @@ class Server:
         owner, _, name = call.method.partition(".")
         target: object = self
         if owner == Examiner.__name__:
-            target = self._opened.examiner  # of this job
+            target = self._opened.examiner  # the examiner of this job
         elif owner != Server.__name__:
             target = self._others.get(owner, self._opened)
         try:
@@ -109,7 +110,7 @@ class Server:
         except UsageError as error:  # a description changed since the parent read it
             raise ChildLostError(str(error)) from error
         result = getattr(target, name)(**arguments)
-        # After these the device may not work.
+        # After these calls, the device may be unusable.
         may_break = call.method == Examiner.at_unusual_size.__qualname__ or (
             isinstance(result, Measurement) and result.status == Status.ERROR
         )

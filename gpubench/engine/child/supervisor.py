@@ -1,4 +1,4 @@
-"""The parent's side of the wall: it starts a child, sends it requests, and notices how it ends."""
+"""Controls child processes from the parent: starts a child, sends requests, and notices its end."""
 
 import os
 from collections import defaultdict
@@ -28,16 +28,16 @@ P = ParamSpec("P")
 A = TypeVar("A")
 
 THREADS_SLEEP = {"OPENBLAS_THREAD_TIMEOUT": "4"}
-"""Idle threads of OpenBLAS sleep after 2⁴ clock ticks. By default they keep their CPUs busy for 2²⁶
-ticks or more, which extends into the next kernel's samples. Where other work needs a CPU, a product
-waits for such threads (docs/decisions/0019)."""
+"""Variable that makes idle threads of OpenBLAS sleep after 2⁴ clock ticks. By default, idle threads
+keep their CPUs busy for at least 2²⁶ ticks, into the next kernel's samples. If other work needs a
+CPU, a product waits for such threads (docs/decisions/0019)."""
 
 QUIET = {"KINETO_LOG_LEVEL": "6"}
-"""torch's profiler prints no line when it starts and stops."""
+"""Variable that keeps torch's profiler from printing a line when it starts and stops."""
 
 MAX_CHILDREN_AHEAD = 6
-"""Maximum number of children that `start_ahead` starts for a folder: for three rounds of two
-functions. A child that waits takes 0.2 GB of memory."""
+"""Maximum number of children that `start_ahead` starts for a folder of kernels, enough for three
+rounds of two functions. A waiting child takes 0.2 GB of memory."""
 
 START_LIMIT_S = 120.0
 """Time limit for a child to open its device, which includes all imports from a slow disk."""
@@ -51,24 +51,24 @@ SILENT_VARIABLES = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS",
     "NUMBA_NUM_THREADS", "NUMBA_DISABLE_JIT",
 )  # fmt: skip
-"""Variables that change what libraries compute, or how fast, without a trace in the results. The
-child does not get these variables, and rows record them. The backend sets the number of threads
-itself."""
+"""Environment variables that change the results or the speed of libraries, and leave no other
+trace. The child does not get these variables, but rows record them. The backend sets the number of
+threads itself."""
 
 
 RECORDED = (
     "OPENBLAS_", "GOTO_", "MKL_", "OMP_", "KMP_", "NPY_", "NUMBA_", "LD_",
     "CUDA_", "NVIDIA_", "CUBLAS_", "CUBLASLT_", "GLIBC_TUNABLES", "MALLOC_",
 )  # fmt: skip
-"""Beginnings of variables that change libraries. Rows record each such variable that is set,
-whether the child gets it or not."""
+"""Prefixes of the names of environment variables that affect libraries. Rows record each such
+variable that is set, whether the child gets it or not."""
 
 MAX_RECORDED = 200
 """Maximum number of characters of the value of a variable that rows record."""
 
 
 class Supervisor:
-    """Controls one child at a time. Children that were started ahead wait until they are opened.
+    """Controls one child at a time. Children that were started ahead wait until `open` uses them.
 
     `kernels` is the folder of the user's kernels, if the child runs such kernels.
     """
@@ -77,14 +77,14 @@ class Supervisor:
         self.device_name, self._timer = device, timer
         self.child: Child | None = None  # the child that has opened the device
         self._waiting: list[Child] = []
-        self._opened: Opened | None = None  # answer of a child that was opened ahead
+        self._opened: Opened | None = None  # answer of the child of `open_ahead`
         self._has_opened = False
         self.usable = True  # whether the device still worked after the last request
         self._spent_s: defaultdict[str, float] = defaultdict(float)
         self._child_spent_s: Mapping[str, float] = {}
         self._scheduling = scheduling(os.getpid())
         environment, self.unkept = environment_with_caches()
-        self._folder: Path | None = None  # the only one that the children may fill
+        self._folder: Path | None = None  # the only folder into which the children may write
         if kernels is not None:
             environment, self._folder = environment_of_foreign(kernels, measures=True)
         kept = {name: text for name, text in environment.items() if name not in SILENT_VARIABLES}
@@ -92,19 +92,19 @@ class Supervisor:
 
     @property
     def spent_s(self) -> Mapping[str, float]:
-        """Wall time by phase of all children since `forget_times`, with the time to start them."""
+        """Wall time by phase of all children since `forget_times`, and the time to start them."""
         names = dict.fromkeys((*self._spent_s, *self._child_spent_s))
         return {n: self._spent_s.get(n, 0.0) + self._child_spent_s.get(n, 0.0) for n in names}
 
     def forget_times(self) -> None:
-        """Start to add up `spent_s` anew."""
+        """Reset `spent_s` to zero."""
         self._spent_s.clear()
         self._child_spent_s = {}
 
     def open(self) -> Opened:
-        """Start a child that opens the device.
+        """Start a child that opens the device, and return its answer.
 
-        Raises what the child raised, ChildLostError, and HostChangedError.
+        Raises the errors of the child, ChildLostError, and HostChangedError.
         """
         opened, self._opened = self._opened, None
         if opened and self.child and not self.child.has_ended:
@@ -120,18 +120,18 @@ class Supervisor:
                 raise
             self.end_all()
             self._folder = None
-            opened = self.open()  # this device may have a driver that writes elsewhere
+            opened = self.open()  # the device's driver may write into other folders
             self.unkept = "the device opens only where kernels may write whatever you may"
             return opened
         self._has_opened = True
         self._spent_s["starting"] += perf_counter() - started
-        self._require_scheduling(self.child.pid)  # the child waited while kernels ran
+        self._require_scheduling(self.child.pid)  # kernels may have run while the child waited
         return opened
 
     def open_ahead(self) -> None:
         """Open the device in a child that the next call of `open` uses.
 
-        A fault of the device is reported by that call.
+        That call reports a fault of the device.
         """
         try:
             self._opened = self.open()
@@ -140,9 +140,9 @@ class Supervisor:
 
     @contextmanager
     def starting_ahead(self, backend: str, count: int, *, torch: bool = False) -> Iterator[None]:
-        """Start children until `count` wait, while the block under `with` runs.
+        """Start children until `count` children wait. The block under `with` runs while they load.
 
-        The children load the backend's modules, if that takes long, and torch, if it is requested.
+        The children load the backend's modules, if that takes long, and torch, if `torch` is true.
         The children then wait before they open the device. The block should time nothing, because
         loading disturbs the host.
         """
@@ -162,8 +162,8 @@ class Supervisor:
     def _start(self, backend: str = "", *, torch: bool = False) -> Child:
         """Start a child.
 
-        If a backend is named, the child loads the backend's modules, and torch if it is asked for,
-        and then sends a message.
+        If `backend` is not empty, the child loads the backend's modules, and torch if `torch` is
+        true. Then the child sends a message.
         """
         module = "gpubench.engine.child.serve"
         return start(
@@ -178,7 +178,7 @@ class Supervisor:
 
     @property
     def living(self) -> Child:
-        """The child. Raises ChildLostError if no message arrives."""
+        """The child that has opened the device. Raises ChildLostError if there is no such child."""
         if self.child is None:
             raise ChildLostError("is gone")
         return self.child
@@ -190,11 +190,11 @@ class Supervisor:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> A:
-        """Call a method of the child's `Server`, `Runner` or `Examiner`.
+        """Call a method of the child's `Server`, `Runner` or `Examiner`, and return its result.
 
-        `limits_s` is the time limit, or one for each step that the child reports. Raises what the
-        method raised, and ChildLostError if no answer arrives within the limit, or if the answer is
-        invalid. The child is then ended.
+        `limits_s` is the time limit of the call, or a limit for each step that the child reports.
+        Raises the error of the method. If no answer arrives within the limit, or if the answer is
+        invalid, ends the child and raises ChildLostError.
         """
         steps_s = limits_s if isinstance(limits_s, tuple) else (limits_s,)
         result: A = self._result(steps_s, method, bound(method, *arguments, **named))
@@ -208,7 +208,7 @@ class Supervisor:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> A:
-        """Call a method like `request`, and hand an open file over with the request."""
+        """Call a method like `request`, and pass an open file to the child with the request."""
         by_name = bound(method, *arguments, **named)
         result: A = self._result((limit_s,), method, by_name, descriptors=(descriptor,))
         return result
@@ -216,7 +216,7 @@ class Supervisor:
     def compile(self, points: Sequence[Point], limit_s: float, on_built: Report) -> None:
         """Compile what points need; `on_built` gets the number of kernels compiled so far.
 
-        Each kernel has the time limit. Raises ChildLostError.
+        `limit_s` is the time limit for each kernel. Raises ChildLostError.
         """
         self._result(repeat(limit_s), Server.compile, {"points": tuple(points)}, on_built)
 
@@ -278,17 +278,16 @@ _ahead: dict[tuple[str, Timer, Path | None], Supervisor] = {}
 
 
 def supervisor_of(device: str, timer: Timer, kernels: Path | None) -> Supervisor:
-    """Return the supervisor of the children of a folder of kernels. Some may wait already."""
+    """Return the supervisor of the children of a folder of kernels. Some may already wait."""
     return _ahead.pop((device, timer, kernels), None) or Supervisor(device, timer, kernels)
 
 
 def start_ahead(
     device: str, timer: Timer, folders: Sequence[Path], backend: str, count: int
 ) -> None:
-    """Start a number of children for each folder of torch functions, and open a device in each.
+    """Start a number of children for each folder of torch functions.
 
-    All children import torch immediately. The first child of each folder then compiles what the
-    folder needs.
+    All children import torch immediately. The first child of each folder then opens the device.
     """
     count, made = min(count, MAX_CHILDREN_AHEAD), list[Supervisor]()
     with ExitStack() as starting:
@@ -301,19 +300,19 @@ def start_ahead(
 
 
 def end_ahead() -> None:
-    """End the children that `start_ahead` started and nobody uses."""
+    """End the children of `start_ahead` that no call of `supervisor_of` has taken."""
     while _ahead:
         _ahead.popitem()[1].end_all()
 
 
 def scheduling(pid: int) -> tuple[str, str]:
-    """Return the CPUs on which a process may run, and its policy and nice value."""
+    """Return the CPUs on which a process may run, and its scheduling policy with its nice value."""
     policy, nice = os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid)
     return str(sorted(os.sched_getaffinity(pid))), f"policy {policy}, nice {nice}"
 
 
 def recorded_variables() -> list[str]:
-    """Return the variables that rows record, with their values."""
+    """Return the environment variables that rows record, as `NAME=value`."""
     names = (*SILENT_VARIABLES, CACHE_VARIABLE)
     others = sorted(name for name in os.environ if name.startswith(RECORDED) and name not in names)
     return [

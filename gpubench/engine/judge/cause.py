@@ -17,7 +17,7 @@ UNRELATED = 0.1
 """Largest correlation of an unrelated result with the right one. The correlation of 1,024 random
 numbers is below 0.1 in 998 of 1,000 cases."""
 
-ENOUGH = 1024  # minimum number of elements for it
+ENOUGH = 1024  # minimum number of elements for this correlation
 
 SAME = 2e-2  # largest relative difference of results that are the same up to roundings
 
@@ -35,7 +35,7 @@ def why_wrong_rows(
     finds_rounding: bool = False,
     is_transposed: bool = False,
 ) -> tuple[str, float]:
-    """Judge some rows of a result; return why they are wrong, or nothing, and their error.
+    """Judge some rows of a result. Return why they are wrong, or an empty text, and their error.
 
     `inputs` are the operands in host memory, and `earlier` the operands of the previous launch into
     the same output. For operations on vectors, `output` is the complete result, because it is
@@ -65,13 +65,13 @@ def cause_of(right: NDArray[Any], output: NDArray[Any]) -> str:
     if not wide.any():
         return "the result is all zeros"
     if not np.isfinite(wide).all():
-        return ""  # the reason of the error names NaN
+        return ""  # the reason for the error names NaN
     other = _other_operation(right, wide) if right.ndim > 1 else ""
     return other or _unrelated_or_narrow(right, wide, is_integer=output.dtype.kind == "i")
 
 
 def _other_operation(right: NDArray[np.float64], output: NDArray[np.float64]) -> str:
-    """Return which function that follows products in models was applied to the result, if any."""
+    """Describe the function, such as ReLU, that was applied to the product, if there is one."""
     for what, other in (
         ("with its negative elements as zeros, as ReLU does", np.maximum(right, 0)),
         ("divided by its sum over the row, as softmax does", _softmax(right)),
@@ -89,7 +89,7 @@ def _other_operation(right: NDArray[np.float64], output: NDArray[np.float64]) ->
 def _unrelated_or_narrow(
     right: NDArray[np.float64], output: NDArray[np.float64], *, is_integer: bool
 ) -> str:
-    """Return whether a result resembles the right one, and how many bits it keeps if it does."""
+    """Describe a result that is unrelated to the right result, or that keeps only few bits."""
     lengths = float(np.linalg.norm(right) * np.linalg.norm(output))
     cosine = float(np.vdot(right, output)) / (lengths or 1.0)
     if abs(cosine) < UNRELATED and right.size >= ENOUGH:

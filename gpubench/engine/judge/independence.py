@@ -1,9 +1,10 @@
-"""A check that a kernel's time does not depend on its output or on operands seen before.
+"""Checks that a kernel's time does not depend on earlier contents of its output and operands.
 
-A kernel that returns early where its output is filled already, or that looks its result up by the
-values of its operands, is right and far too fast in a benchmark. So a point is launched a few more
-times, outside the samples that count, on a copy of its operands. The launches differ in the earlier
-contents of the arrays. The same bytes are written in each case, so the caches hold the same data.
+A kernel may return early if its output is already filled, or look up its result by the values of
+its operands. Such a kernel is right, and far too fast in a benchmark. Therefore a point is launched
+a few more times, in addition to its samples, on a copy of its operands. The launches differ in the
+contents of the arrays before the launch. The same number of bytes is written before each launch, so
+the caches are in the same state.
 """
 
 import random
@@ -33,38 +34,40 @@ from gpubench.engine.operands.make import reference_of_host, widened
 from gpubench.model import Problem
 
 TURNS: tuple[int, ...] = (6, 6, 36)
-"""Number of launches in each case, by stage. A further stage follows only if two cases differ by
-the ratio below."""
+"""Number of launches of each case (`Case`), by stage. A further stage follows only if the times of
+two cases differ by a ratio such as `RATIO`."""
 
 MIXED_PAIRS: tuple[int, ...] = (-1, 1, 523)
-"""A pair has a launch of each of two cases. For each of the `TURNS`: two cases differ if at most
-this number of pairs has the faster launch in the slower case. The probability that equal cases have
-no more pairs is 1e-6 (exact distribution of U for 12 and 48 launches of each case; Mann and
-Whitney, 1947). -1: a further stage must follow."""
+"""Maximum number of mixed pairs at which two cases differ, for each of the `TURNS`. A pair has a
+launch of each of the two cases. The pair is mixed if its launch of the slower case is the faster
+launch. The probability that two equal cases have at most this number of mixed pairs is 1e-6 (exact
+distribution of U for 12 and 48 launches of each case; Mann and Whitney, 1947). -1: the stage
+decides nothing, and a further stage must follow."""
 
 RATIO = 1.25
-"""Smallest ratio of two cases that counts, by the host's clock. On a CPU beside other work a right
-function of 23 µs took 1.17 times as long with operands that had just been written, in 2 of 6
-runs."""
+"""Smallest ratio between the times of two cases that counts as a difference, by the host's clock.
+On a CPU beside other work, a right function of 23 µs took 1.17 times as long with operands that had
+just been written, in 2 of 6 runs."""
 
 RATIO_FILLED = 1.1
-"""Smallest ratio that counts for a filled output. Filled outputs made none of 760 measurements of
-ten right functions wrong."""
+"""Smallest ratio that counts as a difference for a filled output. With this ratio, none of 760
+measurements of ten right functions became wrong."""
 
 RATIO_BY_EVENTS = 1.05
-"""Smallest ratio that counts by the GPU's clock. On an H200 54 points of 32 right kernels had
-ratios of at most 1.022 (lower quartiles of 48 launches a case)."""
+"""Smallest ratio that counts as a difference by the GPU's clock. On an H200, the ratios of 54
+points of 32 right kernels were at most 1.022 (lower quartiles of 48 launches of each case)."""
 
 MIN_DIFFERENCE_US = 3.0
 """Smallest difference of two cases that counts, in microseconds. Writing the operands changes what
 the caches hold, which changes the time of a short call."""
 
-LONG_TURNS = (1, 1, 4, 3)  # turns of long launches
+LONG_TURNS = (1, 1, 4, 3)  # `TURNS` of long launches
 LONG_MIXED_PAIRS = (-1, -1, -1, 0)
-LONG_RATIO = 1.5  # the smallest ratio of long launches that counts; by chance 2e-5
+LONG_RATIO = 1.5  # smallest ratio that counts for long launches; probability by chance: 2e-5
 
 COMPARED = 4
-"""If a reference takes long, one in this number of results is compared with it, at random."""
+"""If making a reference takes long, one of this number of results, at random, is compared with a
+reference."""
 
 SAME = 1e-2
 """Largest difference of two results, relative to the largest element. The exact checks are
@@ -72,7 +75,7 @@ elsewhere; this check must only notice that nothing was computed."""
 
 
 class Case(StrEnum):
-    """Contents of the arrays before a launch, in the words of the reason."""
+    """Contents of the arrays before a launch. The values are parts of the reason that users see."""
 
     POISONED = "nothing"
     """The output holds NaN or another unlikely value, and A is unchanged."""
@@ -81,7 +84,8 @@ class Case(StrEnum):
     """The output holds the right result."""
 
     CHANGED = "operands that it has seen before"
-    """The output holds poison. No launch has seen A before, or the rows of B in this order."""
+    """The output holds an unlikely value. No earlier launch had this A, or the rows of B in this
+    order."""
 
 
 _CASE_TEXT = {
@@ -111,16 +115,17 @@ def require_independent(
     reads_output: bool = False,
     cases: Sequence[Case] = tuple(Case),
 ) -> None:
-    """Raise WrongError if the time or the result of a launch depends on what went before.
+    """Raise WrongError if the time or the result of a launch depends on earlier contents of arrays.
 
-    `operands` has a single set, a copy of the first, whose operands are overwritten in place.
-    `time_us` launches once on this set and returns the microseconds; `by_events` means events of
-    the GPU. `new_inputs` returns operands that no launch has seen: for a product only A, because
-    the rows of B are moved. With `is_long`, a right kernel is launched only once in each case,
-    because launches take long. `cases` are compared with the case `POISONED`.
+    `operands` has a single set (`copies_of_first_set`), whose operands are overwritten in place.
+    `time_us` launches once on this set and returns the time in microseconds. With `by_events`,
+    events of the GPU measure this time. `new_inputs` returns operands that no launch has seen: for
+    a product only A, because the rows of B are moved. With `is_long`, a right kernel is launched
+    only once in each case, because launches take long. `cases` are compared with the case
+    `POISONED`.
     """
     once = _Launches(operands, time_us, xp, new_inputs, reads_output=reads_output).once
-    # A result that depends on what the output holds is not compared with the case `FILLED`.
+    # The time of a kernel that reads its output may depend on a filled output.
     left_out = {Case.POISONED, *([Case.FILLED] if reads_output else [])}
     cases = [Case.POISONED, *(case for case in cases if case not in left_out)]
     limit = RATIO_BY_EVENTS if by_events else RATIO
@@ -130,7 +135,7 @@ def require_independent(
         limits = dict.fromkeys(Case, LONG_RATIO)
         stages = zip(LONG_TURNS, LONG_MIXED_PAIRS, strict=True)
     else:
-        once(Case.POISONED)  # this launch computes the right result, and uses the operands first
+        once(Case.POISONED)  # not timed: the first launch computes the right result
     times_us: dict[Case, list[float]] = {case: [] for case in cases}
     for count, pairs in stages:
         _extend(times_us, once, count)
@@ -145,7 +150,7 @@ def require_independent(
 
 
 class _Launches:
-    """Launches on overwritten operands, whose results are judged."""
+    """Launches a kernel on overwritten operands, and judges the results."""
 
     def __init__(
         self,
@@ -168,9 +173,9 @@ class _Launches:
     def once(self, case: Case) -> float:
         """Launch once in a case, and return the microseconds. Raises WrongError.
 
-        All cases draw the same numbers, and move the same bytes through the caches. An operation
-        with `make` may take long to make operands. If the launch does not use new operands, they
-        are kept for the next launch.
+        All cases draw numbers of the same kind, and move the same number of bytes through the
+        caches. An operation with `make` may take long to make operands. New operands that this
+        launch does not use are therefore kept for the next launch.
         """
         hosts = self._unseen or self._new_inputs()
         waits = case != Case.CHANGED and self._problem.operation.make is not None
@@ -236,7 +241,8 @@ def _error(
 ) -> float:
     """Return the error of a result.
 
-    For a product, the rows of B are `moved`, and some rows are compared.
+    For a product, the rows of B are moved down by `moved` places, and some rows of the result are
+    compared.
     """
     if not problem.operation.is_product:
         reference = reference_of_host(xp, problem.op, hosts)
@@ -254,9 +260,10 @@ def _write_moved(array: Any, rows: Any, places: int) -> None:
 
 
 def _extend(times_us: dict[Case, list[float]], once: Callable[[Case], float], turns: int) -> None:
-    """Add launches of all cases, in a new order each turn: a disturbance affects all cases.
+    """Add launches of all cases. Each turn has a new order, so a disturbance affects all cases.
 
-    The very first launch is on poison, because its result is the right one.
+    The very first launch is of the case `POISONED`, because later results are compared with its
+    result.
     """
     order = random.Random(len(times_us[Case.POISONED]))  # noqa: S311 # an order, not a secret
     for _ in range(turns):
@@ -268,31 +275,31 @@ def _extend(times_us: dict[Case, list[float]], once: Callable[[Case], float], tu
 
 
 def _by_suspicion(times_us: dict[Case, list[float]], case: Case) -> tuple[list[float], list[float]]:
-    """Return the times that a false time would shorten, and the times of honest launches.
+    """Return the times that are short if the kernel cheats, and the times that are then long.
 
-    Timed launches find filled outputs, and operands that they have seen.
+    A kernel that cheats is fast if its output is filled, or if it has seen its operands before.
     """
     before_us = times_us[Case.POISONED]
     return (before_us, times_us[case]) if case == Case.CHANGED else (times_us[case], before_us)
 
 
 def _counts(short_us: list[float], long_us: list[float], limit: float) -> bool:
-    """Whether the lower quartiles differ enough. Disturbances only lengthen launches."""
+    """Whether the lower quartiles differ enough. No disturbance shortens a launch."""
     low, high = (sorted(times_us)[len(times_us) // 4] for times_us in (short_us, long_us))
     return high > limit * low and high - low > MIN_DIFFERENCE_US
 
 
 def _mixed_pairs(short_us: list[float], long_us: list[float]) -> int:
-    """Return the number of pairs whose launches are in the opposite order.
+    """Return the number of pairs in which the launch of `short_us` is not the shorter launch.
 
-    The number depends only on the order of the launches' times, so a few disturbed launches do not
-    hide a difference.
+    The number depends only on the order of the times, so a few disturbed launches do not hide a
+    difference.
     """
     return sum(x >= y for x in short_us for y in long_us)
 
 
 def _is_same(xp: Any, output: Any, right: Any) -> bool:
-    """Whether two results are the same but for rounding; NaN is different."""
+    """Whether two results are equal up to rounding. False if either result has a NaN."""
     if output.dtype.kind == "i":
         return not count_true(output != right)
     difference = xp.abs(output.astype(np.float64) - right.astype(np.float64)).max()

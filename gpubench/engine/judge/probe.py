@@ -2,14 +2,14 @@
 
 Every element of the result is a single product, because a row of A and a column of B have one
 nonzero element in common. One factor of each product uses all its bits, and the other factor is a
-power of two (an odd number for integers, whose product keeps all bits too). So a kernel that rounds
-its operands, or loses or doubles a k, is wrong in the last bit, whatever the tolerance of a sum of
-many products.
+power of two (an odd number for integers, whose product keeps all bits too). So the last bit is
+wrong if a kernel rounds its operands, or omits or repeats a value of k. The tolerance of a sum of
+many products could hide such errors.
 
-A probe has sizes of the point's own kind: the same remainders, several tiles, and no extent above
-the point's own. A kernel is therefore never launched at a kind of size that the user did not ask
-for. A sum has as many products as in the point. Our own kernels are excepted: their code is the
-same for any number of products.
+The size of a probe resembles the point's size: its extents have the same remainders (`PERIOD`),
+span several tiles, and do not exceed the point's extents. A kernel is therefore never launched at a
+kind of size that the user did not request. The number of products in a sum is the same as in the
+point, except for our own kernels, whose code is the same for any number of products.
 """
 
 import math
@@ -47,38 +47,42 @@ DISTINCT = 16
 of these probes, at random."""
 
 PERIOD = 256
-"""A probe's extents have the same remainders as the point's extents, modulo this number and modulo
-the tile's extents. Our own kernels check their bounds, so the remainders modulo the tile do not
-matter for our kernels."""
+"""The extents of a probe and of its point have equal remainders modulo this number, and, for users'
+kernels, modulo the extents of the tile. Our own kernels check their bounds, so their remainders
+modulo the tile do not matter."""
 
 TILES = (2, 4, 8, 16, 32)
-"""Number of tiles that a probe spans in each direction, as far as the point does. A probe uses the
-first of these numbers at which the variant launches the same kernels as at the point's size."""
+"""Numbers of tiles that a probe may span in each direction, if the point has more. A probe uses the
+first number at which the variant launches the same kernels as at the point's size."""
 
-LIBRARY_TILE = 32  # the same for functions without tiles, which may refuse a few tiles
+LIBRARY_TILE = 32  # extent of a tile for functions without tiles, which may refuse small sizes
 
 UNUSUAL = (149, 157, 139, 13, 11, 7)
-"""Prime extents. A kernel that is right there checks its bounds, and requires no alignment."""
+"""Prime extents. A kernel that is right at these extents checks its bounds, and requires no
+alignment."""
 
 UNUSUAL_LONG = (1283, 1283)  # the same for operations that memory limits
 
 MAX_PROBES = 8
-"""Maximum number of launches among which the values of k are divided, where a result has too few
-elements for all values of k."""
+"""Maximum number of launches among which the values of k are divided. Several launches are needed
+if a result has fewer elements than there are values of k."""
 
 COMPARED_ELEMENTS = 2**24  # number of results that are compared at once, in float64
 
 HOST_RESULTS = 2**18
-"""At most this number of results is compared on the host, without kernels that CuPy compiles."""
+"""Maximum number of results that are compared on the host, so that CuPy need not compile
+kernels."""
 
 KEPT_BYTES = 2**26
-"""The operands of smaller probes are kept: all kernels of a sweep are probed at a few sizes."""
+"""Maximum bytes of a problem whose probes' operands are kept. All kernels of a sweep are probed at
+a few sizes."""
 
 LARGEST_SCALE = 3  # scales are 2 to the power of −3 to 3, so that results are in range
 
 LARGE_FLOPS = 2**30
-"""Larger products have one probe with few elements: making operands with an element for each row
-and column, and comparing their results, takes 0.2 s at 2048."""
+"""Number of operations above which a product has a single probe with few elements. For a product of
+size 2048, making operands with an element for each row and column, and comparing the results, takes
+0.2 s."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,13 +90,14 @@ class Probe:
     """Operands and the exact result, kept as the nonzero elements of two matrices.
 
     The result is a product of an M×K and a K×N matrix. The rows are divided into p classes and the
-    columns into q classes, and each pair of classes has one k. `gemv` has N = 1, and `gemv_t` the
-    transpose of A as its first matrix. `atax` has pairs of a row and a column (`ChainProbe`).
+    columns into q classes, and each pair of classes has one k. For `gemv`, N is 1. For `gemv_t`,
+    the first matrix is the transpose of A. `atax` has another class of probes (`ChainProbe`).
     """
 
     problem: Problem
     k_of_classes: NDArray[np.int64]
-    """Shape (p, q). -1: the pair has no k, and its results are 0."""
+    """The k of each pair of classes, of shape (p, q). -1: the pair has no k, and its results are
+    0."""
 
     class_of_row: NDArray[np.int64]
     class_of_column: NDArray[np.int64]
@@ -151,7 +156,7 @@ class Probe:
 class ChainProbe:
     """A probe of `atax`, Aᵀ(A·x): each row of A, and each column, has at most one element.
 
-    A is a factor twice. Where A has all bits of its type, the result is rounded once.
+    A is a factor twice. If elements of A use all bits of their type, the result is rounded once.
     """
 
     problem: Problem
@@ -177,7 +182,7 @@ class ChainProbe:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BatchProbe:
-    """A probe of a batch: one for each product, few of which are equal."""
+    """A probe of a batch: a probe for each product. At most `DISTINCT` probes differ."""
 
     problem: Problem
     parts: tuple[Probe | ChainProbe | WidthProbe, ...]
@@ -192,16 +197,17 @@ class BatchProbe:
 AnyProbe = Probe | ChainProbe | WidthProbe | BatchProbe
 
 _RIGHT: WeakKeyDictionary[AnyProbe, NDArray[Any]] = WeakKeyDictionary()
-"""For each small probe, a result that was found right. All kernels of a sweep are probed at a few
-sizes, and comparing two results takes a hundredth of the time to compute one."""
+"""The right result of each small probe, once a kernel has computed it. All kernels of a sweep are
+probed at a few sizes, and comparing two results takes a hundredth of the time to compute a
+result."""
 
 
 def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
-    """Return the size at which a point's compiled kernels are probed.
+    """Return the problem, with a small size, at which a point's compiled kernels are probed.
 
-    The result is the point's own size if no smaller size of its kind has the same kernels. Which
-    kernels a host function launches at another size is not known. A function with fixed addresses
-    may keep the addresses of a single size.
+    The result is the point's own problem if the variant launches other kernels at all small sizes.
+    The result is also the point's own problem for a host function, whose kernels at other sizes are
+    unknown, and for a function with fixed addresses, which may keep the addresses of a single size.
     """
     fixed = isinstance(point.variant, HostVariant) or point.variant.fixed_addresses
     if fixed or not point.problem.operation.has_product:
@@ -224,11 +230,11 @@ def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
 
 
 def fewer_rows(point: Point, rows: int) -> int:
-    """Return at least `rows` rows of the point, to predict the time of a launch.
+    """Return the number of rows, at least `rows`, of a launch that predicts the time of the point.
 
-    Our own kernels take any number. For a user's kernel, the number has the same remainder as the
-    point's rows. If the kernel has fixed addresses or refuses that number, it is launched at the
-    point's own size.
+    Our own kernels accept any number of rows. For a user's kernel, the number has the same
+    remainder as the point's number of rows (`PERIOD`). The result is the point's number if the
+    kernel has fixed addresses, or refuses the smaller number.
     """
     if not point.problem.operation.is_product:
         return point.problem.m
@@ -240,7 +246,7 @@ def fewer_rows(point: Point, rows: int) -> int:
 
 
 def unusual_problem(point: Point, capability: tuple[int, int] | None) -> Problem | None:
-    """Return the problem with prime extents, or None if the variant does not take it."""
+    """Return the problem with prime extents, or None if the variant does not accept it."""
     operation = point.problem.operation
     if operation.listed:
         return None
@@ -263,7 +269,7 @@ def kernels_of(point: Point, problem: Problem) -> frozenset[str]:
 
 
 def _block(point: Point) -> list[int]:
-    """Return the tile's extents: the parameters that are written first."""
+    """Return the extents of a point's tile, without the other parameters of the configuration."""
     if point.tile is None or point.variant.tiles is None:
         return []
     values = (point.tile[name] for name in point.variant.tiles.block)
@@ -276,7 +282,7 @@ def _period(point: Point) -> int:
 
 
 def _near(extent: int, period: int, min_extent: int) -> int:
-    """Return the smallest extent of at least `min_extent` with the same remainder, or `extent`."""
+    """Return the smallest number, from `min_extent` to `extent`, with the remainder of `extent`."""
     remainder = extent % period
     return min(
         extent,
@@ -285,7 +291,7 @@ def _near(extent: int, period: int, min_extent: int) -> int:
 
 
 def trial_inputs(problem: Problem, seed: int) -> tuple[NDArray[Any], ...]:
-    """Return operands for a launch that shows what a call does: a probe's, if there are probes."""
+    """Return operands for a trial launch: operands of a probe, if the operation has probes."""
     if problem.operation.has_product:
         return inputs_of(make_probes(problem, seed)[0])
     return make_inputs(problem, seed)
@@ -318,7 +324,7 @@ Make = Callable[[Problem, int], Sequence[Probe | ChainProbe | WidthProbe]]
 
 
 def in_batch(problem: Problem, seed: int, make: Make) -> tuple[AnyProbe, ...]:
-    """Return what `make` returns for a product, or for all products of a batch together."""
+    """Return the probes that `make` makes for a product, or probes for all products of a batch."""
     if not problem.operation.batch:
         return tuple(make(problem, seed))
     rng, count = np.random.default_rng(seed), problem.batch
@@ -332,10 +338,10 @@ def in_batch(problem: Problem, seed: int, make: Make) -> tuple[AnyProbe, ...]:
 
 @lru_cache(16)
 def make_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
-    """Return probes with all bits in the first operand, and then in the second operand.
+    """Return probes whose first operand uses all bits, then probes whose second operand does.
 
-    Each value of k has a product in one of the probes, if MAX_PROBES are enough for that. A large
-    product has a single probe, `make_full_probe`.
+    Each value of k has a product in one of the probes, if `MAX_PROBES` are enough. A large product
+    has a single probe (`make_full_probe`).
     """
     return in_batch(problem, seed, _probes_of_one)
 
@@ -360,8 +366,9 @@ def _probes_of_one(problem: Problem, seed: int) -> Sequence[Probe | ChainProbe]:
 def make_full_probe(problem: Problem, seed: int) -> Probe | ChainProbe:
     """Return a probe for a large problem, with few elements.
 
-    Half of the products have all bits of the first operand, and the others of the second operand.
-    So one launch shows whether an operand is rounded, and whether a k is lost.
+    In half of the products, the element of the first operand uses all bits. In the other half, the
+    element of the second operand uses all bits. So one launch shows whether either operand is
+    rounded, and whether a value of k is omitted.
     """
     rng = np.random.default_rng(seed)
     if problem.operation.is_chain:
@@ -379,9 +386,9 @@ def _probes(
     *,
     first_has_all_bits: bool | None,
 ) -> Iterator[Probe]:
-    """Yield probes that divide the values of k.
+    """Yield probes among which the values of k are divided.
 
-    If `first_has_all_bits` is None, either operand has all bits in half of the products.
+    If `first_has_all_bits` is None, each operand uses all bits in half of the products.
     """
     rows, columns, depth = extents(problem)
     order, pairs = rng.permutation(depth), math.prod(classes)
@@ -412,7 +419,7 @@ def _probes(
 def _scales(rng: np.random.Generator, problem: Problem) -> Iterator[NDArray[Any]]:
     """Yield scales that are powers of two.
 
-    A kernel that uses the scale of another place is then wrong.
+    A kernel that uses the scale of another element is then wrong.
     """
     if problem.operation.scaled:
         kinds = zip(problem.shapes_of_one[:-1], problem.types, strict=False)
@@ -442,7 +449,7 @@ def _chain_probes(rng: np.random.Generator, problem: Problem) -> Iterator[ChainP
 def _drawn(
     rng: np.random.Generator, precision: Precision, has_all_bits: NDArray[np.bool_]
 ) -> NDArray[Any]:
-    """Draw numbers with all bits where an array is true, and with one bit elsewhere."""
+    """Draw numbers that use all bits where `has_all_bits` is true, and a single bit elsewhere."""
     shape = has_all_bits.shape
     if has_all_bits.all():
         return _all_bits(rng, precision, shape)  # type: ignore[no-any-return]
@@ -468,7 +475,7 @@ def _all_bits(rng: np.random.Generator, precision: Precision, shape: Any) -> Any
 
 
 def _one_bit(rng: np.random.Generator, precision: Precision, shape: Any) -> Any:
-    """Draw powers of two, limited so that any product of three is in range; odd integers."""
+    """Draw powers of two, so small that a product of three is in range; or draw odd integers."""
     kind = np.dtype(precision.element)
     if kind.kind == "i":
         return _all_bits(rng, precision, shape) | kind.type(1)
@@ -483,7 +490,7 @@ def _wide(elements: NDArray[Any]) -> NDArray[Any]:
 
 
 def _count_wrong(probe: AnyProbe, xp: Any, output: Any) -> int:
-    """Return the number of results that are not exact; 0 for a probe of widths."""
+    """Return the number of results that are not exact; 0 for a `WidthProbe`."""
     if isinstance(probe, BatchProbe):
         pairs = zip(probe.parts, output, strict=True)
         return sum(_count_wrong(part, xp, result) for part, result in pairs)
@@ -491,7 +498,7 @@ def _count_wrong(probe: AnyProbe, xp: Any, output: Any) -> int:
 
 
 def _bits_kept(probe: AnyProbe, xp: Any, output: Any) -> int | None:
-    """Return the number of bits that sums keep; None: all bits that are examined."""
+    """Return the number of bits that sums keep; None if sums keep all bits that are examined."""
     if isinstance(probe, BatchProbe):
         pairs = zip(probe.parts, output, strict=True)
         widths = [_bits_kept(part, xp, result) for part, result in pairs]
@@ -516,9 +523,9 @@ def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
 
 
 def all_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
-    """Return the probes of a problem's products, and of the width of its sums.
+    """Return the probes of a problem's products, and the probe of the width of its sums.
 
-    Other operations have none.
+    An operation without a product has no probes.
     """
     if not problem.operation.has_product:
         return ()
@@ -526,7 +533,7 @@ def all_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
 
 
 def require_exact_outputs(contents: Sequence[bytes], problem: Problem, seed: int) -> None:
-    """Raise WrongError unless the contents are the results of a problem's probes, by rows.
+    """Raise WrongError unless `contents` are the exact results of a problem's probes, by rows.
 
     The parent calls this, because a function could change the checks in its own process.
     """
@@ -540,7 +547,7 @@ def require_exact_outputs(contents: Sequence[bytes], problem: Problem, seed: int
 
 
 def at_probe(point: Point, problem: Problem) -> Point:
-    """Return the point at a probe's size, without a choice of algorithm, which depends on size."""
+    """Return the point at a probe's size, without choosing an algorithm for that size."""
     variant = point.variant
     if isinstance(variant, CallVariant):
         variant = replace(variant, tune=None)

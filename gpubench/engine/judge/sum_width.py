@@ -1,10 +1,10 @@
 """A probe of the width of sums: large terms that cancel, with small terms between them.
 
-The terms of a row are ±2ʷ at random places, with signs in turns, and ±1 at all other places. A sum
-that keeps more than w bits is exact in any order, and a narrower sum loses some of the small terms,
-also if only the sums of parts of K are narrow. Rows have different w, so a single launch shows how
-many bits the sums keep. (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor
-cores, 2021, find the width of a tensor core by such terms.)
+The terms of a row are ±2ʷ at random places, with alternating signs, and ±1 at all other places. A
+sum that keeps more than w bits is exact in any order, and a narrower sum loses some of the small
+terms, also if only the sums of parts of K are narrow. Rows have different w, so a single launch
+shows how many bits the sums keep. (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA
+tensor cores, 2021, find the width of a tensor core by such terms.)
 """
 
 import math
@@ -22,8 +22,9 @@ from gpubench.model.precision import F32
 EXPONENTS = (*range(6, 15), 16, 18, 20, 24, 30, 40, 48)  # the values of w
 
 SPARE_BITS = 2
-"""With b as the width in bits: a row's large terms sum to at most 2^(b − SPARE_BITS), whatever
-their signs. w is at most b − SPARE_BITS, because tensor cores cut terms off."""
+"""Number of bits of a sum that large terms do not use. If sums have b bits, the magnitudes of a
+row's large terms sum to at most 2^(b − SPARE_BITS), and w is at most b − SPARE_BITS. Bits are
+spared because tensor cores truncate terms."""
 
 LARGEST_IN_FLOAT32 = 20
 """The largest w of float32 sums. How tensor cores add the last bits differs between GPUs."""
@@ -45,11 +46,12 @@ class WidthProbe:
     exponent_of_row: NDArray[np.int64]  # w of each row of the result
     pattern_of_row: NDArray[np.int64]
     terms: NDArray[Any]
-    """Shape (patterns, K), in the operands' type, with the signs of `inner_signs`."""
+    """Terms of each pattern, multiplied by `inner_signs`, of shape (patterns, K) in the operands'
+    type."""
 
     inner_signs: NDArray[np.int64]  # shape (K,)
     column_signs: NDArray[np.int64]  # shape (N,)
-    totals: NDArray[np.float64]  # the result of each pattern, in a column of positive sign
+    totals: NDArray[np.float64]  # the result of each pattern, in a column with a positive sign
 
     def inputs(self) -> tuple[NDArray[Any], ...]:
         """Return the operands."""
@@ -71,7 +73,10 @@ class WidthProbe:
 
 
 def extents(problem: Problem) -> tuple[int, int, int]:
-    """Return rows, columns and depth of the (last) product, or of each of a batch."""
+    """Return rows, columns and depth of a product.
+
+    For a chain, this is the last product. All products of a batch have the same extents.
+    """
     (rows, depth), *_, result = problem.shapes_of_one
     if problem.operation.first_is_transposed:
         rows, depth = depth, rows
@@ -80,7 +85,7 @@ def extents(problem: Problem) -> tuple[int, int, int]:
 
 @lru_cache(16)
 def make_width_probes(problem: Problem, seed: int) -> tuple[WidthProbe, ...]:
-    """Return the probe of a problem's sums, or nothing for exact sums, short sums and chains."""
+    """Return the probe of the width of sums; nothing for exact sums, short sums and chains."""
     precision = problem.precision
     rows, columns, depth = extents(problem)
     if problem.operation.is_chain or precision.is_integer or depth < LEAST_DEPTH:
@@ -111,7 +116,7 @@ def make_width_probes(problem: Problem, seed: int) -> tuple[WidthProbe, ...]:
 def _terms(
     rng: np.random.Generator, depth: int, exponent: int, max_large: int
 ) -> NDArray[np.float64]:
-    """Draw terms: an even number of large terms, at most `max_large`, and otherwise small terms."""
+    """Draw terms: an even number of large terms (at most `max_large`), and small terms."""
     large = 2 * (min(depth // 2, max_large) // 2)
     total = int(rng.integers(1, min(LARGEST_RESULT, depth - large) + 1))
     total += (total - (depth - large)) % 2 * (1 if total == 1 else -1)

@@ -1,7 +1,7 @@
 """Decides whether a measurement is wrong: each `why_…` returns the reason, or an empty text.
 
-The other modules of this package observe. No other module makes a measurement wrong. Comparisons
-are written so that NaN is wrong.
+The other modules of this package only observe; they do not decide. Comparisons are written so that
+a NaN counts as wrong.
 """
 
 import math
@@ -20,8 +20,9 @@ NOT_ALL = "not all was computed, or the time is wrong"
 class WrongError(Exception):
     """A measurement is wrong. The message is the reason.
 
-    `error` is the `relative_error`, if one was computed. `may_be_load` is whether other work on the
-    machine can cause this, too. Such a measurement is wrong only if this happens again.
+    `error` is the `relative_error`, if one was computed. `may_be_load` is true if other work on the
+    machine can also be the cause. Such a measurement is wrong only if repeated measurements are
+    wrong, too.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ def require(reason: str, error: float | None = None, *, may_be_load: bool = Fals
 
 
 def as_judged(measurement: Measurement, wrong: WrongError) -> Measurement:
-    """Return the measurement as wrong: without a time, and with the reason."""
+    """Return the measurement with the status `wrong`, with the reason, and without a time."""
     error = measurement.max_relative_error if wrong.error is None else wrong.error
     return replace(
         measurement, status=Status.WRONG, reason=str(wrong), max_relative_error=error, series=None
@@ -68,7 +69,7 @@ def why_inexact(size: str, wrong: int, results: int, cause: str = "") -> str:
 
 
 def why_narrow(size: str, bits: int | None, precision: Precision) -> str:
-    """Judge how many bits sums keep (`judge.sum_width`). None: all that the probe examines."""
+    """Judge how many bits sums keep (`judge.sum_width`). None: all bits that are examined."""
     if bits is None:
         return ""
     as_type = f", as sums in {NAMED_WIDTHS[bits]} do" if bits in NAMED_WIDTHS else ""
@@ -79,7 +80,7 @@ def why_narrow(size: str, bits: int | None, precision: Precision) -> str:
 
 
 def why_inaccurate(error: float, tolerance: float, multiple: int = 0) -> str:
-    """Judge the largest `relative_error` of a result, which is `multiple` times the right one."""
+    """Judge the largest `relative_error` of a result that is `multiple` times the right result."""
     if error <= tolerance:
         return ""
     if multiple:
@@ -118,7 +119,7 @@ def why_dependent(on: str, time_us: float, with_it: str, time_with_it_us: float)
 
 
 def why_too_short(time_us: float, least_us: float) -> str:
-    """Judge a time per launch by the time that the device takes at least for the problem."""
+    """Judge a time per launch by the minimum time that the device needs for the problem."""
     if time_us > least_us:
         return ""
     limit = f"the device cannot take less than {digits(least_us)}"
@@ -134,7 +135,7 @@ def why_too_fast(gflops: float, highest_gflops: float, margin: float) -> str:
 
 
 def why_unconfirmed(reported_us: float, parent_us: float, ratio: float) -> str:
-    """Judge a child's time: by the parent's clock it may be `ratio` times as long at most."""
+    """Judge a child's time. The parent's time may be at most `ratio` times as long."""
     if parent_us <= ratio * reported_us:
         return ""
     elsewhere = f"at least {digits(parent_us)} µs by the clock of another process"

@@ -1,4 +1,4 @@
-"""Compares the results of a point with a reference: before it is timed, and the timed results."""
+"""Compares a point's results with a reference, before the point is timed and while it is timed."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ BYTE_POISON = 0xFF
 """Content of bytes of an output before the kernel runs."""
 
 CHECKED_ROWS = 16
-"""Number of rows of a product that are compared after a launch on operands of its own."""
+"""Number of rows of a product that are compared, if each launch has operands of its own."""
 
 SMALL = 32  # largest extent of a result that is compared while kernels compile
 
@@ -49,10 +49,11 @@ KEPT_OUTPUTS = 8
 """Maximum number of outputs of a point that are kept until its timed launches have ended."""
 
 MAX_MULTIPLE = 2**20  # largest multiple of the right result that is recognized
-SAME = 1e-2  # how near a result must be to it
+SAME = 1e-2  # maximum relative difference of a result from that multiple
 
 ROUNDED_ONCE = 1.01
-"""Factor of the unit roundoff, because the sum that is rounded has errors of its own."""
+"""Factor of the unit roundoff. It exceeds 1, because the sum that is rounded has errors of its
+own."""
 
 STALE = (
     "it left its output as it was. Its arguments had moved since earlier launches: it may keep "
@@ -70,7 +71,7 @@ class Check:
 
     Copies of a user's outputs are kept until `settle`. The reference of such an output is then made
     after the timed launches, so that no launch can find it in memory. The errors of a user's kernel
-    on random operands are compared with the errors of rounded operands.
+    on random operands are compared with the errors that rounded operands cause.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Check:
         self._kept: list[tuple[Any, int]] = []
         """Outputs that are not compared yet, with their result factors."""
 
-        self._accepted = False  # whether an output of another set was right
+        self._accepted = False  # whether an earlier output was right
         self._xp = xp
         self._reads_output = point.variant.reads_output
         self.operands = operands
@@ -101,7 +102,7 @@ class Check:
         """The largest errors of outputs so far."""
 
     def start(self) -> None:
-        """Poison the outputs that launches wrote into, or all if they hold the other poison."""
+        """Poison the outputs that launches wrote into, or all outputs if the poison changed."""
         rotation, sets = self.operands.rotation, self.operands.sets
         if rotation.zeroed != self._reads_output:
             rotation.zeroed = self._reads_output
@@ -116,7 +117,7 @@ class Check:
             factor = content_of(problem, index)
             if self.fingerprints.get(factor) != fingerprint:
                 output = self.operands.sets[index][-1]
-                if self._later:  # beyond KEPT_OUTPUTS, one of the later half is replaced
+                if self._later:  # if too many are kept, replace one of the later half
                     place = len(self._kept)
                     if place >= KEPT_OUTPUTS:
                         place = KEPT_OUTPUTS // 2 + randbelow(KEPT_OUTPUTS // 2)
@@ -151,7 +152,7 @@ class Check:
             raise
 
     def _reference_of(self, content: int) -> Reference:
-        """Return the reference of a set's content; for linear operations it is the same."""
+        """Return the reference of a set's content. Sets of a linear operation share a reference."""
         is_linear = self.operands.problem.operation.is_linear
         return self._reference() if is_linear else self._reference(content)
 
@@ -169,7 +170,7 @@ def require_right(
     *,
     finds_rounding: bool,
 ) -> Errors:
-    """Return the errors of an output. Raises WrongError."""
+    """Return the errors of an output. Raises WrongError if the output is wrong."""
     problem = operands.problem
     precision = problem.precision
     if reference.compare:
@@ -191,7 +192,7 @@ def right_on(
 ) -> Callable[[Any], None]:
     """Return a function that raises WrongError unless an output is the result of operands.
 
-    The operands are in host memory. The reference is made when the first output is there, or
+    The operands are in host memory. The reference is made for the first output, or immediately with
     `at_once`.
     """
 
@@ -223,7 +224,7 @@ def _require_compared(compared: Compared) -> Errors:
 
 
 def _multiple(xp: Any, output: Any, reference: Reference, factor: int) -> int:
-    """Return how many times the right result an output is; 0 if it is no such multiple."""
+    """Return n if an output is n times the right result, with n from 2 on; otherwise 0."""
     right = factor * reference.parts[0].ravel().astype(np.float64)
     largest = int(xp.abs(right).argmax())
     ratio = float(output.ravel()[largest]) / (float(right[largest]) or 1.0)
@@ -240,10 +241,10 @@ def poison(output: Any, *, reads_output: bool = False) -> None:
 
 
 def poison_of(output: Any, *, reads_output: bool = False) -> float:
-    """Return what an output holds before a launch: NaN, or an unlikely integer.
+    """Return the poison that fills an output before a launch: NaN, or an unlikely integer.
 
-    An output that the kernel reads holds zeros. An element that is not written is then wrong unless
-    it should be 0.
+    An output that the kernel reads is filled with zeros. An element that is not written is then
+    wrong unless it should be 0.
     """
     if reads_output:
         return 0
@@ -253,7 +254,7 @@ def poison_of(output: Any, *, reads_output: bool = False) -> float:
 
 
 def never_written(variant: Variant) -> str:
-    """Return what is wrong with a variant whose output holds poison alone."""
+    """Return the reason for a variant whose output still holds only poison, with advice."""
     advice = "; if it reads the result, as beta * C does, write reads_output=True"
     if isinstance(variant, CallVariant) and not isinstance(variant, HostVariant):
         advice = "; write into the last argument, as in c[:] = …, and not c += …; returns=True is "
@@ -262,7 +263,7 @@ def never_written(variant: Variant) -> str:
 
 
 def is_unwritten(xp: Any, output: Any) -> bool:
-    """Return whether an output holds poison alone."""
+    """Return whether an output still holds only poison (`poison_of`)."""
     is_integer = output.dtype.kind in "iu"
     held = output == poison_of(output) if is_integer else xp.isnan(output.astype(np.float64))
     return bool(count_true(held) == output.size)
@@ -297,7 +298,7 @@ def relative_error(
 def errors_of(
     xp: Any, output: Any, reference: Reference, result_roundoff: float = 0.0, factor: int = 1
 ) -> Errors:
-    """Return the errors of an output: its `relative_error`, and with the result's rounding."""
+    """Return the errors of an output, without and with the rounding of the result's type."""
     if reference.compare:
         compared = reference.compare(output)
         judged = math.inf if compared.reason else compared.judged
@@ -312,7 +313,7 @@ def errors_of(
         error -= factor * part
     error = xp.abs(error)
     size = xp.abs(factor * reference.parts[0])
-    scale = math.sqrt(reference.terms) * size  # NumPy's numbers let CuPy import SciPy
+    scale = math.sqrt(reference.terms) * size  # a number of NumPy would make CuPy import SciPy
     scale += abs(factor) * reference.row_norms * reference.column_norms
     scale += abs(factor) * reference.inherited
     # A zero row or column must give exact zeros: any error over the smallest number is huge.
@@ -332,9 +333,9 @@ def errors_of(
 
 
 def compare_small(operand_cache: OperandCache, xp: Any, points: Sequence[Point]) -> None:
-    """Compare a small result in each precision, for which CuPy compiles kernels of its own.
+    """Compare a small result in each precision, so that CuPy compiles the kernels of comparisons.
 
-    The result was never written, and its error is not used.
+    No kernel writes the result, and its error is not used.
     """
     products = (point for point in points if point.problem.operation.is_product)
     for point in {point.problem.dtype: point for point in products}.values():
@@ -351,7 +352,8 @@ def rows_error(
 ) -> float:
     """Return the `relative_error` of some rows of a product, from its operands in the module `xp`.
 
-    `output` has these rows only. Operations on vectors have a short result, so it is complete.
+    `output` has only these rows. For operations on vectors, `output` is the complete result,
+    because it is short.
     """
     first, second = inputs
     part = take_rows(first, rows) if problem.operation.is_by_rows else first
@@ -360,7 +362,7 @@ def rows_error(
 
 
 def rows_to_check(problem: Problem) -> list[int]:
-    """Return rows of the result at random, which no kernel can know before it has computed them."""
+    """Return the indices of random rows of the result, which no kernel can know in advance."""
     count = problem.output_shape[0]
     if not problem.operation.is_by_rows:
         return list(range(count))

@@ -17,7 +17,7 @@ from gpubench.model import Problem
 
 
 class EmptyRequests:
-    """Fills new operands as for launches of one point at a time, and launches nothing."""
+    """Fills the operands of launches of one point at a time, but launches nothing."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -42,6 +42,6 @@ class EmptyRequests:
         self._release = self._backend.hold(memory, values, None, 0, in_queue=in_queue)
 
     def launch_on_new_operands(self, seed: int) -> None:
-        """Fill the operands by a seed, as `Examiner.launch_on_new_operands` does, and wait."""
+        """Fill the operands from a seed, as `Examiner.launch_on_new_operands` does, and wait."""
         if self._release:
             self._release(seed)

@@ -30,13 +30,13 @@ from gpubench.engine.operands.shared import shared_bytes
 from gpubench.errors import ChildLostError, CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import Cache, Point, Problem
 
-MOST_ROWS = 1024  # number of rows of A of which smaller numbers of rows are the first ones
+MOST_ROWS = 1024  # minimum number of rows of the A whose first rows `row_digests` takes
 
 
 class _New(NamedTuple):
-    """Copies of a point's operands, and the kernel on them.
+    """Copies of a point's operands, and the kernel that is bound to the copies.
 
-    A seed overwrites all copies of one operand.
+    All copies of one operand are overwritten with random values, which a seed determines.
     """
 
     position: int  # index of the overwritten operand: 0 for A, 1 for B
@@ -51,7 +51,7 @@ class _New(NamedTuple):
 
 @contextmanager
 def _or_lost() -> Iterator[None]:
-    """Raise ChildLostError for a launch that fails."""
+    """Raise ChildLostError if a launch in the block fails."""
     try:
         yield
     except (CompileError, LaunchError, DoesNotFitError) as error:
@@ -90,14 +90,14 @@ class Examiner:
 
     @_or_lost()
     def result_on(self, point: Point, seed: int) -> bytes:
-        """Return the result on operands of a seed. Raises ChildLostError."""
+        """Return the point's result on operands from a seed. Raises ChildLostError."""
         inputs = make_inputs(point.problem, seed, point.operands)
         content: bytes = on_host(next(self.outputs(point, point.problem, inputs))).tobytes()
         return content
 
     @_or_lost()
     def repeat(self, point: Point, launches: int) -> float | None:
-        """Launch on the point's operands, for another process to time.
+        """Launch on the point's operands, so that another process can time the launches.
 
         Return microseconds per launch, as `Kernel.run` does. Raises ChildLostError.
         """
@@ -127,8 +127,8 @@ class Examiner:
     ) -> bool:
         """Prepare launches on new copies of A or B; poison the outputs. Raises ChildLostError.
 
-        `position` is 0 for A and 1 for B. Launches use its `count` copies in turns. Return whether
-        `launch_on_new_operands` can begin the launches (`Backend.hold`).
+        `position` is 0 for A and 1 for B. Launches use the `count` copies of this operand in turns.
+        Return whether `launch_on_new_operands` can begin the launches (`Backend.hold`).
         """
         if bytes_of_sets(point.problem, count) > self._backend.bytes_free():
             return False
@@ -141,9 +141,9 @@ class Examiner:
         return self._release is not None
 
     def _copies(self, point: Point, count: int, position: int) -> _New:
-        """Return copies of the first set, with the operand at `position` in one block of memory.
+        """Return copies of the first set. All copies of the operand at `position` are in one block.
 
-        Where the cache is hot, all copies share the other operands.
+        If the cache is hot, all copies share the other operands.
         """
         operands, xp = self._operand_cache.operands(point), self._backend.xp
         *inputs, output = operands.sets[0]
@@ -205,7 +205,7 @@ class Examiner:
         return digests
 
     def at_unusual_size(self, point: Point) -> str:
-        """Launch at prime extents, and return a note; it is empty if the result is right.
+        """Launch at prime extents, and return a note. The note is empty if the result is right.
 
         The launch may end the process.
         """

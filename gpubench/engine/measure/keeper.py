@@ -1,6 +1,7 @@
-"""Outputs of a GPU's launches, in a process that never runs a user's function.
+"""Keeps the outputs of a GPU's launches, in a process that never runs a user's function.
 
-The process of the function opens their memory, and the parent reads results through this process.
+The process of the function opens the memory of the outputs, and its launches write there. The
+parent reads results through this process.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from gpubench.model import Problem
 
 
 def outputs_in(memory: Any, problem: Problem, kind: Any) -> Any:
-    """Return the outputs of launches, one after the other in memory, with a type of elements."""
+    """Return the outputs of launches as arrays of a type. The outputs are in `memory`, in order."""
     lines = memory.view(kind).reshape(-1, set_size(problem.output_shape, np.dtype(kind).itemsize))
     return in_sets(lines, problem.output_shape, problem.by_columns[-1])
 
@@ -54,7 +55,7 @@ class Keeper:
         or an empty text.
         """
         self._problem, needed = problem, shared_bytes(problem, launches)[1]
-        if needed > self._exported[1].size:  # twice as much at least, as no memory is freed
+        if needed > self._exported[1].size:  # at least twice as much, as no memory is freed
             if self._backend.ipc is None:
                 raise ChildLostError("has no memory that another process can open")
             try:

@@ -1,8 +1,8 @@
-"""A kernel and a library in turns at the power limit, so that ratios are of neighbours in time.
+"""Measures a kernel and a library in turns at the power limit, to compare neighbours in time.
 
-At the power limit the clock still moves for seconds, and differs from visit to visit. Both kernels
-of a pair share what the regulator does, so the ratio of neighbours is known more closely than the
-ratio of medians (docs/measuring.md has figures).
+At the power limit, the clock changes for seconds, and differs between visits. The power regulator
+affects both visits of a pair in the same way. So the ratio of neighbouring visits scatters less
+than the ratio of medians (docs/measuring.md has figures).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ SETTLE_S = 5.0  # maximum time to heat until clock and power are stationary
 WINDOW_S = 0.4  # length of each of the windows whose times and energies are compared
 
 STATIONARY = 0.004
-"""Windows are stationary if the mean of the last two differs by less than this from the mean of the
-two before, in time and in energy per launch."""
+"""Maximum relative difference between the mean of the last two windows and the mean of the two
+windows before them, in time and in energy per launch, if the kernels are stationary."""
 
 VISIT_S = 0.35
 """Time of a visit. The regulator takes 0.1 to 0.3 s to react to a change of the load."""
@@ -35,7 +35,7 @@ SETTLE_S."""
 def paired(
     kernel: Kernel, library: Kernel, clock: Callable[[], float] = perf_counter
 ) -> PairedTimes:
-    """Heat with both kernels until they are stationary, then visit them in turns, ABBA.
+    """Launch both kernels until they are stationary, then measure them in turns (ABBA).
 
     Raises DoesNotFitError if launches are too short to sustain, and LaunchError.
     """
@@ -67,7 +67,7 @@ def _settle(kernel: Kernel, library: Kernel, clock: Callable[[], float]) -> floa
 
 
 def _is_stationary(windows: list[tuple[float, float]]) -> bool:
-    if len(windows) < 4:  # noqa: PLR2004 # two and the two before
+    if len(windows) < 4:  # noqa: PLR2004 # two windows, and two before them
         return False
     for values in zip(*windows[-4:], strict=True):
         earlier, later = sum(values[:2]), sum(values[2:])

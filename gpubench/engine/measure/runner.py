@@ -47,7 +47,7 @@ class Runner:
 
     @property
     def examiner(self) -> Examiner:
-        """The object that launches as another process requests."""
+        """The object that launches kernels when the parent requests it."""
         return self._visits.examiner
 
     @property
@@ -61,10 +61,10 @@ class Runner:
         return self._backend.usable()
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Compile what the points need before they are measured, and what comparisons need."""
+        """Compile the kernels of the points, and the kernels that comparisons of results need."""
         with self._phase("compiling"), ThreadPoolExecutor(1) as compiler:
             compiled = compiler.submit(self._backend.compile, points, on_built)
-            with suppress(DoesNotFitError, MemoryError):  # each point reports it when measured
+            with suppress(DoesNotFitError, MemoryError):  # a point reports this when it is measured
                 compare_small(self._operand_cache, self._backend.xp, points)
             compiled.result()
 
@@ -104,8 +104,8 @@ class Runner:
 
         `wall_limit_s` is the wall time that a budget leaves for the point. Sampling stops there,
         but not before it has the minimum number of samples. `earlier` is the point's measurement in
-        another process, where it was probed and verified. What is timed here is verified here.
-        `seed` is the seed of the operands and probes, if it is not the job's.
+        another process, where it was probed and verified. The timed outputs are also verified in
+        this process. `seed` is the seed of the operands and probes, if it is not the job's.
         """
         self._operand_cache.use_seed(seed)
         self.examiner.forget()
@@ -127,7 +127,7 @@ class Runner:
         return self.examiner.row_digests(point, rows, seed, launches)
 
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
-        """Measure a kernel and a library in turns at the power limit (`engine.pairs`).
+        """Measure a kernel and a library in turns at the power limit (`measure.pairs`).
 
         The kernel and the library have the same problem. Returns the reason if the measurement
         fails.

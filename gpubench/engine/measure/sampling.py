@@ -11,18 +11,21 @@ from gpubench.model import Series, Timing
 from gpubench.stats.intervals import median_interval
 
 Sample = Callable[[int, int], list[float]]
-"""Takes launches per sample and the number of samples; returns microseconds per launch of each."""
+"""Function of the number of launches per sample and the number of samples. It returns the
+microseconds per launch of each sample."""
 
 SHRINKING = 0.9
-"""Twice the samples should shrink an interval to 0.71. Above this ratio, the interval is not
-shrinking."""
+"""Ratio of an interval's width to its width at half of the samples, above which the interval is not
+shrinking. With twice the samples, an interval should shrink to 0.71 of its width."""
 
 LONG = 10
-"""A launch that takes this many times the minimum length of a sample needs no exact estimate."""
+"""Ratio of the time of a launch to the minimum length of a sample, above which the time need not be
+estimated exactly."""
 
 WARM_S = 0.02
-"""A longer launch needs no launch that warms up. On an H200 the first of four launches of 10 to 75
-ms took as long as the others (72 visits, median of the differences 0.002 %)."""
+"""Time of a launch, in seconds, above which the first launch also counts. On an H200 the first of
+four launches of 10 to 75 ms took as long as the others (72 visits, median of the differences 0.002
+%)."""
 
 THREAD_TURNS = 3  # number of launches with each number of threads, in each of two passes
 
@@ -44,10 +47,11 @@ def collect(
 ) -> Series:
     """Sample until the policy has enough samples.
 
-    The first launches warm up and give an estimate. These launches do not count, unless launches
-    are longer than `WARM_S` and expected to be. (A short launch that seems long was delayed by the
-    host.) `first_us` is the time of the verified launch, if that was timed: it then takes the place
-    of the very first launch. `clock` returns seconds of wall time.
+    The first launches warm up the device and give an estimate. Their times do not count, unless the
+    measured time and the expected time both exceed `WARM_S`. (If only the measured time is long,
+    the host has delayed a short launch.) `first_us` is the time of the verified launch, if that
+    launch was timed. It then replaces the time of the very first launch. `clock` returns seconds of
+    wall time.
 
     Raises LaunchError for an impossible time.
     """
@@ -78,7 +82,7 @@ def collect(
 def best_threads(
     time_us: Callable[[int], float], counts: Sequence[int], slow_us: float = math.inf
 ) -> int:
-    """Return the number of threads with which a launch is fastest; of equals, the largest.
+    """Return the largest number of threads with which a launch is fastest.
 
     `time_us` measures a launch with a number of threads. Numbers are tried from the largest down,
     until a launch is clearly slower. A launch over `slow_us` is measured once per number.
@@ -106,9 +110,9 @@ def _least(sample_s: float, timing: Timing) -> int:
 def _next_batch(have: int, sample_s: float, wall_s: float, timing: Timing) -> int:
     """Return the number of samples to take before looking at the interval again.
 
-    First the minimum, then the rest of the round's device time, then steps of `STEP_DEVICE_S`. The
-    remaining wall time limits the number, because flushing a large cache takes far longer than the
-    sample after it.
+    The first batch has the minimum number of samples. The next batch fills the rest of the round's
+    device time. Later batches take `STEP_DEVICE_S` each. The remaining wall time limits the number,
+    because flushing a large cache takes far longer than the sample after it.
     """
     if have < (min_samples := _least(sample_s, timing)):
         return min_samples - have

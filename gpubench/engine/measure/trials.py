@@ -1,4 +1,4 @@
-"""Launches beside the timed ones, by which this process judges a kernel's results."""
+"""Launches kernels in addition to the timed launches, to judge their results in this process."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -46,14 +46,15 @@ from gpubench.model import (
 from gpubench.plan.scrutiny import scrutiny_of
 
 LONG_LAUNCH_US = 2000.0
-"""A longer launch is made once, not several times, to see what its time depends on."""
+"""Time of a launch above which each case of `judge.independence` has few launches."""
 
 Instance = tuple[Variant, Config | None, str, tuple[str, ...]]
-"""Variant, tile, dtype and column-major matrices: what is compiled once for all sizes."""
+"""Key of code that is compiled once for all sizes: variant, tile, dtype and column-major
+matrices."""
 
 
 class Trials:
-    """Judges kernels on operands of its own. What was judged at a size is not judged again."""
+    """Judges kernels on operands of its own. A kernel is judged only once at each size."""
 
     def __init__(self, backend: Backend, operand_cache: OperandCache, examiner: Examiner) -> None:
         self._backend, self._operand_cache, self._examiner = backend, operand_cache, examiner
@@ -85,7 +86,7 @@ class Trials:
         self.notes[instance] = kernel.watch()
 
     def probe(self, point: Point) -> None:
-        """Require exact results at a size of the point's kind, once for each such size.
+        """Require exact results of the point's probes, once for each size of probes.
 
         Raises WrongError.
         """
@@ -93,7 +94,7 @@ class Trials:
         instance = instance_of(point)
         if (instance, problem) not in self._exact:
             for inputs, judge in self._trials(point, problem):
-                # Two launches, as one may leave data.
+                # Two launches, because the first may leave data for the second.
                 for output in self._examiner.outputs(point, problem, inputs, 2):
                     try:
                         judge(output)
@@ -109,8 +110,8 @@ class Trials:
     ) -> Iterator[tuple[Sequence[Any], Callable[[Any], None]]]:
         """Yield operands, and the function that raises WrongError unless the result is right.
 
-        Operations that are more than a product have other values, and exact probes if they add to
-        a product.
+        An operation that is not just a product gets random operands. If it contains a product, it
+        also gets the operands of exact probes.
         """
         xp, seed = self._backend.xp, self._operand_cache.seed
         if not problem.operation.is_product:
@@ -144,7 +145,7 @@ class Trials:
         kernel = self._backend.bind(at_probe(point, problem), own_set)
         for count in timed.thread_counts[:1]:
             kernel = kernel.on_threads(count)
-        kernel.run()  # it may compile
+        kernel.run()  # the call may compile
         require_independent(
             own_set,
             lambda: kernel.sample(1, 1)[0],

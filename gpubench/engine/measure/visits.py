@@ -1,4 +1,4 @@
-"""A visit of a point: load, estimate, verify, time, and verify what was timed."""
+"""Measures a point once: load, estimate, verify, time, and verify the timed outputs."""
 
 import math
 from collections import defaultdict
@@ -39,18 +39,18 @@ FRACTIONS = (64, 16, 4)
 """A slow launch is predicted from launches on 1/64, 1/16 and 1/4 of the rows."""
 
 HOPELESS = 4.0
-"""A prediction of more than this many times the limit is accepted. Below this prediction, a launch
-on more rows is tried."""
+"""Ratio of a predicted time to the limit, above which the prediction is accepted. Below this ratio,
+a launch on more rows is tried."""
 
 SETTLED = 0.9  # A prediction of at least this fraction of the previous prediction is accepted too
 
 WATCHED_LAUNCHES = 40
 """Number of launches of a point whose outputs are compared one by one, if time allows. A kernel
-that spoils one launch in twenty then shows twice."""
+that is wrong in one of twenty launches is then wrong twice."""
 
 WATCHING_S = 0.004
-"""Time for these comparisons before the first sample. Outputs of slower launches are compared
-between samples."""
+"""Time limit, in seconds, for these comparisons before the first sample. Outputs of slower launches
+are compared between samples."""
 
 WATCHING_OUTSIDE_S = 0.25
 """The same limit if another process takes the samples. The other process compares only some rows of
@@ -190,7 +190,7 @@ class Visits:
     def _loaded(self, point: Point) -> tuple[OperandSets, Kernel]:
         with self._phase("operands"):
             operands = self._operand_cache.operands(point)
-        with self._phase("compiling"):  # on a CPU; on a GPU the kernel is loaded
+        with self._phase("compiling"):  # on a GPU, the compiled kernel is only loaded
             kernel = self._backend.bind(point, operands)
             self._backend.reset_caches()  # an earlier kernel may have pinned its operands
         return operands, kernel
@@ -202,7 +202,7 @@ class Visits:
 
         A function that compiles or chooses a kernel for each size is called at the full size. A
         compiled kernel needs no such launch if it was launched at another size, or if launches are
-        short: a first sample that includes loading is void, and is taken again.
+        short: the first sample then includes loading, is discarded, and is taken again.
         """
         state = self._states[point]
         state.expected_us = series.median_us
@@ -247,13 +247,14 @@ class Visits:
                 operands = self._operand_cache.operands(uniform)
                 on_uniform = self._backend.bind(uniform, operands)
                 self._compare_first(uniform, on_uniform, self.check(uniform, operands))
-                self._states[uniform].first_us = None  # a point of the sweep may have them
+                self._states[uniform].first_us = None  # the sweep may have this point
             self._compare_first(point, kernel, check)
 
     def _compare_first(self, point: Point, kernel: Kernel, check: Check) -> None:
-        """Compare the outputs of the first launches: one, then batches of at most one per set.
+        """Compare the outputs of the first launches: of one launch, then of batches.
 
-        If launches are long, the first is timed, so that `collect` needs one launch less.
+        A batch has at most one launch for each set of operands. If launches are long, the first
+        launch is timed, so that `collect` needs one launch less.
         """
         check.start()
         launches, left = 1, WATCHED_LAUNCHES
@@ -356,7 +357,7 @@ class Visits:
 
 
 def _described(blank: Measurement, kernel: Kernel) -> Measurement:
-    """Return the measurement with what the kernel reports of itself before it is launched."""
+    """Return the measurement with what the kernel reports about itself before it is launched."""
     routine, (resources, algorithm) = kernel.routine, answers(kernel)
     launch = routine.launch and replace(routine.launch.main, next_launches=(), tensor_maps=())
     return replace(

@@ -1,4 +1,4 @@
-"""The child's part of the wall: launches on operands that come with the request.
+"""Launches, in the child, on operands that come with each request of the parent.
 
 The parent owns the outputs, makes the operands, and times the requests (`engine.outside.wall`).
 """
@@ -30,7 +30,7 @@ class Walled:
         drop_capabilities()
 
     def prepare(self, problem: Problem, launches: int) -> None:
-        """Map the outputs of a number of launches, which come with the request."""
+        """Map the outputs of a number of launches. Their file comes with the request."""
         self.forget()
         inputs, outputs = (Window(size) for size in shared_bytes(problem, launches))
         self._windows = inputs, outputs
@@ -47,7 +47,7 @@ class Walled:
         """Bind the point's kernel to this memory. Raises ChildLostError."""
         if self._operands is None:
             raise ChildLostError("has no memory for its operands")
-        # The addresses are fixed, so no arrays need to be copied for a kernel that keeps them.
+        # The addresses are fixed, so no arrays need to be copied for a kernel that keeps addresses.
         variant = replace(point.variant, fixed_addresses=False)
         try:
             kernel = self._backend.bind(replace(point, variant=variant), self._operands)

@@ -27,7 +27,7 @@ class OperandCache:
     def use_seed(self, seed: int | None) -> None:
         """Draw operands from another seed; None means the job's seed.
 
-        Drop the operands of further seeds.
+        Drop the operands of all seeds but this seed and the job's seed.
         """
         self.seed = self._job_seed if seed is None else seed
         kept = {self._job_seed, self.seed}
@@ -49,7 +49,7 @@ class OperandCache:
             return self._sets[key]
         needed = self._backend.bytes_needed(problem, cold=cold, one_set=one_set)
         needed += verifying_bytes(problem)
-        while self._sets and 2 * needed > self._backend.bytes_free():  # kept: at most half
+        while self._sets and 2 * needed > self._backend.bytes_free():  # leave half free
             (seed, evicted, fill, *_), _ = self._sets.popitem(last=False)
             for content in range(len(FACTORS)):
                 self._references.pop((seed, evicted, fill, content), None)
@@ -64,7 +64,7 @@ class OperandCache:
         return operands
 
     def _with_own_values(self, operands: OperandSets, fill: Fill) -> OperandSets:
-        """Return operands with values of their own in the first sets; later sets repeat them."""
+        """Return operands with different values in the first sets. Later sets repeat the values."""
         contents = [operands.host_inputs]
         for number in range(1, min(len(operands.sets), len(FACTORS))):
             contents.append(make_inputs(operands.problem, self.seed, fill, number))
@@ -76,7 +76,7 @@ class OperandCache:
     def reference(self, point: Point, content: int = 0) -> Reference:
         """Return the reference for the first set, made from the operands in host memory.
 
-        If sets have values of their own, `content` is the number of the values in use.
+        If sets have different values, `content` is the number of a set's values.
         """
         key = self.seed, point.problem, point.operands, content
         if key not in self._references:

@@ -32,8 +32,8 @@ def make_inputs(
     Products of int32 wrap. int8 omits −128, which has no negative, because sets of operands differ
     in sign. Random numbers are the default because zeros switch fewer gates, and run up to 15 %
     faster. `Fill` describes the other values. With `Fill.INDEX`, element i of operand p (from 1) is
-    p·i, and integers wrap. An operation may make its operands itself. Other values have another
-    `content`.
+    p·i, and integers wrap. An operation may make its operands itself. Another `content` gives other
+    values.
     """
     if make := problem.operation.make:
         made = make(np.random.default_rng([seed, content]), problem.input_shapes)
@@ -71,9 +71,9 @@ def _shapes_and_types(problem: Problem) -> list[tuple[tuple[int, ...], np.dtype[
 def make_new_values(
     problem: Problem, seed: int, fill: Fill, shape: tuple[int, ...] = (NEW_VALUES,)
 ) -> np.ndarray:
-    """Return a new first operand of a shape.
+    """Return random values of a shape, for a new first operand.
 
-    By default, return the set of values from which other operands are drawn.
+    The default shape is the shape of the values from which the elements of new operands are drawn.
 
     The values are uniform if the fill has no random values.
     """
@@ -91,7 +91,7 @@ def transposed(problem: Problem) -> Problem:
 
 
 def new_operand(problem: Problem, values: NDArray[Any], seed: int, copy: int) -> NDArray[Any]:
-    """Return a copy of the new first operand, by the index of the copy."""
+    """Return the new first operand of a launch; `copy` is the index of the operand."""
     shape = problem.input_shapes[0]
     places = np.arange(size := set_size(shape, values.itemsize)) + copy * size
     elements = new_elements(values, seed, places)[None]
@@ -178,7 +178,7 @@ def widened(array: np.ndarray) -> np.ndarray:
 
 
 def verifying_bytes(problem: Problem) -> int:
-    """Return the maximum memory for making a reference and comparing results with it."""
+    """Return the maximum number of bytes for making a reference and comparing results with it."""
     inputs = sum(math.prod(shape) for shape in problem.input_shapes)
     return 8 * (4 * inputs + 8 * math.prod(problem.output_shape))
 
@@ -205,13 +205,14 @@ class Reference:
     """Arrays whose exact sum is the result: one for float32 and int32, several for float64."""
 
     terms: int  # K: the number of products in the sum of an element
-    row_norms: Any  # ‖row of A‖₂, with shape M×1; for a vector, M
-    column_norms: Any  # ‖column of B‖₂, with shape 1×N; for a vector, a number
+    row_norms: Any  # ‖row of A‖₂, of shape M×1; if the result is a vector, of shape M
+    column_norms: Any  # ‖column of B‖₂, of shape 1×N; if the result is a vector, a number
     inherited: Any = 0.0
-    """For atax: the effect of the errors of A·v on the result, in the same scale."""
+    """For atax: the effect of the errors of A·v on the result, in the same unit as the other
+    scales."""
 
     compare: Callable[[Any], Compared] | None = None
-    """Compares an output as the operation states, instead of by `parts` and the scale."""
+    """Function of the operation that compares an output, instead of `parts` and the scale."""
 
     errors: dict[tuple[int, int], Errors] = field(default_factory=dict)
     """Errors of outputs that were right, by the factor of their set and their fingerprint."""
@@ -228,7 +229,7 @@ class _Factor:
     matrix: Any  # a vector is a matrix with one column
 
     @property
-    def T(self) -> "_Factor":  # noqa: N802 # as arrays have it
+    def T(self) -> "_Factor":  # noqa: N802 # the name that arrays have
         return _Factor(self.xp, self.matrix.T)
 
     def __matmul__(self, right: "_Factor | Reference") -> Reference:
@@ -251,9 +252,9 @@ def make_reference(xp: Any, op: str, *inputs: Any) -> Reference:
 
 
 def reference_of_host(xp: Any, op: str, inputs: Iterable[Any]) -> Reference:
-    """Compute the result of operands in host memory.
+    """Compute the reference for operands in host memory.
 
-    An operation with a comparison of its own gets its operands in host memory.
+    If the operation has a comparison of its own, the reference is also in host memory.
     """
     if OPERATIONS[op].comparison:
         return make_reference(np, op, *inputs)
@@ -298,7 +299,7 @@ def _product_of_result(xp: Any, a: Any, first: Reference) -> Reference:
         return product(xp, a, leading)
     last = product(xp, a, leading.astype(a.dtype))
     a_64 = a.astype(np.float64)
-    # The leading part in the operands' precision, and the following parts in float64.
+    # The leading part is multiplied in the operands' precision, and the corrections in float64.
     correction = leading - leading.astype(a.dtype) + sum(corrections)
     scale = first.row_norms * first.column_norms + math.sqrt(first.terms) * xp.abs(leading)
     # Division by the largest element keeps the squares from overflowing.
@@ -330,12 +331,12 @@ def product(xp: Any, a: Any, b: Any) -> Reference:
 
 
 def _row_norms(xp: Any, matrix: Any) -> Any:
-    """Return ‖row‖₂, by the BLAS. CuPy's own function takes a second or two per shape."""
+    """Return each ‖row‖₂, by the BLAS. CuPy's own function takes a second or two per shape."""
     return xp.sqrt(xp.square(matrix.astype(np.float64)) @ xp.ones(matrix.shape[1]))
 
 
 def _product_modulo_2_32(xp: Any, a: Any, b: Any) -> Any:
-    """Compute an exact integer product in float64 by 16-bit halves, `EXACT_STEP` of K at once."""
+    """Compute an exact integer product in float64 by 16-bit halves, `EXACT_STEP` terms at once."""
     total = xp.zeros((a.shape[0], b.shape[1]), dtype=np.int64)
     for start in range(0, a.shape[1], EXACT_STEP):
         a_step, b_step = a[:, start : start + EXACT_STEP], b[start : start + EXACT_STEP]

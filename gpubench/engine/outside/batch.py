@@ -1,4 +1,4 @@
-"""The launches of a request: this process has their operands, outputs and clock."""
+"""Times the launches of a request. This process owns their operands and outputs, and the clock."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -23,11 +23,11 @@ from gpubench.model import Problem
 from gpubench.process.descendants import cpu_ns, descendants, resident_bytes
 from gpubench.process.shared_memory import new_file, new_sealed_file
 
-CHECKED_RESULTS = 2  # number of launches that are compared, if a row cannot be compared alone
+CHECKED_RESULTS = 2  # number of compared launches, if a row cannot be compared alone
 
 
 class Seen(NamedTuple):
-    """Observations of a request from this side of the wall."""
+    """Observations of a request by this process, outside of the child."""
 
     wall_us: float  # time from sending the operands until rows of the results were copied
     cpu_us: float  # CPU time of all processes of the child
@@ -53,7 +53,8 @@ class Batch:
         self._spans: Sequence[bool] = ()
         self._nan: tuple[int, int] | None = None  # the launch and the row of A with a NaN
         self._chosen: list[tuple[int, Sequence[int], NDArray[Any]]] = []
-        """Launches whose results are compared, with rows of the result and their copies."""
+        """Launches whose results are compared: the index of each launch, row numbers, and the
+        copied rows."""
 
         descriptor = new_sealed_file(output_bytes)
         try:
@@ -70,7 +71,7 @@ class Batch:
     def _sets(
         self, age: int = 0, outputs: NDArray[np.uint8] | None = None
     ) -> tuple[tuple[Any, ...], ...]:
-        """Return the arrays of each launch of this request, or of the one before it."""
+        """Return the arrays of each launch of this request (`age` 0), or of the previous one."""
         outputs = self._outputs if outputs is None else outputs
         return shared_sets(self.problem, self.launches, self._contents[age], outputs)
 
@@ -84,10 +85,11 @@ class Batch:
     ) -> None:
         """Keep the operands of each launch, and fill the outputs with poison.
 
-        `spans` states for each launch whether its operands span their type. Outputs that launches
-        read hold small numbers instead of poison, or zeros where the operands span their type,
-        because a sum with them would be rounded. With `has_nan`, an element of A is NaN in one
-        launch, if rows of floating-point numbers are computed from rows of A.
+        `spans` states for each launch whether its operands span their type (`outside.values`).
+        Outputs that launches read get small numbers instead of poison. If the operands span their
+        type, such outputs get zeros, because a sum with small numbers would be rounded. With
+        `has_nan`, an element of A is NaN in one launch, if each row of the result is computed from
+        a row of A, in floating-point numbers.
         """
         self._contents.reverse()
         self._spans, sets = spans, self._sets()
@@ -108,7 +110,7 @@ class Batch:
             sets[self._nan[0]][0][self._nan[1], randbelow(first.shape[1])] = np.nan
 
     def launch(self, count: int | None = None) -> Seen:
-        """Hand the operands over, launch on them, and copy rows of the results.
+        """Send the operands to the child, launch on them, and copy rows of the results.
 
         `count` is the number of launches; by default, all. Raises ChildLostError.
         """
@@ -138,7 +140,7 @@ class Batch:
     def _copied_rows(
         self, sets: Sequence[tuple[Any, ...]]
     ) -> list[tuple[int, Sequence[int], NDArray[Any]]]:
-        """Copy rows of results that are chosen now, of the last launch and of other launches."""
+        """Copy random rows of the results of the last launch and of some random launches."""
         height = self.problem.output_shape[0]
         others = CHECKED_ROWS - 1 if self._has_rows else CHECKED_RESULTS - 1
         launches = [self.launches - 1, *(randbelow(self.launches) for _ in range(others))]
@@ -155,8 +157,9 @@ class Batch:
     def require_right(self, *, finds_rounding: bool) -> None:
         """Raise WrongError unless the copied rows are rows of right results.
 
-        An element of A that is NaN must make the row of the result NaN. With `finds_rounding`, the
-        operands of launches are random in all bits, where they do not span their type.
+        If an element of A is NaN, the whole row of the result must be NaN. With `finds_rounding`,
+        operands that do not span their type are random in all bits, so that rounding of operands
+        shows.
         """
         sets, earlier = self._sets(), self._sets(1)
         held = None if self._held is None else self._sets(0, self._held)
@@ -177,7 +180,7 @@ class Batch:
             reason, error = why_wrong_rows(
                 self.problem, inputs, rows, output, before, finds_rounding=has_all_bits
             )
-            if reason and held is not None:  # perhaps it adds to the earlier output
+            if reason and held is not None:  # the kernel may add to the earlier output
                 output = output - take_rows(held[launch][-1], rows)
                 reason, error = why_wrong_rows(self.problem, inputs, rows, output)
             require(reason, error)

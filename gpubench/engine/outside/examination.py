@@ -38,17 +38,18 @@ MAX_JUDGED_BYTES = 2**31  # results of larger problems are judged in the child o
 LIBRARY_KERNELS = re.compile(
     r"nvjet|cutlass|cublas|cudnn|xmma|splitKreduce|gemmSN|gemmk1|gemv2|gemvNSP"
     r"|^(maxwell|volta|turing|ampere|hopper|sm\d+)_",
-    re.IGNORECASE,  # CuPy names cuBLAS where it refuses to be captured
+    re.IGNORECASE,  # the text may be CuPy's reason why cuBLAS cannot be captured
 )
 """Names of kernels of cuBLAS and cuDNN, and of templates of CUTLASS."""
 
 
 class Examination:
-    """Judges a child's measurements. An examination requests further launches of the child.
+    """Judges a child's measurements. An examination requests further launches from it.
 
-    A function could change the checks and the clock in its own process. So in every round its
-    results are compared here, on operands of seeds that are drawn here, and its time by this
-    clock. The clock also examines measurements of CUDA sources (`Timing.examined_in`).
+    A user's function could change the checks and the clock in its own process. So in every round,
+    this process compares the function's results on operands from seeds that it draws itself, and
+    times the function by its own clock. This clock also examines some measurements of CUDA sources
+    (`Timing.examined_in`).
     """
 
     def __init__(
@@ -63,12 +64,12 @@ class Examination:
         """Variants that ended a child at an unusual size. Other tiles of these variants are not
         launched at such sizes, because a new child takes seconds."""
 
-        self._notes: dict[Instance, str] = {}  # what an unusual size showed of each instance
+        self._notes: dict[Instance, str] = {}  # the note on each instance at an unusual size
 
     def judge(
         self, result: Measurement, timing: Timing, *, is_first: bool
     ) -> tuple[Measurement, bool]:
-        """Return the measurement as this process judges it, and whether load may be the cause."""
+        """Return the judged measurement, and whether load may be the cause if it is wrong."""
         point, limit_s = result.point, timing.hang_s
 
         def request(method: Callable[..., Any], *arguments: Any) -> Any:
@@ -98,7 +99,7 @@ class Examination:
     def _timed(
         self, result: Measurement, request: Callable[..., Any], limit_s: float
     ) -> Measurement:
-        """Return the measurement with the time by this clock over the reported time.
+        """Return the measurement with its `clock_ratio`: this clock's time over the reported time.
 
         Raises WrongError and ChildLostError.
         """
@@ -133,9 +134,10 @@ class Examination:
         return replace(result, clock_ratio=ratio)
 
     def with_clock_ratio(self, result: Measurement, timing: Timing, seed: int) -> Measurement:
-        """Return the measurement of a library, timed as the users' functions beside it on a GPU.
+        """Return the measurement of a library with its `clock_ratio`.
 
-        `seed` is the seed of its operands. Without a ratio, the functions' own ratios decide.
+        On a GPU, the library is timed in the same way as the users' functions in the same sweep.
+        `seed` is the seed of its operands. If the ratio cannot be measured, it is None.
         """
         point, limit_s = result.point, timing.hang_s
         is_tuned = isinstance(point.variant, CallVariant) and point.variant.tune is not None
@@ -151,10 +153,10 @@ class Examination:
         return replace(result, clock_ratio=ratio, seed=None)
 
     def _note_of_unusual_size(self, point: Point, limit_s: float) -> str:
-        """Return what an unusual size shows, once for each instance of a user's kernel.
+        """Return a note on a launch at an unusual size. Each instance has only one such launch.
 
         A kernel that does not check its bounds is right only at some sizes. The launch may end the
-        child, once for each variant.
+        child, but at most once for each variant.
         """
         instance = instance_of(point)
         if instance in self._notes:
@@ -185,8 +187,8 @@ def _joined(*notes: str) -> str:
 def _require_result(request: Callable[..., Any], point: Point) -> None:
     """Raise WrongError unless the result is right on operands of a seed that is drawn here.
 
-    The operands and the reference may take long to make. They are made here while the other process
-    makes the same operands, and launches.
+    The operands and the reference may take long to make. This process makes them while the child
+    makes the same operands and launches.
     """
     problem, seed = point.problem, randbits(SEED_BITS)
 
@@ -205,7 +207,7 @@ def _require_result(request: Callable[..., Any], point: Point) -> None:
 
 
 def library_note(result: Measurement) -> str:
-    """Return a note on kernels of a library that a function runs, and does not state."""
+    """Return a note if a function runs a library's kernels, but does not state the library."""
     variant = result.point.variant
     if not isinstance(variant, CallVariant) or variant.libraries:
         return ""

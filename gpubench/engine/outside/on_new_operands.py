@@ -29,52 +29,53 @@ from gpubench.model import CLOCKS_AGREE, Cache, Device, Launches, Measurement, S
 
 MAX_LAUNCHES = 32
 """Maximum number of launches on new operands on a CPU. Short launches are judged together, so that
-a launch that computes nothing leaves a trace, and so that the time of a request counts little."""
+their time is long beside the time of a request."""
 
-MAX_BYTES = 2**22  # maximum bytes of their problems
+MAX_BYTES = 2**22  # maximum total bytes of the problems of these launches
 HELD_US = (50.0, 2e4)
-"""On a GPU: the least time of all launches together at which the ratio of the two clocks counts,
-and the time for which the number of launches is chosen."""
+"""On a GPU: the minimum time of all launches together at which the ratio of the two clocks counts,
+and the time for which the number of launches is chosen, in microseconds."""
 
-HELD_LAUNCHES = (8, 256)  # their least and largest number
-HELD_BYTES = 2**31  # maximum bytes of their problems
+HELD_LAUNCHES = (8, 256)  # minimum and maximum number of launches on a GPU
+HELD_BYTES = 2**31  # maximum total bytes of the problems of launches on a GPU
 
 BESIDE_S = 5e-3
 """Time of a request without its launches, if this time is not measured. It is also the maximum of
 this time if no other process measures it."""
 
 LATE_S = 1.5e-3
-"""A time is wrong if a request takes longer by more than this than the launches and a request
-without launches together. On an H200, a request took up to 0.5 ms longer at launches of 8 µs, and
-1.1 ms longer at launches of 3 ms. Requests of the library beside the function took longer, too.
+"""Maximum time by which a request may exceed its launches and a request without launches together.
+If a request takes longer, the reported time is wrong. On an H200, requests exceeded this sum by up
+to 0.5 ms with launches of 8 µs, and by up to 1.1 ms with launches of 3 ms. Requests of the library
+beside the function took longer, too.
 """
 
 HELD_REQUESTS = 10
 """Number of requests without a launch. The time of the shortest request is subtracted."""
 
 CHECKED_BYTES = 2**20
-"""A result without rows is read whole before the clock stops, if it has at most this many bytes. Of
-a larger result, only some elements are read. Reading 64 MB took 31 ms, and this time varies by more
-than `LATE_S`."""
+"""Maximum number of bytes of a result that is read whole before the clock stops, if its rows cannot
+be read alone. Only some elements of a larger result are read then, because reading 64 MB took 31
+ms, and this time varies by more than `LATE_S`."""
 
-CHECKED_ELEMENTS = 1024  # their number
+CHECKED_ELEMENTS = 1024  # number of such elements
 
 NEW_RATIO = 2.0
-"""Ratio above which a reported time is wrong. Launches on new operands may also take the time to
-fetch these from memory. The device's clock, and other work, may differ between the two."""
+"""Ratio of the time on new operands to the reported time, above which the reported time is wrong.
+For a hot cache, the time to fetch new operands from memory is added to the reported time. The
+device's clock and other work may differ between the two measurements."""
 
 NOT_YET = "the result was not written when its launch had ended"
 
 FEWER = 4
-"""Launches that do not fit into the queue of a GPU are tried again with their number divided by
-this."""
+"""Divisor of the number of launches, if the launches do not fit into the queue of a GPU."""
 
 
 class OnNewOperands:
     """Launches of a measured point, each on an A or a B that a seed of this process determines.
 
-    The other operand is the operand of the timed launches. Chance decides which one is new, so a
-    function that keeps results of either operand is found.
+    The other operand is the operand of the timed launches. It is random whether A or B is new. So a
+    function that keeps results for known values of A or B is found.
     """
 
     def __init__(
@@ -105,12 +106,13 @@ class OnNewOperands:
         self._is_hot = self._point.cache == Cache.HOT
         from_memory_us = problem.bytes / bandwidth / 1e3 if bandwidth else 0.0
         self._from_memory_us = from_memory_us if self._is_hot else 0.0
-        # CUPTI's times leave out the gaps between kernels, and these launches copy nothing.
+        # Other times are not comparable: CUPTI leaves out gaps, and end-to-end times have copies.
         self._is_timed = (self._point.timer, self._point.scope) == (Timer.EVENTS, Scope.KERNEL)
         self._launches = self._sets = max(1, self._number())
         self._seed = 0
         self.why_open = self._share_outputs()
-        """Why the function's process owns its results; empty if it does not, or may."""
+        """Why no other process could own the function's results; empty if one does, or none was
+        needed."""
 
     def _number(self) -> int:
         """Return the number of launches that take long enough together."""
@@ -128,9 +130,9 @@ class OnNewOperands:
         )
 
     def _share_outputs(self) -> str:
-        """Let the other process own the outputs of all launches.
+        """Let a process without users' functions own the outputs of all launches.
 
-        Return why sharing is impossible.
+        Return why that is impossible, or an empty text.
         """
         problem, keep = self._point.problem, self._keep
         self._keep = None
@@ -146,16 +148,17 @@ class OnNewOperands:
         return str(why)
 
     def judge(self) -> float | None:
-        """Return the time by this process's clock over the reported time, for launches on a GPU.
+        """Return the ratio of the time by this process's clock to the reported time, on a GPU.
 
         Return None on a CPU, if the launches cannot be held in a GPU's queue, or if they are too
         short. Raises WrongError for a wrong result, and for a time that is too long; and
         ChildLostError.
 
-        All launches have new operands. If hot launches are slower then, because their operands come
-        from memory, the ratio is measured with launches on a single new operand, which is in the
-        cache for all launches but the first. A function could compute only the first of these
-        launches. So they are not made if another process has the outputs.
+        Each launch has a new operand. If the cache is hot for the timed launches, these launches
+        may be slower, because their operands come from memory. The ratio is then measured again
+        with launches on a single new operand, which is in the cache for all launches but the first.
+        A function could compute only the first of these launches, so they are not made if another
+        process owns the outputs.
         """
         self._fit_queue()
         self._launches = self._sets = max(1, self._launches)
@@ -200,7 +203,7 @@ class OnNewOperands:
         raise WrongError(why, may_be_load=True)
 
     def _fit_queue(self) -> None:
-        """Reduce the number of launches until the queue of a GPU holds them, or has too few."""
+        """Reduce the number of launches until they fit into a GPU's queue, or are too few."""
         while self._is_timed:
             fits = self._put(self._launches)
             self._request(Examiner.launch_on_new_operands, 1)
@@ -218,14 +221,14 @@ class OnNewOperands:
 
     @property
     def _in_queue(self) -> bool:
-        """Whether the launches are in the queue before the seed comes: no call is `waited`."""
+        """Whether launches are enqueued before the seed is sent. `waited` launches are not."""
         return self._is_timed and self._point.launches != Launches.WAITED
 
     def _taken_s(self, launches: int) -> float:
         """Return the time of launches, until some of their results have been copied.
 
         A function could let its process wait for a core while the GPU computes. So all time counts
-        where another process has the outputs. Raises WrongError if a result changes later.
+        if another process owns the outputs. Raises WrongError if a result changes later.
         """
         if not self._put(launches):
             raise ChildLostError("has no memory or no queue for launches that it had before")
@@ -257,8 +260,8 @@ class OnNewOperands:
     def _read_results(self) -> bytes:
         """Choose results, of the last launch and of other launches, and read them.
 
-        A result is a row of a product by rows, otherwise an element of a large output, or a whole
-        output.
+        If rows of a result can be compared alone, read rows. Otherwise read elements of a large
+        output, or a whole small output.
         """
         last, shape = self._sets - 1, self._problem.output_shape
         self._copies, self._rows, self._elements = [last], [], []
@@ -278,7 +281,7 @@ class OnNewOperands:
         return self._read(Keeper.read_results, self._copies, self._rows, self._position)
 
     def _read(self, method: Callable[..., bytes], *chosen: Any) -> bytes:
-        """Read results in the process that has them: the keeper's, or the function's."""
+        """Read results in the process that owns them: the keeper's, or the function's process."""
         if self._keep:
             content: bytes = self._keep(method, *chosen)
         else:

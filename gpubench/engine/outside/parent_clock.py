@@ -17,29 +17,30 @@ BATCH_S = 0.05  # duration of a batch of launches that the parent times
 
 LAUNCH_US = 2.0
 """Time on the host, for each launch, that the child does not count, such as to select operands.
-This time is subtracted, except for launches that wait in the queue of a GPU, because the host has
-enqueued them."""
+This time is subtracted, except for launches that wait in the queue of a GPU: the host has already
+enqueued these launches."""
 
 GROWTH = 5
-"""Ratio of a batch to the batch before it. The first batch has few launches, because the reported
-time may be too short."""
+"""Ratio of the length of a batch to the length of the previous batch. The first batch has few
+launches, because the reported time may be too short."""
 
-REQUEST_S = 3e-4  # time of a request in addition to its launches; it is not counted
+REQUEST_S = 3e-4  # time of a request without its launches; it is subtracted
 
 PATIENCE_S = 3.0
-"""The child's time is wrong if every batch in this time disagrees. Other work on the machine does
-not disturb all batches."""
+"""Time, in seconds, after which the child's time is wrong, if every batch disagreed with it. Other
+work on the machine does not disturb all batches."""
 
 AGREEING_S = 0.5
 """Batches are repeated for this time until one confirms the reported time (`CLOCKS_AGREE`)."""
 
 RATIO = 1.5
-"""Ratio of a batch of launches by the parent's clock above which a reported time is wrong. The
-device's clock, and other work, may differ between the two."""
+"""Ratio of the time of a batch by the parent's clock to the reported time, above which the reported
+time is wrong. The device's clock and other work may differ between the two measurements."""
 
 LEAST_US = 200.0
-"""Shorter launches on a GPU cannot be distinguished from the time to enqueue them. Such launches
-are timed while they wait in the GPU's queue (`OnNewOperands`)."""
+"""Minimum time of launches on a GPU that are timed here. Shorter launches cannot be distinguished
+from the time to enqueue them. They are timed while they wait in the GPU's queue
+(`OnNewOperands`)."""
 
 T = TypeVar("T")
 
@@ -47,14 +48,15 @@ T = TypeVar("T")
 def require_time(
     reported_us: float, repeat: Callable[[int], float | None], pid: int, *, by_events: bool
 ) -> float | None:
-    """Return the time per launch by this process's clock, over the reported time.
+    """Return the time per launch by this process's clock, divided by the reported time.
 
     `repeat` lets the process `pid` make a number of launches, waits for them, and returns the time
     per launch by that process's clock, if it has one. Return None for launches on a GPU that are
     too short. Raises WrongError if launches take longer than was reported.
 
-    The time in which either process waits for a core does not count. Both processes may wait at the
-    same time, so the launches take at least the time in which the process runs.
+    The time in which either process waits for a core is subtracted. Both processes may wait at the
+    same time, which would be subtracted twice. So the launches take at least the time in which the
+    process `pid` runs.
     """
     if by_events and reported_us < LEAST_US:
         return None
@@ -82,10 +84,11 @@ def require_time(
 
 
 def timed(request: Callable[[], T], pid: int) -> tuple[T, float, float, float]:
-    """Return the answer to a request, the seconds without waiting for a core, and all seconds.
+    """Return the answer to a request, and its time in seconds, measured in three ways.
 
-    The last value leaves out the waiting of this process alone: the clock of the process `pid`
-    counts what that process waits between two launches.
+    The first time leaves out the waiting of both processes for a core. The second time is the whole
+    time. The third time leaves out only the waiting of this process, because the clock of the
+    process `pid` also counts the waiting of that process between two launches.
     """
     _, own_before_s = _scheduled("thread-self")
     ran_before_s, other_before_s = _scheduled(pid)

@@ -1,4 +1,4 @@
-"""Operands that span their type, so that a kernel right for usual values alone is found."""
+"""Makes operands that span their type, to find kernels that are right only for usual values."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,14 +10,15 @@ from gpubench.engine.operands.make import make_many
 from gpubench.model import Fill, Problem
 
 SPANNED = 0.25
-"""Probability that the operands of a launch span their type, where they would be uniform."""
+"""Probability that the operands of a launch span their type, if the sweep requests uniform
+operands."""
 
 BLOCKS = 4  # number of parts of an extent that get a factor of their own
 
 EXPONENTS = {"float8_e4m3fn": 2, "float8_e5m2": 2, "float16": 3, "float64": 1}
-"""The largest power of two in a factor, as an exponent, for types with a small range. Two factors
-meet in an element. The reference of float64 keeps only a few more bits than float64, relative to
-the largest element of an operand."""
+"""Largest exponent of a factor, for types with a small range. A factor is a power of two, and an
+element may be multiplied by two factors. For float64, the exponent is small because the reference
+keeps only a few more bits than float64, relative to the largest element of an operand."""
 
 WIDE_EXPONENT = 10  # largest exponent for all other types
 
@@ -34,7 +35,7 @@ def new_inputs(
     """Yield the operands of each launch, which a secret seed determines.
 
     Where `spans` is true, operands of a product span their type. Other operands of a product are
-    uniform. Another operation has the operands that it states.
+    uniform. The operands of another operation are made as the operation states.
     """
     is_wide = any(spans) and problem.operation.is_product
     inputs = make_many(problem, seed, Fill.UNIFORM if is_wide else fill, len(spans))
@@ -48,12 +49,12 @@ def _rng(seed: int) -> np.random.Generator:
 
 
 def spanned(inputs: Sequence[NDArray[Any]], rng: np.random.Generator) -> tuple[NDArray[Any], ...]:
-    """Return operands whose blocks are scaled up and down, with the same kind of result.
+    """Return operands whose blocks are scaled up and down by powers of two.
 
-    Blocks of rows of A get factors that are powers of two. In a matrix product, so do blocks of
-    columns of B. Rows of B are divided by the factor of the block of columns of A that they meet,
-    so that each block adds about the same to a sum. If the elements are integers, whole rows of A
-    and columns of B have the smallest or the largest value.
+    Blocks of rows of A have different factors. In a matrix product, blocks of columns of A and of B
+    have factors, too. Each row of B is divided by the factor of the column of A by which it is
+    multiplied, so that each block contributes about the same to a sum. Integers are not scaled:
+    whole rows of A and columns of B get the smallest or the largest value.
     """
     first, second = inputs
     if first.dtype.kind == "i":
@@ -78,10 +79,10 @@ def _scaled(array: NDArray[Any], factor: NDArray[Any]) -> NDArray[Any]:
 
 
 def _with_extremes(array: NDArray[Any], axis: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Return integers: a third of the lines has the smallest value, and a third the largest.
+    """Return integers with the smallest value in a third of the lines, and the largest in another.
 
-    Some elements of the second third are one less, so that a sum in a floating-point type is
-    rounded.
+    Some elements with the largest value are reduced by one, so that a sum in a floating-point type
+    is rounded.
     """
     limits, copy = np.iinfo(array.dtype), array.copy()
     lines = np.moveaxis(copy, axis, 0)
