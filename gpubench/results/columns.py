@@ -44,10 +44,11 @@ MAX_VALUE = 1e30
 """Largest magnitude of a measurement."""
 
 _FORMULA = re.compile(r"'*(?:[=+@]|-(?!\Z))")
-"""The beginning of a text that a spreadsheet would compute, or that an apostrophe guards."""
+"""Pattern of the beginning of a text that a spreadsheet would compute, with or without the
+apostrophes that prevent this."""
 
 _MISSING = {"", "nan", "NaN", "NAN"}
-"""pandas may write a missing number as NaN."""
+"""Texts that stand for a missing number. pandas may write NaN."""
 
 _OFTEN_EMPTY = {"tile", "extents"}
 """Columns of the key that are empty for most rows of some files."""
@@ -56,7 +57,8 @@ MAX_TEXT = 30_000
 """Maximum number of characters of a text: room for the times or the seeds of 1000 rounds."""
 
 _SHARED = 1000
-"""Maximum number of texts or whole numbers of a column that rows share."""
+"""Maximum number of different values of a column, texts or whole numbers, of which rows share
+objects."""
 
 
 def column(
@@ -143,7 +145,7 @@ class Columns(Generic[R]):
             return self._rows(text, str(path), refusal, columns)
 
     def _of_json(self, text: str, refusal: str) -> IO[str]:
-        """Return the rows of JSON of `show` or `judge`, as a CSV."""
+        """Return the rows in the JSON output of `show` or `judge`, as a CSV."""
         try:
             document = json.loads(text)
         except (ValueError, RecursionError):
@@ -206,9 +208,9 @@ class Columns(Generic[R]):
         return self._rows(file, "the frame", "not a gpubench frame")
 
     def _make(self, values: Mapping[str, Any]) -> R:
-        """Make a row of values from the parsers, 15 times as fast as calling its class.
+        """Make a row from parsed values. This is 15 times as fast as calling the row's class.
 
-        The parsers have cleaned the text already.
+        The parsers have already cleaned the text.
         """
         row = object.__new__(self._row)
         for name, put in self._slots.items():
@@ -226,7 +228,7 @@ def encode_csv(names: Sequence[str], lines: Iterable[Iterable[object]]) -> bytes
 
 
 def as_field(value: object) -> object:
-    """Return a value as a field of a file has it: the numbers of a tuple are joined."""
+    """Return a value as it is written into a field. The numbers of a tuple are joined by `;`."""
     if isinstance(value, tuple):
         return ";".join(map(repr, value)) or None
     return value
@@ -240,7 +242,7 @@ def _field(value: object) -> object:
 
 
 def unguarded(text: str) -> str:
-    """Return the text that `_field` guarded."""
+    """Return a text without the apostrophe that `_field` put before it."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
@@ -269,9 +271,9 @@ def opened(path: Path, most_bytes: int = MAX_BYTES + 1) -> Iterator[IO[str]]:
 
 
 def _lines(file: IO[str]) -> Any:
-    """Return a reader of a file's lines, which has `line_num`."""
+    """Return a reader of a file's lines. Its `line_num` is the number of the current line."""
     header = file.readline(MAX_HEADER)
-    delimiter = max(",;\t", key=header.count)  # no column's name holds one
+    delimiter = max(",;\t", key=header.count)  # no column's name contains one of these
     return csv.reader(chain([header], file), delimiter=delimiter)
 
 

@@ -32,13 +32,14 @@ FORMS = (
     (("{", '"gpubench"'), "JSON of gpubench without rows", "name the CSV of the sweep"),
     (("{",), "JSON of another program", _ELSEWHERE),
 )
-"""Texts of which all occur in the start of a file, what the file is, and what to do with it."""
+"""Forms of files: texts that all occur at the start of such a file, what the file is, and what to
+do with it."""
 
 
 def what_it_is(head: str) -> str:
     """Return what a file is, and what to do with it, or an empty text.
 
-    A file of JSON begins with the first text.
+    A file of JSON must begin with a brace.
     """
     head = head.removeprefix("\ufeff").lstrip()
     for texts, name, advice in FORMS:

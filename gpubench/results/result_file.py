@@ -66,7 +66,7 @@ def decode_line(text: bytes, point_of: PointOf) -> Measurement:
 
 
 def _require_times(measurement: Measurement) -> None:
-    """Raise ValueError for a measurement that no kernel can have."""
+    """Raise ValueError if the times of a measurement are missing or impossible."""
     series = measurement.series
     if series is None:
         if measurement.status == Status.OK:
@@ -84,8 +84,8 @@ class ResultFile:
     """Appends measurements to `NAME.csv.partial`, one JSON line each, and writes `NAME.csv`.
 
     The first line is the sweep's context. `finish` removes the partial file or keeps it as
-    `samples`. A sweep that ended early leaves it, and `resume=True` continues it. No other process
-    can continue it while it is open.
+    `samples`. If a sweep ends early, the partial file stays, and `resume=True` continues the sweep.
+    No other process can continue the sweep while the partial file is open.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class ResultFile:
             return False
 
     def add(self, measurement: Measurement) -> None:
-        """Append a measurement. The rows are on disk when the function returns."""
+        """Append a measurement. It is on disk when the function returns."""
         file = self._opened()
         try:
             file.write(encode_line(measurement))
@@ -198,7 +198,7 @@ class ResultFile:
                 file.close()
 
     def remove_partial(self) -> None:
-        """Remove the measurements of a complete sweep, which `keeps_partial` kept."""
+        """Remove the partial file of a complete sweep, if it is still there."""
         with suppress(OSError):  # the file stays in a read-only directory
             self.partial.unlink(missing_ok=True)
 
@@ -228,7 +228,7 @@ def partial_of(path: Path, flag: str = "--output") -> Path:
 def read_context(path: Path) -> dict[str, Any]:
     """Return the context of the sweep into `path`.
 
-    Raises UsageError without a sweep to continue, or if it still runs.
+    Raises UsageError if there is no sweep to continue, or if the sweep still runs.
     """
     with _open_partial(path) as file:
         return _context_of(file, partial_of(path))
@@ -251,7 +251,7 @@ def _open_partial(path: Path) -> IO[bytes]:
 
 
 def _is_at(path: Path, file: IO[bytes]) -> bool:
-    """Whether an open file still has its name: someone may have removed its directory."""
+    """Whether a path still names an open file. Someone may have removed its directory."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
     except OSError:

@@ -198,14 +198,14 @@ class Row(OfSize):
 
     @property
     def conditions(self) -> str:
-        """`cold cache`, then state, scope and timer, where not the default, for a title."""
+        """Text for a title: `cold cache`, then a state, scope or timer that is not the default."""
         usual = {"", "burst", "kernel", "events", "host", "outside"}
         named = [value for value in (self.state, self.scope, self.timer) if value not in usual]
         return ", ".join([f"{self.cache} cache", *named])
 
     @property
     def special(self) -> str:
-        """Launches, layout and values of the operands, where not the default, for a title."""
+        """Text for a title: launches, layout and operands that are not the default."""
         usual = {"", "alone", "row-major", "uniform"}
         named = {"launches ": self.launches, "": self.layout, "operands ": self.operands}
         return "".join(f", {what}{text}" for what, text in named.items() if text not in usual)

@@ -42,8 +42,9 @@ MAX_OVERHEAD_SPREAD = 0.01
 time within ±0.5 %."""
 
 BETWEEN_SWEEPS_US = 0.033
-"""Standard deviation of a launch's time between sweeps, beyond the deviation between rounds, of
-points below 20 µs in four sweeps of an H200 (results/h200/diff_rounds)."""
+"""Standard deviation of a launch's time between sweeps, in addition to the deviation between
+rounds. It was measured with points below 20 µs in four sweeps of an H200
+(results/h200/diff_rounds)."""
 
 
 def build_rows(
@@ -53,9 +54,9 @@ def build_rows(
 ) -> list[Row]:
     """Build a row for each point that has measurements. The oldest round comes first.
 
-    A failed round decides: the row has its status, and no time. If the overheads that rounds
-    subtracted differ too much, the row is an error. A row of an eliminated point keeps the times
-    before.
+    If a round failed, the row has the status of this round, and no time. If the overheads that
+    rounds subtracted differ too much, the row is an error. The row of an eliminated point keeps the
+    times of its earlier rounds.
     """
     measured = {point: _consistent(rounds) for point, rounds in measured.items() if rounds}
     times = {
@@ -65,7 +66,8 @@ def build_rows(
     }
     baselines_us: dict[tuple[PointKey, str], float] = {}
     for point, columns in times.items():
-        # A variant that tunes the call of another counts as that variant where it is faster.
+        # If a variant tunes the call of another variant, the faster of both counts as the other
+        # variant.
         for name in {point.variant.name, point.variant.tunes}:
             key = point.problem_key, name
             baselines_us[key] = min(columns["median_us"], baselines_us.get(key, np.inf))
@@ -175,7 +177,7 @@ def _clocks(rounds: Sequence[Measurement]) -> dict[str, Any]:
 
 
 def _confirmed(point: Point, rounds: Sequence[Measurement], *, is_timed: bool) -> dict[str, Any]:
-    """Return the name of the process whose clock confirms the time."""
+    """Return the columns that state which process's clock confirms the time."""
     ratio = known_median(taken.clock_ratio for taken in rounds)
     is_parents = point.timer == Timer.OUTSIDE or (ratio is not None and ratio <= CLOCKS_AGREE)
     clock = "parent" if is_parents else "child"
@@ -185,7 +187,7 @@ def _confirmed(point: Point, rounds: Sequence[Measurement], *, is_timed: bool) -
 
 
 def _resources(last: Measurement, device: Device) -> dict[str, Any]:
-    """Return the columns of what a compiled kernel takes."""
+    """Return the columns of the resources that a compiled kernel uses."""
     resources, launch = last.resources, last.launch
     code = _named(resources, "registers", "local_bytes", "spill_bytes", "shared_bytes")
     if resources and launch:
@@ -196,7 +198,7 @@ def _resources(last: Measurement, device: Device) -> dict[str, Any]:
 
 
 def _stated(point: Point) -> tuple[str, ...]:
-    """Return notes on what a variant's description states."""
+    """Return notes on unusual properties that a variant's description states."""
     variant, precision = point.variant, point.problem.precision
     in_blas = precision.in_blas if variant.is_blas else ""
     return (
@@ -208,7 +210,7 @@ def _stated(point: Point) -> tuple[str, ...]:
 
 
 def _named(owner: object, *names: str) -> dict[str, Any]:
-    """Return the columns that have the names of attributes, None without an owner."""
+    """Return attributes of an object as columns with the same names; None without an object."""
     return {name: getattr(owner, name, None) for name in names}
 
 

@@ -1,8 +1,8 @@
-"""Intervals of times of which the shortest is chosen, so that the chosen time's interval holds too.
+"""Widens the intervals of times so that the interval of the shortest time is valid, too.
 
 The shortest of many times is short partly by chance. Intervals that hold for all times together
-(Bonferroni) also hold for the chosen time. Few rounds show little of a time's scatter, so it is
-shrunk towards the scatter of all times (`moderated.shrunk`).
+(Bonferroni) also hold for the chosen time. Few rounds show little of a time's scatter, so the
+scatter of each time is shrunk towards the scatter of all times (`moderated.shrunk`).
 """
 
 from collections.abc import Sequence

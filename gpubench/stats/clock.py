@@ -15,14 +15,14 @@ COMPUTE_BOUND = (
     0.1  # up to this fraction of the memory bandwidth, a time depends on the clock in full
 )
 BUSY_MEMORY = 0.3
-"""From this fraction of the bandwidth on, the smallest share of a time that depends on the clock is
-its share of the peak."""
+"""Fraction of the memory bandwidth from which on the smallest share of a time that depends on the
+clock is the point's fraction of the arithmetic peak."""
 
 SHARED_BOUND = 0.6
-"""Up to this fraction of the measured copy bandwidth, the clock may explain a time in full."""
+"""Fraction of the measured copy bandwidth up to which the clock may explain a whole time."""
 
 MEMORY_BOUND = 0.9
-"""From this fraction of the copy bandwidth on, the clock explains at most `MIN_EXCUSE` of a change,
+"""Fraction of the copy bandwidth from which on the clock explains at most `MIN_EXCUSE` of a change,
 because the memory does not run at the clock of the multiprocessors and caches."""
 
 MIN_EXCUSE = 0.2
@@ -33,12 +33,12 @@ def clock_shares(
 ) -> tuple[Floats, Floats]:
     """Return the smallest and the largest share of each point's time that depends on the clock.
 
-    The arguments have the shape (points, 2), with both sides of each point; NaN: not known.
+    The arguments have the shape (points, 2), with both sides of each point; NaN means unknown.
 
-    The shares follow the roofline (Williams, Waterman, Patterson 2009): in full far from the memory
-    bandwidth, hardly at the bandwidth of a copy. In between, or where the copy was not measured,
-    the share is at least the share of the arithmetic peak. Without rates a point counts as bound by
-    the clock.
+    The shares follow the roofline (Williams, Waterman, Patterson 2009): far from the memory
+    bandwidth, the whole time depends on the clock; at the bandwidth of a copy, hardly any part of
+    the time does. In between, or if the copy was not measured, the smallest share is at least the
+    point's fraction of the arithmetic peak. A point without rates counts as bound by the clock.
     """
     copies = 100 * gbytes_per_s / percent_of_copy
     copies = copies[np.isfinite(copies)]

@@ -22,8 +22,8 @@ POWER = 0.9  # part of the cases in which a slow-down is to be found
 
 SIDES = (*range(3, 20), *range(20, 50, 2), *range(50, 201, 10))
 SWEEPS = (7, 10, 14, 20, 28, 40, 56, 72, 100, 140, 200)
-"""Numbers of sweeps of a side that are considered on a CPU; `SIDES` has numbers of rounds. With two
-rounds, a variance is hardly known."""
+"""Numbers of sweeps per side that are tried on a CPU. `SIDES` has the numbers of rounds per side
+that are tried on a GPU, from 3 on, because two rounds show little of a variance."""
 
 DRAWS = 40  # simulated comparisons of each point and number of sweeps
 DRAW_SEED = 83
@@ -56,12 +56,13 @@ def smallest(
     others: Floats,
     machine: float,
 ) -> Detectable:
-    """Return what would have been found, from the points' errors.
+    """Return the slow-downs that a comparison would have found, from the points' errors.
 
-    `kernels` has the kernel of each point; None: of the BLAS. A slow-down is found if it exceeds
-    the limit of the test plus the point's `error`. A kernel is found if half of its points are. The
-    two speeds of other points explain a slow-down of a single point up to `others`. If half of the
-    points or more slowed, `machine` of the slow-down is attributed to the machine.
+    `kernels` has the kernel of each point, or None for a point of the BLAS. A slow-down is found if
+    it exceeds the limit of the test plus the point's `error`. A kernel is found if half of its
+    points are. The two speeds of other points explain a slow-down of a single point up to `others`.
+    If at least half of the points slowed, the amount `machine` of the slow-down is attributed to
+    the machine.
     """
     names = np.array([name or "" for name in kernels])
     own = names != ""
@@ -91,10 +92,10 @@ def smallest(
 
 
 def _covering(lines: Floats) -> float:
-    """Return the smallest slow-down that is found in COVERED of the lines.
+    """Return the smallest slow-down that is found in the fraction `COVERED` of the lines.
 
-    Each line has two sizes. The first is the smallest slow-down that is found. Slow-downs near the
-    second, the size of a round that was left out, are not found.
+    Each line has two sizes. The first is the smallest slow-down that is found. The second is the
+    size of a round that was left out; slow-downs near this size are not found.
     """
     sizes, aside = lines.T
     tries = np.sort(np.append(sizes, (1 + NEAR) * aside))
@@ -124,8 +125,8 @@ def rounds_to_find(
     Rounds are assumed to scatter like the recorded rounds.
 
     `logs` has the logarithms of the times, of shape (points, rounds), and `kernels` the kernel of
-    each point; None: of the BLAS. `size` and `threshold` are relative differences. A kernel is
-    found if half of its points are.
+    each point, or None for a point of the BLAS. `size` and `threshold` are relative differences. A
+    kernel is found if half of its points are.
     """
     rounds = summarize(polish(logs).logs)
     df = np.maximum(rounds.number - 1, 1)
@@ -175,7 +176,7 @@ def sweeps_to_find(
 def _needed(
     kernels: Sequence[str | None], by_points: Callable[[float, float], Floats], q: float
 ) -> Needed:
-    """Return the numbers for one kernel and for one point.
+    """Return the numbers that find a slow-down of one kernel, and of one point.
 
     `by_points` returns the number of each point, by the level of its test and the part of the cases
     in which it is to be found.
@@ -191,6 +192,6 @@ def _needed(
 
 
 def _in_most(numbers: Sequence[float] | Floats, part: float) -> int | None:
-    """Return the rounds that suffice in this part of all cases, or None if it is infinite."""
+    """Return the number that suffices in a part of all cases, or None if it is infinite."""
     enough = np.quantile(numbers, part, method="higher") if len(numbers) else np.inf
     return math.ceil(enough) if np.isfinite(enough) else None

@@ -29,7 +29,7 @@ MAD_TO_SIGMA = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation (MAD)."""
 
 SMALL_MAD = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
-"""Factor by number of values that makes the scaled MAD of normal values unbiased (Croux and
+"""Factor, by the number of values, that makes the scaled MAD of normal values unbiased (Croux and
 Rousseeuw, Computational Statistics 1, 1992, section 3)."""
 
 
@@ -98,7 +98,7 @@ def rounds_interval(
 ) -> tuple[float, float] | None:
     """Return the 95 % interval of a point's time from the medians of its rounds.
 
-    Return None for fewer than `MIN_ROUNDS`. The t-interval of the logarithms holds the value of
+    Return None for fewer than `MIN_ROUNDS`. The t-interval of the logarithms contains the median of
     many rounds in 95 % of sweeps, with three rounds and with ten.
 
     `between_sweeps` is the standard deviation, in the unit of the medians, that all rounds of a

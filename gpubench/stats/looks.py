@@ -30,7 +30,8 @@ def early_looks(pairs: int) -> list[int]:
 def share(measured: int, pairs: int, *, is_last: bool) -> float:
     """Return the part of `q` that the look after `measured` pairs has; 0: there is no look.
 
-    `pairs` is the maximum number of pairs. The last look may come before, with a budget.
+    `pairs` is the maximum number of pairs. A budget may end the comparison earlier; the last look
+    is then earlier, too.
     """
     looks = early_looks(pairs)
     if is_last:

@@ -16,10 +16,12 @@ from scipy import special
 Floats = NDArray[np.float64]
 
 TOP = 0.1
-"""Fraction of the points, with the largest variances, that the prior does not follow."""
+"""Fraction of the points, those with the largest variances, from which the prior is not
+estimated."""
 
 REJECTED = 0.01
-"""A point keeps its variance if the prior gives a larger one with less than this probability."""
+"""A point keeps its own variance if, according to the prior, the probability of a larger variance
+is below this value."""
 
 LEAST_SD = 1e-5
 """Minimum standard deviation of logarithms. Rounds that scatter less agree only because times are
@@ -126,7 +128,7 @@ def _prior(variance: Floats, df: Floats) -> tuple[float, float]:
 
 
 def _without_top(values: Floats) -> tuple[float, float]:
-    """Return mean and variance of normal values from all but the largest."""
+    """Return mean and variance of normal values, estimated without the largest values."""
     kept = np.sort(values)[: len(values) - int(TOP * len(values))]
     if len(kept) == len(values):
         return float(values.mean()), float(values.var(ddof=1))
@@ -174,8 +176,8 @@ def adjusted(p: Floats) -> Floats:
 
 
 def half_widths(variance: Variance, level: float) -> Floats:
-    """Return half of each interval that holds the effect with probability 1 - level.
+    """Return half of the width of each interval that has the effect with probability 1 - level.
 
-    NaN: the point has no variance.
+    The half-width is NaN for a point without a variance.
     """
     return special.stdtrit(variance.df, 1 - level / 2) * variance.standard_error

@@ -1,4 +1,4 @@
-"""Points with two speeds: each process gets one of them, so rounds fall into two groups."""
+"""Finds points with two speeds. Each process has one speed, so rounds fall into two groups."""
 
 from typing import NamedTuple
 
@@ -23,8 +23,8 @@ NEAR = 0.25
 than this part of its distance from its own side's level."""
 
 ALIKE = 0.7
-"""A shift may be the step between two speeds if some point's two speeds differ by at least this
-part of it."""
+"""A shift may be the step between two speeds if the two speeds of some point differ by at least
+this fraction of the shift."""
 
 
 class Speeds(NamedTuple):
@@ -45,13 +45,15 @@ class Modes(NamedTuple):
     """The two speeds of each of these points, by the number of the point."""
 
     explain: Flags
-    """Which points' shifts the two speeds may explain."""
+    """Whether two speeds may explain the shift of each point."""
 
     hides: Floats
-    """Slow-down that the two speeds of a point would explain as well; 0: it has a single speed."""
+    """Slow-down of each point that its two speeds would also explain; 0 for a point with a single
+    speed."""
 
     aside: Floats
-    """Slow-down, relative to the base, of the slowest round that was left out; 0: no such round."""
+    """Slow-down of each point, relative to the base, in the slowest round that was left out; 0
+    without such a round."""
 
     @property
     def overlapping(self) -> list[Speeds]:
@@ -65,11 +67,12 @@ def find_modes(
     set_aside: tuple[Floats, Floats],
     threshold: Floats,
 ) -> Modes:
-    """Return the points whose rounds fall into two groups, further apart than its threshold.
+    """Return the points whose rounds fall into two groups that are further apart than `threshold`.
 
     `logs` has the times of both sides, and `set_aside` the times that were left out because the
-    round was slower. A point has two speeds as well if such a time is at the other side's level.
-    The sides are compared as they are if they are further apart than the speeds of either.
+    round was slower. A point also has two speeds if such a time is at the other side's level
+    (`NEAR`). The two speeds do not explain a shift if the two sides are further apart than the two
+    speeds within either side.
     """
     base, new = sides
     hidden, grouped = np.zeros((2, len(base.mean)), bool)
@@ -107,9 +110,9 @@ def may_be_modes(
 ) -> Flags:
     """Return which significant effects may come from two speeds that the rounds do not show.
 
-    The slow part of a point whose two speeds are known gives the probability that it has only fast
-    rounds in the base and only slow rounds in the new side. Effects in one direction stand if modes
-    give this number of effects with a probability of at most `q` (Poisson).
+    If a point's two speeds are known, its fraction of slow rounds gives the probability that it has
+    only fast rounds in the base and only slow rounds in the new side. Effects in one direction are
+    accepted if two speeds cause this number of effects with a probability of at most `q` (Poisson).
     """
     base, new = (side.number for side in sides)
     expected, count = np.zeros((2, len(effect)))

@@ -4,8 +4,8 @@ A result is a whole sweep, so a move must exceed what differs between sweeps. Ea
 a row is compared with the point's other results, against a margin (`treat`); a run at the end is a
 move that lasts. Few results show little of a point's variance, so it is shrunk towards the common
 variance. The p-value has Bonferroni's correction for the choice of the run, and Benjamini and
-Hochberg's for the points. Where a point has moved, further runs are sought in what the first run
-leaves (Olshen and others, Biostatistics 5, 2004: circular binary segmentation).
+Hochberg's for the points. If a point has moved, further runs are sought in its times without the
+first run's effect (Olshen and others, Biostatistics 5, 2004: circular binary segmentation).
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ from gpubench.stats.polish import STEPS, row_medians
 
 MARGIN = float(np.log1p(0.01))  # a move exceeds 1 %
 Q = 0.002
-"""The false discovery rate. Of histories in which nothing moved, 3 % have a move, as some kernels
-scatter in steps (results/operating/history.md)."""
+"""The false discovery rate. In 3 % of the histories in which nothing moved, a move is found,
+because some kernels scatter in steps (results/operating/history.md)."""
 
 MIN_RESULTS = 3
 """Minimum number of results of a point for a change point: two show no scatter."""
@@ -69,8 +69,8 @@ def machine_levels(levels: Floats, references: NDArray[np.bool_]) -> Floats:
 def find_moves(levels: Floats, speeds: Floats, margin: float = MARGIN, q: float = Q) -> list[Move]:
     """Return the change points beyond a margin, by point and time.
 
-    `speeds` has the largest distance between two groups of a point's rounds in one result; 0: they
-    form one group. A step that is like this distance is no move.
+    `speeds` has the largest distance between two groups of a point's rounds in one result; 0: the
+    rounds form one group. A step of about this distance is not a move.
     """
     there = np.isfinite(levels)
     rows = np.flatnonzero(there.sum(axis=1) >= MIN_RESULTS)
@@ -119,7 +119,8 @@ def since_anchor(
     """Compare each point's newest results of the same code with the results of an anchor.
 
     The arrays have the shape (points, results). `edges` has the numbers of the results at which the
-    code of each point changed, or its time moved. The variance is the variance between edges.
+    code of each point changed, or its time moved. The variance is estimated from the results
+    between edges.
     """
     squares, df = np.zeros((2, len(levels)))
     steps, errors = np.full((2, len(levels)), np.nan)
@@ -171,7 +172,7 @@ def _runs(levels: Floats, usual: Floats, usual_df: Floats, margin: float) -> _Ru
     runs = [(start, stop) for start in range(1, results) for stop in range(start + 1, results + 1)]
     best = np.full(len(levels), np.inf)
     edges, fitted = np.zeros((len(levels), 2), int), np.zeros_like(levels)
-    for start, stop in runs:  # a run from the first result on gives the same division as the rest
+    for start, stop in runs:  # the first n results have the same edges as the rest
         inside = (np.arange(results) >= start) & (np.arange(results) < stop)
         counts = np.array([(there & part).sum(axis=1) for part in (inside, ~inside)])
         means = [np.where(there & part, levels, 0.0).sum(axis=1) for part in (inside, ~inside)]

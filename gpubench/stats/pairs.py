@@ -52,7 +52,7 @@ DRIFT_MARGIN = 0.4
 estimate scatters by a third. In simulated judgements of 15 rounds, at most 5 % of equal functions
 are called faster where rounds have a correlation of 0.8."""
 
-MAX_DRIFT = 0.95  # maximum of the sum
+MAX_DRIFT = 0.95  # maximum of the correlation with the margin added
 
 
 def drifting_low(

@@ -17,7 +17,8 @@ MIN_POINTS = 6
 """Minimum number of points that show the effect of a round in spite of their own noise."""
 
 STEPS = 3
-"""Iterations of the polish; the effects of recorded sweeps change by less than 0.01 % after two."""
+"""Number of iterations of the polish. After two iterations, the effects of recorded sweeps change
+by less than 0.01 %."""
 
 UNEVEN = 4.0
 """A round is left out if its points scatter by this factor more than the points of the median
@@ -62,8 +63,8 @@ class Polished(NamedTuple):
 def polish(logs: Floats) -> Polished:
     """Remove the effect of each round on all points.
 
-    `logs` has the shape (points, rounds), with NaN where a point has no time, and a time in each
-    line. A round with fewer than `MIN_POINTS` points of two rounds or more stays as it is.
+    `logs` has the shape (points, rounds), with NaN where a point has no time. Each row has at least
+    one time. A round with fewer than `MIN_POINTS` points of two rounds or more stays as it is.
     """
     rounds = logs.shape[1]
     effects, left_out = np.zeros(rounds), np.zeros(rounds, bool)

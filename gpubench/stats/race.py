@@ -56,8 +56,8 @@ MIN_LIMIT = 120
 class Race:
     """A race of configurations, numbered from 0. The caller visits the `waiting` configurations.
 
-    `add` records a time, `withdraw` records that there will be none, and `judge` ends a round. A
-    `patient` race is bounded by its rounds alone.
+    `add` records a time, `withdraw` takes a configuration out of the race, and `judge` ends a
+    round. A `patient` race is limited only by its number of rounds.
     """
 
     def __init__(self, within: float, seed: int = 0, *, patient: bool = False) -> None:
@@ -116,7 +116,7 @@ class Race:
 
     @property
     def settled(self) -> bool:
-        """Whether every survivor was visited often enough to be judged, or one has won."""
+        """Whether all survivors were visited often enough to be judged, or only one is left."""
         visits = Counter(number for number, _ in self._logs)
         return len(self.racing) < 2 or all(visits[number] >= MIN_VISITS for number in self.racing)  # noqa: PLR2004 # a race needs two
 
@@ -134,7 +134,7 @@ class Race:
         return self.round > 1 and (self.decided or self.spent)
 
     def judge(self) -> list[int]:
-        """End the round. Return the configurations that leave; a round of the others begins."""
+        """End the round, and return the configurations that leave. The next round begins."""
         numbers, left = sorted(self.racing), []
         if numbers:
             rounds = range(1, self.round + 1)
@@ -199,7 +199,7 @@ def compare(logs: Floats, margin: float) -> Standings:
 
 
 def _means(values: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.int64]]:
-    """Return the winsorized mean of each row, its standard error, its bound, and the visits.
+    """Return each row's winsorized mean, with its standard error, half-width and number of visits.
 
     The scatter of each row is shrunk towards the median scatter of all rows.
     """

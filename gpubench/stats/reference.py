@@ -24,8 +24,8 @@ MIN_VOTES = 3
 shift."""
 
 ALIKE = 0.8
-"""Part of the votes whose distances from the median give their scatter. The remaining votes may be
-of kernels with two speeds."""
+"""Fraction of the votes, those nearest to the median, whose distances from the median give the
+scatter. The remaining votes may be of kernels with two speeds."""
 
 
 class Shift(NamedTuple):
@@ -57,12 +57,12 @@ def machine_shift(
     rounds), without the rounds' effects. `level` has the variance of the level that all points
     share.
 
-    The BLAS and each unchanged kernel have a vote, and the machine's shift is the median vote. Its
-    variance is the variance of the votes' medians by round, because the effect of a round on all
-    points cancels in a difference from a reference. The scatter of the votes is added to it,
-    because the machine may have slowed some kernels more than other kernels. Without unchanged
-    kernels, or if the only such kernel agrees with the BLAS, the shift is the result of
-    `shift_by_blas`.
+    The BLAS and each unchanged kernel have a vote, and the machine's shift is the median vote. The
+    variance of the shift is computed from the median vote of each round, because the effect of a
+    round on all points cancels in a difference from a reference. The scatter of the votes is added
+    to this variance, because the machine may have slowed some kernels more than other kernels.
+    Without unchanged kernels, or if the only such kernel agrees with the BLAS, the shift is the
+    result of `shift_by_blas`.
     """
     by_blas = shift_by_blas(
         shifts,
@@ -135,9 +135,9 @@ def shift_by_blas(
     The arguments are the same as for `machine_shift`, but `sides` has the times of the BLAS alone.
     An error is NaN for a point that cannot be compared with the BLAS.
 
-    A difference from the BLAS is judged if the points' common level is less exactly known, or if
-    the BLAS moved by more than `far`. Otherwise the shift is what the BLAS and the other points
-    share.
+    The result is the shift of the BLAS if the level that all points share is known less exactly, or
+    if the BLAS moved by more than `far`. Otherwise the result is the part of the shift that the
+    BLAS and the other points share.
     """
     shared = Shift(shared_median(shifts, blas), level.variance, level.df)
     references, own = shifts[blas], errors[blas]

@@ -1,10 +1,10 @@
 """Tests whether the shortest times of two sides differ if disturbances lengthen other times.
 
-Beside other work a time has two modes, and a mean shows little. Nothing lengthened the shortest
-times of both sides. So they are compared by their ranks, and all longer times count as equal. The
-clock of a machine drifts by a tenth within minutes, so each time is first divided by the shortest
-time of both sides at about that moment. The test is exact for any distribution of times, as long as
-they could have been measured in any order.
+Beside other work a time has two modes, and a mean shows little. No disturbance lengthened the
+shortest times of both sides. So the shortest times are compared by their ranks, and all longer
+times count as equal. The clock of a machine drifts by a tenth within minutes, so each time is first
+divided by the shortest time of both sides at about that moment. The test is exact for any
+distribution of times, as long as they could have been measured in any order.
 
 J. L. Gastwirth, Percentile modifications of two sample rank tests, Journal of the American
 Statistical Association 60 (1965).
