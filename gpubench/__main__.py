@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def leave_the_current_directory() -> None:
-    """Import nothing from the current directory, where `python -m` looks first.
+    """Keep imports from the current directory, where `python -m` looks for modules first.
 
     The current directory may contain other people's code, such as the checkout of a pull request.
     """

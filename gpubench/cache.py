@@ -21,11 +21,11 @@ from gpubench.files import Output, open_regular
 from gpubench.process.confine import TEMPORARY, few_variables
 
 _PROBE_BYTES = 2**16
-"""The size of a small kernel."""
+"""Number of bytes that are written to try the cache: the size of a small kernel."""
 
 OWN = "own"
-"""Folder in the cache with a kernel of gpubench that is treated as a user's. What its process has
-compiled is copied for the processes of foreign kernels."""
+"""Name of a folder in the cache with a kernel of gpubench that is treated as a user's kernel. The
+code that its process has compiled is copied for the processes of users' kernels."""
 
 COMPILED = (".cupy/kernel_cache", "cache/gpubench/cubin")  # where compiled kernels are kept
 
@@ -109,10 +109,10 @@ def environment_of_foreign(
 ) -> tuple[dict[str, str], Path | None]:
     """Return the environment of a process that runs a user's kernels, and the folder it may fill.
 
-    A process that `measures` gets the kept rates of this CPU, and the kept kernels of gpubench. It
-    then need not measure and compile them again. The folder holds what compilers keep for these
-    kernels. The folder is a part of the user's cache, unless the kernels are in a temporary folder
-    themselves, or the cache cannot be used.
+    With `measures`, the folder gets copies of the cached rates of this CPU and of the cached
+    kernels of gpubench, so that the process need not measure and compile them again. Compilers keep
+    their files for the user's kernels in the folder. The folder is a part of the user's cache,
+    unless the kernels are in a temporary folder themselves, or the cache cannot be used.
     """
     there = kernels.resolve()
     folder = folder_of(there)
@@ -141,9 +141,10 @@ def folder_of(kernels: Path) -> Path:
 
 
 def _temporary_folder() -> Path:
-    """Return the folder of the system's temporary files, which another gpubench may have replaced.
+    """Return the system's folder for temporary files.
 
-    That gpubench runs this process with a temporary folder of its own inside the system's folder.
+    If another gpubench started this process, it set a temporary folder of its own, which is inside
+    the system's folder.
     """
     folder = Path(tempfile.gettempdir()).resolve()
     return folder.parent if folder.name.startswith(TEMPORARY) else folder

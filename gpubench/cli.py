@@ -126,22 +126,22 @@ def main() -> None:
     """Run the command line. Every expected failure is one line on stderr and an exit code."""
     _received_s.clear()
     for number in _INTERRUPTING:
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup and shells' background jobs
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, _interrupt)
     streams = guard_streams()
     with all_ended(), _interrupted_again():
         try:
             code = _run()
             _ignore(_INTERRUPTING)
-        except KeyboardInterrupt:  # as it ended
+        except KeyboardInterrupt:  # a signal came while the command ended
             code = INTERRUPTED
-        except Exception:  # of a library in C that a signal interrupted, such as ImportError
+        except Exception:  # the signal interrupted a library in C
             if not _received_s:
                 raise
             code = INTERRUPTED
         _ignore(_INTERRUPTING)  # what follows ends soon
         if descriptions := sys.modules.get("gpubench.plan.description_process"):
-            descriptions.end()  # also if it is older than this command
+            descriptions.end()  # also a process that is older than this command
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if code < BY_SIGNAL and (lost := next((s.lost for s in streams if s.lost), None)):
@@ -152,7 +152,7 @@ def main() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End the command, which keeps its measurements. Threads that wait for programs continue.
+    """End the command, which keeps its measurements. End programs for which threads wait.
 
     During an import, the signal is sent again later, because C libraries print a traceback if one
     of their imports fails. `IMPORT_S` limits this delay. Later signals are ignored except Ctrl-C,
@@ -163,7 +163,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
         _send_again(number)
         return
     _ignore((signal.SIGTERM, signal.SIGHUP))
-    module = sys.modules.get("gpubench.process.child")  # this may interrupt the import of it
+    module = sys.modules.get("gpubench.process.child")  # its import may be unfinished
     if end_programs := getattr(module, "end_programs", None):
         end_programs()
     raise KeyboardInterrupt
@@ -219,11 +219,11 @@ def _run() -> int:
     except GpubenchError as error:
         code = _fail(str(error), error.exit_code)
     except typer.TyperException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # the help is its message
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
             typer.echo(error.format_message(), err=True)
             code = 2
         else:
-            code = _fail(str(UsageError(_usage_message(error))), 2)  # it quotes whole arguments
+            code = _fail(str(UsageError(_usage_message(error))), 2)  # Typer quotes whole arguments
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except (MemoryError, ImportError) as error:

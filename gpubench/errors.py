@@ -19,7 +19,8 @@ OUTPUT_LOST = 74
 """Exit code if stdout or stderr could not be written: EX_IOERR of sysexits.h."""
 
 LONGEST_MESSAGE = 2000
-"""Maximum number of characters. A message may quote names from files, which have any length."""
+"""Maximum number of characters of a message. A message may quote names from files, which have any
+length."""
 
 
 class GpubenchError(Exception):
@@ -52,7 +53,8 @@ class OutputLostError(UsageError):
 class DeviceUnavailableError(GpubenchError):
     """The device does not exist. The message says what is missing and how to get it.
 
-    `expected`: nothing suggests such a device, so `--device auto` prints no line about it.
+    `expected` is true if nothing suggests that the machine has such a device. `--device auto` then
+    prints no line about the device.
     """
 
     def __init__(self, message: str, *, expected: bool = False) -> None:
@@ -99,7 +101,10 @@ class DoesNotFitError(Exception):
 
 
 def missing_module(error: ModuleNotFoundError) -> DoesNotFitError:
-    """Return why a function cannot run here. A package may have another name than its module."""
+    """Return the error of a function that needs a missing module.
+
+    The error names only the module, because its package may have another name.
+    """
     return DoesNotFitError(f"needs the Python module '{error.name}', which is missing")
 
 
@@ -149,8 +154,8 @@ def first_line(error: Exception) -> str:
 def with_place(error: Exception, path: Path | None = None) -> str:
     """Return an error with its type and place: `KeyError: 'x' (mine.py:3)`.
 
-    The place is the innermost call in `path`, or else the innermost call of all. An error of
-    gpubench, whose message says what is wrong and where, is its message.
+    The place is the innermost call in `path`, or else the innermost call of all. For an error of
+    gpubench, return only the message, which already says what is wrong and where.
     """
     if isinstance(error, GpubenchError | CompileError | LaunchError | DoesNotFitError):
         return first_line(error)

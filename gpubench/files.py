@@ -67,9 +67,10 @@ def make_directory(directory: Path, flag: str = "--output") -> None:
 
 
 class Output:
-    """A file that a command writes: claimed before the work, and put in place when it is complete.
+    """A file that a command writes. The path is checked early, and the file appears when complete.
 
-    The file replaces no file that has appeared since, or that is locked. No link is followed.
+    The file replaces neither a locked file nor a file that appeared after the check. No link is
+    followed.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Output:
         flag: str = "--output",
         hint: str = "--force overwrites it",
     ) -> None:
-        """Claim a path.
+        """Check that the path may be written.
 
         Raises UsageError if the file exists and must not be overwritten (`hint` is the advice), or
         cannot be overwritten.
@@ -162,7 +163,7 @@ class Output:
 
 
 def _remove_unlocked(path: Path) -> None:
-    """Remove the files of a process that was killed while it wrote them."""
+    """Remove a temporary file if its process was killed while it wrote the file."""
     with suppress(OSError), open_regular(path, "r+b") as left:
         if lock(left.fileno()):
             path.unlink()
@@ -193,7 +194,7 @@ def guard_streams() -> list[Stream]:
     for number in range(3):
         try:
             os.fstat(number)
-        except OSError:  # if it is closed, an opened file would get its number and its output
+        except OSError:  # closed: the next file to be opened would get this number
             os.open(os.devnull, os.O_RDONLY)
     guarded = []
     for number, name in enumerate(("stdout", "stderr"), start=1):

@@ -1,4 +1,4 @@
-"""Items by key."""
+"""Groups items by key."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar

@@ -54,7 +54,7 @@ def read_options(
 ) -> Sweep:
     """Return the sweep of one kernel at one size in one dtype, with at least one legal tile.
 
-    `size` is the default size. `every` takes all legal tiles. Raises UsageError.
+    `size` is the default size. With `every`, the sweep has all legal tiles. Raises UsageError.
     """
     texts = {"sizes": size, "dtypes": kernel.dtypes[0]}
     texts |= {name: value for name, value in options.items() if value}

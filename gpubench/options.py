@@ -1,7 +1,7 @@
 """The options of a sweep. Each is declared once, for its flag, TOML key and Python argument.
 
 `sweep_options` adds `OPTIONS` to a command. `read_sweep` makes a `Sweep` from flags, a TOML file or
-a Python call. The options that several commands share follow.
+a Python call. At the end are the options that several commands share.
 """
 
 import inspect
@@ -73,7 +73,8 @@ class Option:
     """Takes the flag and a value of `kind`, and returns the field's value. Raises UsageError."""
 
     metavar: str = ""
-    """Empty: `LIST` for text, and `FILE` for a path."""
+    """Name of the value in the help. If it is empty, the name is `LIST` for text, and `FILE` for a
+    path."""
 
     complete: Callable[..., list[str]] | None = None
     short: str = ""
@@ -308,8 +309,8 @@ def read_sweep(
 ) -> Sweep:
     """Return the sweep that the options describe.
 
-    If `op` is the path of another project's problem, the `solutions` are swept beside its
-    reference: by default those that lie beside the problem.
+    If `op` is the path of another project's problem, its reference and the `solutions` are swept.
+    By default, these are the solutions that lie beside the problem.
 
     An option without a value is taken from the configuration, then from `defaults`. Numbers and
     lists are read as their printed text. Raises UsageError with the flag of the option.
@@ -349,7 +350,7 @@ def option_texts(options: Mapping[str, Any], config: Path | None = None) -> dict
 def resumed(path: Path, texts: Mapping[str, str]) -> dict[str, str]:
     """Return the options that the sweep into `path` was started with, as text.
 
-    Raises UsageError where there is nothing to continue, or an option given now differs.
+    Raises UsageError if there is nothing to continue, or if an option in `texts` differs.
     """
     from gpubench.results.result_file import read_context
 
@@ -363,7 +364,7 @@ def resumed(path: Path, texts: Mapping[str, str]) -> dict[str, str]:
                 f"--resume: {path} was started with --{name.replace('_', '-')} {was}; "
                 "leave it out, or start another file"
             )
-    if "kernels" in started and "kernels" not in texts:  # no file makes code run by itself
+    if "kernels" in started and "kernels" not in texts:  # a file alone must not cause code to run
         raise UsageError(
             f"--resume: {path} sweeps kernels of a directory, which runs their code: "
             f"add --kernels {shown(started['kernels'])}"
@@ -389,7 +390,8 @@ def sweep_options(
 ) -> Command:
     """Replace the parameter `options` of a command by one parameter for each option of a sweep.
 
-    With `for_python`, the signature has the defaults that `help` prints, and nothing of Typer.
+    With `for_python`, the signature has the defaults that Python's `help` prints, and no
+    annotations of Typer.
     """
     options = [option for option in OPTIONS.values() if option.name not in without]
     parameters = list(map(_parameter, options))

@@ -37,12 +37,12 @@ def clean_lines(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """A user's text as an error quotes it: one short line, whatever it holds."""
+    """Return a user's text as an error quotes it: one short line, whatever the text contains."""
     return text.encode("unicode_escape").decode()[:SHOWN]
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:
-    """`unknown variant 'shard_tile'; did you mean 'shared_tile'?`, or all known names."""
+    """Return `unknown variant 'shard_tile'; did you mean 'shared_tile'?`, or the known names."""
     names = [*dict.fromkeys(map(shown, names))]  # a file may have given them, too
     name = shown(name)
     near = did_you_mean(name, names)
