@@ -6,7 +6,7 @@ import sys
 
 def main() -> None:
     """Run the command line. Ctrl-C ends the process at once until `gpubench.cli` can catch it."""
-    import signal  # here: the current directory may hold a module of this name
+    import signal  # late: the current directory may have a module with this name
 
     interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interrupts:  # a shell may start a background job with SIGINT ignored

@@ -1,4 +1,4 @@
-"""gpubench as a library: the commands' work without a terminal."""
+"""gpubench as a Python library: functions that do the commands' work without a terminal."""
 
 from __future__ import annotations
 

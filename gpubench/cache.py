@@ -62,7 +62,7 @@ def keep_value(path: Path, value: object) -> bool:
 
 
 def kept(path: Path, kind: type[Value]) -> Value | None:
-    """Return the value that `keep_value` wrote, or None without an intact file."""
+    """Return the value that `keep_value` wrote, or None if there is no intact file."""
     try:
         with open_regular(path) as file:
             digest, content = file.read(hashlib.sha256().digest_size), file.read()

@@ -51,7 +51,7 @@ SECTIONS = {
     "Machines": ("deviceinfo", "selfcheck", "fleet"),
     "Operand files": ("generate", "run"),
 }
-"""The commands in the sections of `--help`, the main job first."""
+"""The sections of `--help` with their commands, the most important first."""
 
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 
@@ -139,7 +139,7 @@ def main() -> None:
             if not _received_s:
                 raise
             code = INTERRUPTED
-        _ignore(_INTERRUPTING)  # what follows ends soon
+        _ignore(_INTERRUPTING)  # the rest takes little time
         if descriptions := sys.modules.get("gpubench.plan.description_process"):
             descriptions.end()  # also a process that is older than this command
     for stream in (sys.stdout, sys.stderr):
@@ -173,7 +173,7 @@ _received_s: list[float] = []
 """Times of the signals that interrupted this command."""
 
 IMPORT_S = 2.0  # time that an import may take before a signal interrupts it
-AGAIN_S = 0.01  # time until a signal comes again
+AGAIN_S = 0.01  # time until a signal is sent again
 
 
 def _is_importing(frame: FrameType | None) -> bool:
@@ -241,7 +241,7 @@ def _run() -> int:
 
 
 _NAMELESS = {
-    errno.ENOENT: "the current directory",  # it was deleted
+    errno.ENOENT: "the current directory",  # the directory was deleted
     errno.EAGAIN: NO_MORE_PROCESSES,
 }
 """Subjects of system errors that name no file."""
@@ -253,7 +253,8 @@ _NOT_TAKEN = {
     "greater_than_equal": "is too small: {ge} is the minimum",
     "less_than_equal": "is too large: {le} is the maximum",
 }
-"""What is wrong with a value, by the type of Pydantic's error, which names no value."""
+"""Text about an invalid value, by the type of Pydantic's error. Pydantic's own text lacks the
+value."""
 
 
 def _usage_message(error: Any) -> str:

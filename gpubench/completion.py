@@ -1,4 +1,4 @@
-"""Completions for the shell, from names alone: nothing heavy is imported, and no kernel runs."""
+"""Completes words for the shell, from names alone. It imports nothing heavy and runs no kernel."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

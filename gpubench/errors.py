@@ -97,7 +97,7 @@ class LaunchError(Exception):
 
 
 class DoesNotFitError(Exception):
-    """A point is skipped: memory or a module is missing, or launches are too short to sustain."""
+    """A point is skipped: memory or a module is missing, or launches are too short."""
 
 
 def missing_module(error: ModuleNotFoundError) -> DoesNotFitError:

@@ -1,4 +1,4 @@
-"""Files that never overwrite another file, and streams that may be lost."""
+"""Files that never overwrite another file, and output streams whose reader may have gone."""
 
 import errno
 import fcntl

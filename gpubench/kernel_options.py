@@ -33,7 +33,7 @@ def find_variant(name: str, op: str | None, kernels: Path | None) -> Variant:
 HOST_HINT = (
     "describe a kernel that it launches by 'gpubench new-kernel NAME --from FILE --kernel KERNEL'"
 )
-"""Advice where a command needs a kernel and gets a host function."""
+"""Advice if a command needs a kernel and gets a host function."""
 
 
 def find_kernel(name: str, op: str | None, kernels: Path | None, command: str) -> CudaVariant:

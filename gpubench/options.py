@@ -67,10 +67,12 @@ class Option:
 
     help: str
     field: str = ""
-    """The field of `Sweep` or `Timing` that it sets. Empty means that it has the option's name."""
+    """The field of `Sweep` or `Timing` that the option sets. Empty: the field has the option's
+    name."""
 
     read: Callable[[str, Any], Any] = lambda _flag, value: value
-    """Takes the flag and a value of `kind`, and returns the field's value. Raises UsageError."""
+    """Function of the flag and a value of `kind`. It returns the field's value, or raises
+    UsageError."""
 
     metavar: str = ""
     """Name of the value in the help. If it is empty, the name is `LIST` for text, and `FILE` for a
@@ -208,7 +210,7 @@ OPTIONS = _named(
     ),
     op=Option(
         help=f"Operation: of gpubench, or one that --kernels has. Default: {DEFAULT.op}.",
-        read=lambda _flag, text: text,  # `read_sweep` checks it, with the folder of --kernels
+        read=lambda _flag, text: text,  # `read_sweep` checks the text, with --kernels
         metavar=_choice(*OPERATIONS),
     ),
     device=Option(
@@ -327,7 +329,7 @@ def read_sweep(
         sweep_fields |= of_problem(sweep_fields, solutions)
     op = operation_named(sweep_fields.get("op"), sweep_fields.get("kernels"), defaults.op)
     sweep_fields["op"] = op
-    if isinstance(sweep_fields.get("sizes"), str):  # text until the operation was known
+    if isinstance(sweep_fields.get("sizes"), str):  # sizes stay text until the operation is known
         dtypes = sweep_fields.get("dtypes", defaults.dtypes)
         sweep_fields |= read_sizes(sweep_fields["sizes"], op, dtypes, "--sizes")
     return replace(

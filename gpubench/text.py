@@ -43,7 +43,7 @@ def shown(text: str) -> str:
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:
     """Return `unknown variant 'shard_tile'; did you mean 'shared_tile'?`, or the known names."""
-    names = [*dict.fromkeys(map(shown, names))]  # a file may have given them, too
+    names = [*dict.fromkeys(map(shown, names))]  # names may come from a file
     name = shown(name)
     near = did_you_mean(name, names)
     hint = near or f"known: {', '.join(names[:MAX_KNOWN])}"
@@ -57,7 +57,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     def likeness(other: str) -> float:
         return difflib.SequenceMatcher(None, other, name).ratio()
 
-    near = max(names, key=likeness, default="")  # the first of equals
+    near = max(names, key=likeness, default="")  # the first of equally near names
     return f"did you mean '{near}'?" if likeness(near) >= ALIKE else ""
 
 

@@ -83,7 +83,7 @@ class Member(NamedTuple):
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """Facts that must be equal for the times of two members to be compared."""
+        """Facts that must be equal if the times of two members are compared."""
         versions = ", ".join(
             f"{name} {text}" for name, text in sorted(self.device.versions.items())
         )
@@ -96,7 +96,7 @@ class Member(NamedTuple):
 
     @property
     def label(self) -> str:
-        """`node7 0000:1B:00.0`."""
+        """The name for users, such as `node7 0000:1B:00.0`."""
         return f"{self.hostname} {self.slot}"
 
 
@@ -203,7 +203,7 @@ def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
             try:
                 cluster = _whole(make)
             except (RuntimeError, OSError) as error:
-                why = first_line(error.__cause__ or error)  # type: ignore[arg-type] # of Dask
+                why = first_line(error.__cause__ or error)  # type: ignore[arg-type] # Dask's
                 raise DeviceUnavailableError(
                     f"--on {LOCAL}: not all workers could be started: {why}; a script must call "
                     "it under: if __name__ == '__main__'"
@@ -331,7 +331,7 @@ def members(client: Client, device: str) -> dict[str, Member]:
 
 
 def require_one_kind(by_address: Mapping[str, Member]) -> Member:
-    """Return the first member. Raises UsageError if another member differs from it."""
+    """Return the first member. Raises UsageError if another member is of another kind."""
     first, *rest = by_address.values()
     for other in rest:
         if other.kind != first.kind:

@@ -97,7 +97,10 @@ class _UntilCancelled(Watcher):
 
 
 def measure_share(share: Share) -> ShareResult:
-    """Measure a share in this Dask worker. Return an error, because another worker may succeed."""
+    """Measure a share in this Dask worker.
+
+    An error is returned in the result and not raised, because another worker may succeed.
+    """
     from distributed import get_worker
 
     worker = get_worker()

@@ -67,7 +67,7 @@ class Measurements:
     def is_new(self, measurement: Measurement) -> bool:
         """Whether a measurement adds a round to its point.
 
-        A share of a sweep that starts again on the same worker repeats rounds.
+        If a share of a sweep is measured again on the same worker, its measurements repeat rounds.
         """
         rounds = self.by_place[Place.of(measurement)].get(measurement.point, [])
         starts = {earlier.started_utc for earlier in rounds}

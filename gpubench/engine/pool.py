@@ -39,7 +39,7 @@ class Watcher:
         """Called when a point was measured once, or was decided without a launch."""
 
 
-Keep = Callable[[Measurement], None]  # keeps a measurement, such as in a file
+Keep = Callable[[Measurement], None]  # function that keeps a measurement, such as in a file
 
 
 class Pool(Protocol):
@@ -63,8 +63,8 @@ class Pool(Protocol):
     def measure(self, job: Job, measurements: Measurements, keep: Keep, watcher: Watcher) -> None:
         """Measure the points that are not finished in `measurements`.
 
-        Each new measurement is given to `keep`, and is then added to `measurements`. What `keep`
-        raises ends the job.
+        Each new measurement is given to `keep`, and is then added to `measurements`. An exception
+        in `keep` ends the job.
         """
 
     def device_at(self, place: Place) -> Device:
@@ -80,7 +80,7 @@ Executor = Worker | Runner
 CEILING_REPEATS = 3
 """Number of times that a device's peak is measured again, if a result exceeds it."""
 
-CEILING_RATIO = 1.05  # A result above this ratio to the peak is wrong
+CEILING_RATIO = 1.05  # maximum ratio of a right result to the peak
 
 
 class LocalPool:

@@ -98,7 +98,7 @@ class Job:
         options, problems = self.sweep.options.items(), self.sweep.problems
         return {
             "gpubench": gpubench.__version__,
-            # `--resume` names the file.
+            # `--resume` itself names the output file.
             "options": {name: text for name, text in options if name != "output"},
             "device": self.device.name,
             "versions": self.device.versions,
@@ -147,7 +147,7 @@ def prepare(
     picked, notes = tuned_tiles(sweep, device)
     of_device = device.backend, device.compute_capability, device.multiprocessors
     every = plan(sweep, *of_device, picked)
-    if picked:  # another process may lack the file
+    if picked:  # another process may not have the file of tiles
         sweep = replace(sweep, tiles=tuple(dict.fromkeys(str(x.tile) for x in every if x.tile)))
     planned = {point: reason for point, reason in every.items() if keep(point)}
     variants = dict.fromkeys(point.variant for point in planned)

@@ -25,7 +25,7 @@ COLUMNS = ("status", "median_us", "min_us", "round_medians_us", "device")
 MIN_ROUNDS = 3  # minimum number of recorded rounds on a GPU
 MIN_SWEEPS = 7  # minimum number of recorded sweeps on a CPU
 
-RESULTS = Path("results")  # where sweeps and `ab` write by default
+RESULTS = Path("results")  # the folder into which sweeps and `ab` write by default
 
 
 class RoundsNeeded(NamedTuple):

@@ -180,7 +180,7 @@ class Worker:
         return measure(dtypes)
 
     def parts(self) -> Parts:
-        """Measure fixed work on each part of the device, in the child."""
+        """Time a fixed amount of work on each part of the device, in the child."""
         self._make_ready()
         return self._child.request(START_LIMIT_S, Runner.parts)
 

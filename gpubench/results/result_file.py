@@ -23,7 +23,7 @@ MAX_CONTEXT_BYTES = 2**20
 """Maximum length of the first line of a partial file. gpubench never writes a longer line."""
 
 PointOf = Callable[[PointKey], Point | None]
-"""Returns the point of a key, or None if the sweep has no such point."""
+"""Function that returns the point of a key, or None if the sweep has no such point."""
 
 Context = Mapping[str, Any]
 """Facts that must be the same when a sweep is continued: options, device, versions, sources
@@ -167,7 +167,7 @@ class ResultFile:
         try:
             file.write(encode_line(measurement))
             file.flush()
-            if measurement.status != Status.ELIMINATED:  # this status follows from the other lines
+            if measurement.status != Status.ELIMINATED:  # the other lines determine this status
                 os.fsync(file.fileno())
         except OSError as error:
             what = f"cannot write {self.partial}: {error.strerror}"

@@ -1,4 +1,4 @@
-"""Results that are kept by name: a directory for each device, a file for each time of saving.
+"""Results that are kept by name: a directory for each device, a file for each save.
 
 A file is `<store>/<device>/<name>/<utc time>.csv`. The store is `$GPUBENCH_STORE`, or a directory
 of the user's data. No file is ever overwritten.

@@ -18,7 +18,7 @@ def together(halves: Sequence[float], rounds_us: Sequence[Sequence[float]]) -> F
     """Return half-widths that hold for all times together with a probability of 95 %.
 
     `halves` has half of each time's own 95 % interval, as a fraction of the time. The interval may
-    include more than the scatter of its rounds, such as the scatter between sweeps.
+    include more than the scatter of the time's rounds, such as the scatter between sweeps.
     """
     own = np.array(halves)
     tail = 0.025 / max(1, len(own))

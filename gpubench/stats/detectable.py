@@ -18,7 +18,7 @@ COVERED = 0.95
 only 0.9."""
 
 
-POWER = 0.9  # part of the cases in which a slow-down is to be found
+POWER = 0.9  # fraction of the cases in which a slow-down must be found
 
 SIDES = (*range(3, 20), *range(20, 50, 2), *range(50, 201, 10))
 SWEEPS = (7, 10, 14, 20, 28, 40, 56, 72, 100, 140, 200)
@@ -178,8 +178,8 @@ def _needed(
 ) -> Needed:
     """Return the numbers that find a slow-down of one kernel, and of one point.
 
-    `by_points` returns the number of each point, by the level of its test and the part of the cases
-    in which it is to be found.
+    `by_points` returns the number of each point. Its arguments are the level of the test, and the
+    fraction of the cases in which a slow-down must be found.
     """
     names = np.array([name or "" for name in kernels])
     own = names != ""

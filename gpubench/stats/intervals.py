@@ -49,7 +49,8 @@ def median_scale(values: NDArray[np.float64]) -> float:
 
 
 WINSOR = 2.0
-"""Values further from the median than this number of scales are moved to that distance."""
+"""Maximum distance of a value from the median, in scales. Values that are further away are moved to
+this distance."""
 
 WINSOR_DF = 0.7
 """Degrees of freedom of a winsorized mean's standard error, divided by the number of values less

@@ -1,10 +1,10 @@
 """Plans when and how strictly a comparison is judged before all its pairs are measured.
 
 A comparison that is judged several times has several chances of a false verdict. So the false
-discovery rate `q` is shared among the looks, and its sum stays `q` (Bonferroni; it holds however
-the looks depend on each other). The last look has most of the rate. The intervals of a look have
-its confidence, so they hold whenever the comparison ends (Jennison and Turnbull, Group Sequential
-Methods, 2000, chapter 9).
+discovery rate `q` is shared among the looks, and the parts sum to `q` (Bonferroni; this holds
+however the looks depend on each other). The last look has most of the rate. The intervals of a look
+have its confidence, so they hold whenever the comparison ends (Jennison and Turnbull, Group
+Sequential Methods, 2000, chapter 9).
 """
 
 FIRST = 10

@@ -46,7 +46,7 @@ class RoundStatistics(NamedTuple):
     """Largest step between neighbours of the sorted rounds."""
 
     group: Floats
-    """Width of the wider of the two groups that this step divides."""
+    """Width of the wider of the two groups of rounds before and after the largest step."""
 
 
 def summarize(logs: Floats) -> RoundStatistics:

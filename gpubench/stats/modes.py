@@ -57,7 +57,7 @@ class Modes(NamedTuple):
 
     @property
     def overlapping(self) -> list[Speeds]:
-        """The pairs of speeds that explain the difference between the two sides of their points."""
+        """The speeds of the points whose shifts the two speeds may explain."""
         return [speeds for point, speeds in self.speeds.items() if self.explain[point]]
 
 

@@ -2,8 +2,8 @@
 
 A result is a whole sweep, so a move must exceed what differs between sweeps. Each run of results in
 a row is compared with the point's other results, against a margin (`treat`); a run at the end is a
-move that lasts. Few results show little of a point's variance, so it is shrunk towards the common
-variance. The p-value has Bonferroni's correction for the choice of the run, and Benjamini and
+move that lasts. Few results show little of a point's variance, so the variance is shrunk towards a
+common value. The p-value has Bonferroni's correction for the choice of the run, and Benjamini and
 Hochberg's for the points. If a point has moved, further runs are sought in its times without the
 first run's effect (Olshen and others, Biostatistics 5, 2004: circular binary segmentation).
 """

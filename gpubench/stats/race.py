@@ -110,7 +110,7 @@ class Race:
 
     @property
     def spent(self) -> bool:
-        """Whether the race has had all its rounds, or visits, and every survivor is judged."""
+        """Whether the race has used all its rounds or visits, and every survivor is judged."""
         limit = math.inf if self._patient else max(VISITS_EACH * self._entered, MIN_LIMIT)
         return (self.round > MAX_ROUNDS or len(self._logs) >= limit) and self.settled
 
@@ -122,7 +122,7 @@ class Race:
 
     @property
     def decided(self) -> bool:
-        """Whether one configuration is left, or all that are left are within the margin."""
+        """Whether one configuration is left, or all remaining ones are within the margin."""
         if len(self.racing) < 2:  # noqa: PLR2004 # one has won
             return self.round > 1
         near = all(high <= self.margin for _, high in self.apart.values())
@@ -184,7 +184,7 @@ def compare(logs: Floats, margin: float) -> Standings:
     apart = logs - logs[leader]
     mean, _, half, count = _means(apart)
     low, high = mean - half, mean + half
-    low[count < 2], high[count < 2] = -np.inf, np.inf  # noqa: PLR2004 # no scatter
+    low[count < 2], high[count < 2] = -np.inf, np.inf  # noqa: PLR2004 # one visit has no scatter
     low[leader] = high[leader] = 0.0
     shared = np.isfinite(apart)
     contradicting = (shared & (apart <= margin)).sum(axis=1)

@@ -87,7 +87,7 @@ def machine_shift(
     apart = np.maximum(np.abs(votes - middle) - noise, 0.0)
     scatter = np.quantile(apart, ALIKE, method="lower") / special.ndtri((1 + ALIKE) / 2)
     by_round = [_votes_by_round(logs, voters) for logs in sides]
-    if min(map(len, by_round)) < 2:  # noqa: PLR2004 # no scatter
+    if min(map(len, by_round)) < 2:  # noqa: PLR2004 # one round has no scatter
         return by_blas
     library = float(votes[0] - middle) if has_blas and apart[0] > far / 2 else 0.0
     return _scattered(Shift(middle, *_variance(by_round), library), float(scatter), len(votes) - 1)
@@ -149,7 +149,7 @@ def shift_by_blas(
     if (np.abs(references - shift) > far / 2 + 2 * own).any():
         return shared  # the BLAS points disagree
     by_round = [weights @ logs[:, np.isfinite(logs).all(axis=0)] for logs in sides]
-    if min(map(len, by_round)) < 2:  # noqa: PLR2004 # no scatter
+    if min(map(len, by_round)) < 2:  # noqa: PLR2004 # one round has no scatter
         return shared
     variance, df = _variance(by_round)
     if abs(shift) <= far and variance >= level.variance:

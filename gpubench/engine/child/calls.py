@@ -35,7 +35,7 @@ _MEASUREMENT = _struct_of(Measurement, point=None)
 
 _SENT: dict[Any, Any] = {
     Point: _POINT,
-    Sequence[Point]: tuple[_POINT, ...],  # type: ignore[valid-type] # a type that is made here
+    Sequence[Point]: tuple[_POINT, ...],  # type: ignore[valid-type] # a type made at run time
     Measurement: _MEASUREMENT,
     Measurement | None: _MEASUREMENT | None,
 }

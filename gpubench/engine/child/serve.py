@@ -80,7 +80,7 @@ class Server:
         return Opened(self._runner.device, notices)
 
     def compile(self, points: Sequence[Point]) -> None:
-        """Compile what points need, and report the number of kernels compiled so far."""
+        """Compile the points' kernels, and report the number of kernels compiled so far."""
         self._opened.compile(points, self._report)
 
     def _take_file(self) -> int:

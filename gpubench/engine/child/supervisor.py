@@ -214,7 +214,7 @@ class Supervisor:
         return result
 
     def compile(self, points: Sequence[Point], limit_s: float, on_built: Report) -> None:
-        """Compile what points need; `on_built` gets the number of kernels compiled so far.
+        """Compile the kernels that points need; `on_built` gets the number compiled so far.
 
         `limit_s` is the time limit for each kernel. Raises ChildLostError.
         """
@@ -278,7 +278,7 @@ _ahead: dict[tuple[str, Timer, Path | None], Supervisor] = {}
 
 
 def supervisor_of(device: str, timer: Timer, kernels: Path | None) -> Supervisor:
-    """Return the supervisor of the children of a folder of kernels. Some may already wait."""
+    """Return the supervisor of a folder's children, some of which may already wait."""
     return _ahead.pop((device, timer, kernels), None) or Supervisor(device, timer, kernels)
 
 

@@ -1,4 +1,4 @@
-"""Names the cause of a wrong result, where the result shows it."""
+"""Names the cause of a wrong result, if the result shows it."""
 
 import math
 from collections.abc import Sequence

@@ -61,7 +61,7 @@ UNUSUAL = (149, 157, 139, 13, 11, 7)
 """Prime extents. A kernel that is right at these extents checks its bounds, and requires no
 alignment."""
 
-UNUSUAL_LONG = (1283, 1283)  # the same for operations that memory limits
+UNUSUAL_LONG = (1283, 1283)  # prime extents for operations that memory limits
 
 MAX_PROBES = 8
 """Maximum number of launches among which the values of k are divided. Several launches are needed

@@ -30,16 +30,16 @@ LARGEST_IN_FLOAT32 = 20
 """The largest w of float32 sums. How tensor cores add the last bits differs between GPUs."""
 
 PATTERNS = 4  # number of random orders of terms for each w
-LEAST_DEPTH = 16  # A shorter sum has no room for large and small terms
-LARGEST_RESULT = 100  # largest magnitude of a result, in small terms: bfloat16 must hold it
-LEAST_EXPONENT = -6  # A small term is 2 to this power, the smallest normal number of float8_e4m3
+LEAST_DEPTH = 16  # minimum length of a sum that has room for large and small terms
+LARGEST_RESULT = 100  # largest result, in units of a small term; bfloat16 must represent it
+LEAST_EXPONENT = -6  # exponent of a small term, the smallest normal number of float8_e4m3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WidthProbe:
     """Operands whose products are large terms that cancel and small terms, and the exact result.
 
-    The first matrix has the terms, and the second one has signs.
+    The first matrix has the terms, and the second matrix has signs.
     """
 
     problem: Problem
@@ -67,7 +67,7 @@ class WidthProbe:
         expected = np.multiply.outer(self.totals[self.pattern_of_row], self.column_signs)
         part = output.reshape(expected.shape).astype(np.float64)
         differs = (part != xp.asarray(expected)).astype(np.float64)
-        is_wrong = on_host(differs @ xp.ones(expected.shape[1])) > 0  # by the BLAS: `count_true`
+        is_wrong = on_host(differs @ xp.ones(expected.shape[1])) > 0  # by the BLAS (`count_true`)
         narrow = self.exponent_of_row[is_wrong]
         return int(narrow.min()) if narrow.size else None
 

@@ -38,7 +38,7 @@ INTEGER_POISON = -(2**31) + 12345
 """Content of an integer output before the kernel runs, an unlikely product of the operands."""
 
 BYTE_POISON = 0xFF
-"""Content of bytes of an output before the kernel runs."""
+"""Content of each byte of an output of several results, before the kernel runs."""
 
 CHECKED_ROWS = 16
 """Number of rows of a product that are compared, if each launch has operands of its own."""
@@ -85,7 +85,7 @@ class Check:
         self._later = scrutiny_of(point.variant).is_compared_later
         self._finds_rounding = point.operands.has_all_bits and self._later
         self._kept: list[tuple[Any, int]] = []
-        """Outputs that are not compared yet, with their result factors."""
+        """Outputs that are not compared yet, with the factors of their results."""
 
         self._accepted = False  # whether an earlier output was right
         self._xp = xp
@@ -93,7 +93,7 @@ class Check:
         self.operands = operands
         self._reference = reference
         self.fingerprints = dict(earlier.fingerprints) if earlier else {}
-        """The fingerprints of right outputs, by the result factors of their sets."""
+        """The fingerprints of right outputs, by the factors of their results."""
 
         self.errors = Errors()
         if earlier:

@@ -37,7 +37,7 @@ def paired(
 ) -> PairedTimes:
     """Launch both kernels until they are stationary, then measure them in turns (ABBA).
 
-    Raises DoesNotFitError if launches are too short to sustain, and LaunchError.
+    Raises DoesNotFitError if launches are too short for a sustained load, and LaunchError.
     """
     heated_s = _settle(kernel, library, clock)
     visits: tuple[list[Series], list[Series]] = ([], [])

@@ -38,7 +38,7 @@ class Runner:
         self.begin(timing or Timing(), seed)
 
     def begin(self, timing: Timing, seed: int, _verified: Sequence[Measurement] = ()) -> None:
-        """Forget the previous job. The backend keeps what it compiled."""
+        """Forget the previous job. The backend keeps the kernels that it compiled."""
         self._operand_cache = OperandCache(self._backend, seed)
         self._phase = Phases()
         self._visits = Visits(
@@ -79,7 +79,7 @@ class Runner:
             return self._backend.gauge.ceilings(dtypes)
 
     def parts(self) -> Parts:
-        """Measure fixed work on each part of the device."""
+        """Time a fixed amount of work on each part of the device."""
         gauge = self._backend.gauge
         with self._phase("sampling"):
             times_us = gauge.parts()

@@ -36,13 +36,14 @@ from gpubench.plan.scrutiny import scrutiny_of
 from gpubench.text import digits
 
 FRACTIONS = (64, 16, 4)
-"""A slow launch is predicted from launches on 1/64, 1/16 and 1/4 of the rows."""
+"""Divisors of the number of rows: the time of a slow launch is predicted from launches on 1/64,
+1/16 and 1/4 of the rows."""
 
 HOPELESS = 4.0
 """Ratio of a predicted time to the limit, above which the prediction is accepted. Below this ratio,
 a launch on more rows is tried."""
 
-SETTLED = 0.9  # A prediction of at least this fraction of the previous prediction is accepted too
+SETTLED = 0.9  # minimum ratio to the previous prediction at which a prediction is accepted
 
 WATCHED_LAUNCHES = 40
 """Number of launches of a point whose outputs are compared one by one, if time allows. A kernel
@@ -53,8 +54,8 @@ WATCHING_S = 0.004
 are compared between samples."""
 
 WATCHING_OUTSIDE_S = 0.25
-"""The same limit if another process takes the samples. The other process compares only some rows of
-each output."""
+"""Time limit, in seconds, for these comparisons if another process takes the samples. The other
+process compares only some rows of each output."""
 
 SLOWDOWNS = ("thermal slowdown", "hardware slowdown")
 """States in which a time reveals nothing about the kernel. A power cap is normal, and only
@@ -94,12 +95,12 @@ class Visits:
         self._trials = Trials(backend, operand_cache, self.examiner)
         self._states: defaultdict[Point, PointState] = defaultdict(PointState)
         self._launched: set[Instance] = set()
-        """The instances that a later round of the job has launched in this process."""
+        """The instances of which this process has measured a later round (`_take_over`)."""
 
     def visit(
         self, blank: Measurement, wall_limit_s: float | None, earlier: Measurement | None
     ) -> Measurement:
-        """Return the measurement. A failure becomes its status and reason.
+        """Measure a point, and return the measurement. A failure becomes its status and reason.
 
         `earlier` is the point's measurement in another process.
         """

@@ -56,7 +56,7 @@ class Walled:
         self._kernel = kernel if threads is None else kernel.on_threads(threads)
 
     def launch(self, launches: int) -> float:
-        """Map the operands, which come with the request, and launch on all of them.
+        """Map the operands that come with the request, and launch on each set of operands.
 
         Return microseconds per launch by the clock of this process. Without launches, only map the
         operands. Raises ChildLostError.

@@ -21,7 +21,7 @@ SLICE_BITS = 53
 
 LARGEST_SMALL = 4  # largest magnitude of the operands `integers`
 LOW_BITS = 4  # bits of mantissa of the operands `low-entropy`
-EXACT_STEP = 2**20  # A sum of this many products of 16-bit halves (< 2³²) stays exact in float64
+EXACT_STEP = 2**20  # number of products of 16-bit halves (< 2³²) whose sum is exact in float64
 
 
 def make_inputs(
@@ -30,10 +30,10 @@ def make_inputs(
     """Return the operands of a problem: by default uniform in [−1, 1], or the range of an integer.
 
     Products of int32 wrap. int8 omits −128, which has no negative, because sets of operands differ
-    in sign. Random numbers are the default because zeros switch fewer gates, and run up to 15 %
-    faster. `Fill` describes the other values. With `Fill.INDEX`, element i of operand p (from 1) is
-    p·i, and integers wrap. An operation may make its operands itself. Another `content` gives other
-    values.
+    in sign. Random numbers are the default because operands of zeros switch fewer gates, so that
+    kernels run up to 15 % faster. `Fill` describes the other values. With `Fill.INDEX`, element i
+    of operand p (from 1) is p·i, and integers wrap. An operation may make its operands itself.
+    Another `content` gives other values.
     """
     if make := problem.operation.make:
         made = make(np.random.default_rng([seed, content]), problem.input_shapes)
@@ -102,7 +102,7 @@ def new_operand(problem: Problem, values: NDArray[Any], seed: int, copy: int) ->
 def new_rows(
     problem: Problem, values: NDArray[Any], seed: int, copies: Sequence[int], rows: Sequence[int]
 ) -> NDArray[Any]:
-    """Return rows of new first operands, each with the index of its copy."""
+    """Return rows of new first operands. `copies` has the index of the operand of each row."""
     (height, width), by_columns = problem.input_shapes[0], problem.by_columns[0]
     row, column = np.asarray(rows)[:, None], np.arange(width)
     place = column * height + row if by_columns else row * width + column

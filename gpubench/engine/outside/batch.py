@@ -32,7 +32,7 @@ class Seen(NamedTuple):
     wall_us: float  # time from sending the operands until rows of the results were copied
     cpu_us: float  # CPU time of all processes of the child
     child_us: float  # time per launch by the child's clock
-    lost: int  # number of the child's processes that ended meanwhile
+    lost: int  # number of the child's processes that ended during the request
     held_bytes: int = 0  # memory of all processes of the child after it has released the operands
 
 
@@ -45,7 +45,7 @@ class Batch:
         self.problem, self.launches = problem, launches
         input_bytes, output_bytes = shared_bytes(problem, launches)
         self._contents = [np.zeros(input_bytes, np.uint8) for _ in range(2)]
-        """The operands of this request and of the one before it."""
+        """The operands of this request and of the previous request."""
 
         self._held: NDArray[np.uint8] | None = None
         """Contents of the outputs before the launches, if the launches read them."""

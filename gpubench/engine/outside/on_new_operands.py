@@ -87,7 +87,7 @@ class OnNewOperands:
         keep: Callable[..., Any] | None = None,
     ) -> None:
         self._request, self._pid, self._point = request, pid, result.point
-        self._keep = keep  # requests of a process that never runs a user's function
+        self._keep = keep  # calls a process that never runs a user's function
         self._content = b""  # the results that were chosen after the last launch
         self._reported_us = result.series.median_us if result.series else 0.0
         problem, fill, seed = self._point.problem, self._point.operands, result.seed or 0
@@ -119,7 +119,7 @@ class OnNewOperands:
         bytes_of_one = self._point.problem.bytes
         if self._point.variant.fixed_addresses:
             return 1
-        if not self._is_timed:  # such launches take the host's time to enqueue them
+        if not self._is_timed:  # the time to enqueue such launches counts
             return min(MAX_LAUNCHES, MAX_BYTES // bytes_of_one)
         return min(HELD_BYTES // bytes_of_one, self._enough())
 

@@ -31,7 +31,8 @@ PATIENCE_S = 3.0
 work on the machine does not disturb all batches."""
 
 AGREEING_S = 0.5
-"""Batches are repeated for this time until one confirms the reported time (`CLOCKS_AGREE`)."""
+"""Time, in seconds, for which batches are repeated until a batch confirms the reported time
+(`CLOCKS_AGREE`)."""
 
 RATIO = 1.5
 """Ratio of the time of a batch by the parent's clock to the reported time, above which the reported

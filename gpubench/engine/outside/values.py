@@ -24,7 +24,7 @@ WIDE_EXPONENT = 10  # largest exponent for all other types
 
 
 def which_span(seed: int, launches: int, fill: Fill) -> list[bool]:
-    """Return whether the operands of each launch span their type, by a secret seed."""
+    """Choose by a secret seed whether the operands of each launch span their type."""
     draws: list[bool] = (_rng(seed).random(launches) < SPANNED).tolist()
     return draws if fill == Fill.UNIFORM else [False] * launches
 
