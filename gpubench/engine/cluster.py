@@ -108,7 +108,7 @@ def connected(on: str, device: str) -> Iterator[Client]:
     """
     if ":" in device:
         raise UsageError(
-            f"--on takes every device, not {device} alone; CUDA_VISIBLE_DEVICES hides some"
+            f"--on uses all devices, not only {device}; CUDA_VISIBLE_DEVICES can hide devices"
         )
     try:
         import cryptography  # noqa: F401 # Dask makes the keys of `local` with it
@@ -206,7 +206,7 @@ def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
                 why = first_line(error.__cause__ or error)  # type: ignore[arg-type] # Dask's
                 raise DeviceUnavailableError(
                     f"--on {LOCAL}: not all workers could be started: {why}; a script must call "
-                    "it under: if __name__ == '__main__'"
+                    "gpubench under: if __name__ == '__main__'"
                 ) from error
             yield stack.enter_context(cluster)
 
@@ -307,7 +307,7 @@ def members(client: Client, device: str) -> dict[str, Member]:
     for address, facts in addresses.items():
         if facts["nthreads"] != 1:
             raise UsageError(
-                f"--on: worker {address} has {facts['nthreads']} threads, which would measure each "
+                f"--on: worker {address} has {facts['nthreads']} threads, which would disturb each "
                 "other: start it with --nthreads 1"
             )
     answers: dict[str, Member | GpubenchError] = {}
@@ -338,7 +338,7 @@ def require_one_kind(by_address: Mapping[str, Member]) -> Member:
             pairs = zip(first.kind, other.kind, strict=True)
             differing = [f"{mine} and {theirs}" for mine, theirs in pairs if mine != theirs]
             raise UsageError(
-                f"--on: {first.label} and {other.label} are of several kinds, whose times say "
-                f"nothing together: {'; '.join(differing)}; CUDA_VISIBLE_DEVICES can leave some out"
+                f"--on: {first.label} and {other.label} differ, so their times cannot be compared: "
+                f"{'; '.join(differing)}; CUDA_VISIBLE_DEVICES can hide devices"
             )
     return first

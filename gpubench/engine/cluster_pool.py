@@ -50,7 +50,7 @@ worker."""
 NO_WORKER_LIMIT_S = 30.0
 """Time without any worker after which a sweep ends. The sweep can be resumed."""
 
-CONTINUES = "what was measured is kept, and --resume continues it, with --on or without"
+CONTINUES = "the measurements are kept, and --resume continues the sweep, with or without --on"
 
 SILENT_S = 25.0
 """Time without a sign of life after which a worker counts as lost. Dask's workers send a sign every
@@ -383,8 +383,8 @@ class _Alive:
             self._seen_s = now_s
         elif late:
             raise PeerLostError(
-                f"worker {min(late)} has been silent for {SILENT_S:g} s, and no other is left; "
-                f"{CONTINUES}"
+                f"worker {min(late)} has been silent for {SILENT_S:g} s, and no other worker is "
+                f"left; {CONTINUES}"
             )
         elif self._client.status in {"closed", "closing"} or (
             now_s - self._seen_s > NO_WORKER_LIMIT_S

@@ -33,7 +33,7 @@ def lock_device(device: Device, until: ExitStack) -> str:
         holder = os.read(descriptor, 200).decode(errors="replace").strip()
         raise DeviceBusyError(
             f"{device.name} is being measured by {holder or 'another gpubench'}: "
-            "two sweeps on one GPU would measure each other; wait, or end that one"
+            "two sweeps on one GPU would disturb each other; wait, or end the other sweep"
         )
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     with suppress(OSError):  # a full disk

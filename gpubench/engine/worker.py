@@ -208,7 +208,7 @@ class Worker:
             return Measurement(
                 point=point,
                 status=Status.SKIPPED,
-                reason=f"{MAX_FAULTS} points of {name} in a row took their process down",
+                reason=f"{MAX_FAULTS} points of {name} in a row ended their process",
             )
         before = self._last if self._child.child else None
         result, lost = self._attempt(point, wall_limit_s)
@@ -223,7 +223,7 @@ class Worker:
                     if before
                     else ""
                 )
-                reason = f"right in a second process; the first one {why}{suspect}"
+                reason = f"right in a second process; the first process {why}{suspect}"
                 result = replace(result, reason=reason)
         if point.timer == Timer.OUTSIDE:
             result = self._wall.measure(self._child, result, self._timing, wall_limit_s)

@@ -31,7 +31,7 @@ from gpubench.model import (
 from gpubench.results.row import Row
 from gpubench.stats.intervals import known_median, rounds_interval
 
-_READS = "the result held zeros before it ran, since it reads it"
+_READS = "the output held zeros before the launch, because the kernel reads its output"
 _FIXED = "called at fixed addresses; a cold cache was flushed"
 _RETURNS = "its time includes a copy of the result that it returns"
 

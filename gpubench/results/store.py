@@ -81,7 +81,7 @@ def require(name: str, device: str | None, flag: str) -> list[Path]:
     others = f"; saved names: {', '.join(names(device))}" if names(device) else ""
     raise UsageError(
         f"{flag}: nothing is saved as '{name}' {where}{others}; "
-        f"'gpubench sweep --save {name}' saves"
+        f"'gpubench sweep --save {name}' saves results"
     )
 
 

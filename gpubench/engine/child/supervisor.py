@@ -121,7 +121,7 @@ class Supervisor:
             self.end_all()
             self._folder = None
             opened = self.open()  # the device's driver may write into other folders
-            self.unkept = "the device opens only where kernels may write whatever you may"
+            self.unkept = "the device opens only if kernels may write all files that you may write"
             return opened
         self._has_opened = True
         self._spent_s["starting"] += perf_counter() - started
@@ -254,8 +254,8 @@ class Supervisor:
         for what, before, after in zip(("CPUs", "priority"), self._scheduling, now, strict=True):
             if before != after:
                 raise HostChangedError(
-                    f"the {what} of gpubench changed while it measured, from {before} to {after}: "
-                    "by a kernel, or by hand; what it measured before is kept"
+                    f"the {what} of gpubench's process changed during the measurement, by a kernel or "
+                    f"by hand, from {before} to {after}; earlier measurements are kept"
                 )
 
     def end(self) -> None:

@@ -51,7 +51,7 @@ def why_wrong_rows(
         return reason, error
     old_error = rows_error(np, problem, earlier, rows, output) if earlier else math.inf
     if old_error <= problem.tolerance and output.any():
-        return "it left the result of operands of an earlier launch: a replay", error
+        return "the output has the result of an earlier launch's operands: a replay", error
     part = inputs[0][list(rows)] if problem.operation.is_by_rows else inputs[0]
     right = make_reference(np, problem.op, part, inputs[1]).parts[0]
     return cause_of(right, output) or reason, error

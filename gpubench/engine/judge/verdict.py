@@ -108,7 +108,7 @@ def why_rounded(which: str, width: str, cosine: float) -> str:
         return ""
     return (
         f"{which} was rounded, to about {width}: the errors of the result are those of such "
-        f"operands (cosine {cosine:.2f}; of right results, 0)"
+        f"operands (cosine {cosine:.2f}; 0 for right results)"
     )
 
 

@@ -108,7 +108,7 @@ class Examination:
         operation, is_judged = point.problem.operation, _has_judged_size(point)
         is_walled = is_function and point.scope == Scope.KERNEL
         keep = partial(self._keep, limit_s) if self._keep and is_walled else None
-        why_open = f"they exceed {MAX_JUDGED_BYTES:,} bytes"
+        why_open = f"its arrays exceed {MAX_JUDGED_BYTES:,} bytes"
         if is_function and is_judged:
             on_new_operands = OnNewOperands(request, pid, result, self._device, keep)
             ratio, why_open = on_new_operands.judge(), on_new_operands.why_open
