@@ -254,8 +254,8 @@ class Supervisor:
         for what, before, after in zip(("CPUs", "priority"), self._scheduling, now, strict=True):
             if before != after:
                 raise HostChangedError(
-                    f"the {what} of gpubench changed during the measurement, by a kernel or by hand, "
-                    f"from {before} to {after}; earlier measurements are kept"
+                    f"the {what} of gpubench changed during the measurement, by a kernel or by "
+                    f"hand, from {before} to {after}; earlier measurements are kept"
                 )
 
     def end(self) -> None:
