@@ -16,15 +16,16 @@ Value = int | str
 Names = tuple[str, ...]
 
 ConfigParts = tuple[tuple[tuple[str, Value], ...], Names, Names]
-"""Parameters, and the names of the numbers of the block and of the thread tile: plain data."""
+"""Arguments of `Config` as plain data: the parameters by name, the names of the block's numbers,
+and the names of the thread tile's numbers."""
 
 MARKS = {"stages": "s", "splits": "k"}
 """Parameters that are written with a letter, `/s3` and `/k4`. A value of 1 is left out."""
 
 BLOCK = ("BM", "BN", "BK")
-"""Names of the numbers in a text if no space names them. A single number is an `edge`."""
+"""Names of a block's numbers if no `Space` names them. A single number is an `edge`."""
 
-THREAD = ("TM", "TN")  # names of the numbers after the first slash
+THREAD = ("TM", "TN")  # names of the two numbers after the first slash
 
 NO_PARAMETERS = "-"
 """Text of the configuration of a kernel without tile parameters."""
@@ -105,10 +106,10 @@ class Config(Mapping[str, Any]):
 
     @classmethod
     def parse(cls, text: str, block: Names = (), thread: Names = THREAD) -> Config:
-        """Read what `str(config)` wrote. Raise ValueError for any other text.
+        """Return the configuration that `str(config)` wrote. Raise ValueError for any other text.
 
-        `block` and `thread` are the names of the numbers in the text. A block with another number
-        of extents gets the usual names.
+        `block` and `thread` are the names of the numbers in the text. If the text has another
+        number of block extents than `block`, they get the usual names (`BLOCK`).
         """
         if text == NO_PARAMETERS:
             return cls()
@@ -144,7 +145,7 @@ class Space:
     """Each parameter's values, a range or a tuple, in the order of the template's parameters."""
 
     block: Names = ()
-    """The parameters that are written first, `128x128x8`: one to three."""
+    """The one to three parameters that are written first, `128x128x8`."""
 
     thread: Names = ()
     """The two parameters that are written after the block, `/8x8`. `stages` and `splits` follow
@@ -154,7 +155,7 @@ class Space:
     """The tiles that are swept when the user names none, as users write them."""
 
     constraint: Callable[[Config], str | None] | None = None
-    """Returns why values of the axes are not legal together, or None if they are."""
+    """Returns why a combination of values of the axes is not legal, or None if it is."""
 
     outside: str = ""
     """Reason why a value is not on its axis, if the list of values does not explain it."""
@@ -180,7 +181,7 @@ class Space:
         """
         combinations = math.prod(map(len, self.axes.values()))
         rng = random.Random(seed)  # noqa: S311 # a choice, not a secret
-        swapped: dict[int, int] = {}  # a shuffle of all combinations, made only as far as needed
+        swapped: dict[int, int] = {}  # the part of a shuffle of all combinations that was needed
         drawn: list[Config] = []
         for place in range(combinations):
             if len(drawn) == count:
@@ -201,11 +202,12 @@ class Space:
         """Return the configuration that a user's text means. Raise ValueError if it is not a tile.
 
         Missing parameters come from the first default or legal configuration that agrees with the
-        text, else they stay missing, and `why_not` has the reason. Missing `/s` and `/k` are 1.
+        text. If no configuration agrees, the parameters stay missing, and `why_not` returns the
+        reason. A missing `/s` or `/k` is 1.
         """
         config = self._parsed(text)
         if not set(self.block) <= config.keys() < self.axes.keys():
-            return config  # nothing is missing, or the text has another form
+            return config  # no parameter is missing, or the text has another form
         narrowed = {
             name: [value for value in values if value == config.get(name, value)]
             for name, values in self.axes.items()
@@ -263,7 +265,10 @@ class Space:
 def edges(
     low: int, high: int, *, because: str, default: Sequence[int] = (1, 2, 4, 8, 16, 32)
 ) -> Space:
-    """Return the space of tiles of one edge, `low` to `high`. `because` is the reason."""
+    """Return the space of tiles with one number, an edge from `low` to `high`.
+
+    `because` is the reason for these limits.
+    """
     return Space(
         axes={"edge": range(low, high + 1)},
         block=("edge",),

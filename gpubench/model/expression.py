@@ -47,7 +47,7 @@ def evaluate(expression: Expression, names: Mapping[str, object]) -> int:
 def parse(text: str) -> ast.expr:
     """Parse an expression of Python, without Python's own warnings, such as for `1if`.
 
-    Raise ValueError for any other text, and for a long text.
+    Raise ValueError for any other text, and for a text of more than `MAX_CHARACTERS`.
     """
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"an expression has at most {MAX_CHARACTERS} characters")
@@ -59,7 +59,7 @@ def parse(text: str) -> ast.expr:
 
 
 def value_of(node: ast.expr, names: Mapping[str, object]) -> int:
-    """Compute a parsed expression. Raise ValueError as `evaluate`, and ZeroDivisionError."""
+    """Compute a parsed expression. Raise ValueError as `evaluate` does, and ZeroDivisionError."""
     match node:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
             return number

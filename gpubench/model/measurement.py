@@ -1,4 +1,4 @@
-"""The nouns of an outcome: the device and its measurements. Standard library only."""
+"""The types of an outcome: a device, and what was measured on it. Standard library only."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from gpubench.model.point import Point, Status
 from gpubench.model.variant import Launch
 
 CLOCKS_AGREE = 1.05
-"""Largest ratio of the time by the parent's clock to the reported time that confirms the time."""
+"""The parent's clock confirms a reported time if its own time is at most this factor longer."""
 
 LONGEST_REASON = 2000
 """Maximum number of characters of the reason why a point has no time."""
@@ -20,7 +20,7 @@ class Device:
 
     backend: str
     name: str
-    """The name from the driver or the operating system."""
+    """The device's name, as the driver or the operating system reports it."""
 
     index: int = 0
     compute_capability: tuple[int, int] | None = None
@@ -52,13 +52,13 @@ class Resources:
 
     registers: int
     local_bytes: int
-    """Stack frame: spilled registers, and arrays that do not fit into registers."""
+    """Bytes of the stack frame: spilled registers, and arrays that do not fit into registers."""
 
     spill_bytes: int
     """Bytes of spill stores, for registers that did not fit."""
 
     shared_bytes: int
-    """Static shared memory."""
+    """Bytes of static shared memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,13 +91,13 @@ class Health:
     """The state of a device at a moment. None: not known."""
 
     sm_mhz: float | None = None
-    """Multiprocessor clock since the last reading: cycles over time, measured in the stream."""
+    """Mean clock of a multiprocessor since the last reading, by cycles and time in the stream."""
 
     overhead_us: float | None = None
     """Time of a sample besides its launches, calibrated in this process and subtracted."""
 
     host_us: float | None = None
-    """Time of the CPU to enqueue a launch, since the last reading."""
+    """Time that the CPU took to enqueue a launch, since the last reading."""
 
     nvml_sm_mhz: float | None = None
     memory_mhz: float | None = None
@@ -124,14 +124,17 @@ class Measurement:
     status: Status
     reason: str = ""
     max_relative_error: float | None = None
+    """The error that decides whether the output is right: `Compared.judged`."""
+
     largest_error: float | None = None
-    """The largest error on the same scale, with the rounding of the sum to the result's type."""
+    """The largest error of an element (`Compared.largest`), which includes the rounding of the sum
+    to the result's type."""
 
     rms_error: float | None = None
-    """Root of the mean square of these errors of all elements."""
+    """Root of the mean square of the errors of all elements: `Compared.rms`."""
 
     fingerprints: dict[int, int] = field(default_factory=dict)
-    """Fingerprints of right outputs, by the factors of their sets (`backends.rotation`)."""
+    """Fingerprints of right outputs, by the content of their set (`rotation.content_of`)."""
 
     series: Series | None = None
     resources: Resources | None = None
@@ -161,14 +164,15 @@ class Measurement:
     """Start of the round, with microseconds. The time identifies a round that is received twice."""
 
     seed: int | None = None
-    """Seed of the operands, chosen when this round of a user's kernel began. None: the job's."""
+    """Seed of the operands, chosen when this round of a user's kernel began. None: the operands
+    have the job's seed."""
 
     clock_ratio: float | None = None
-    """Time per launch by the parent's clock, over the reported time. None: not examined."""
+    """Time per launch by the parent's clock, divided by the reported time. None: not examined."""
 
     is_walled: bool | None = None
-    """Whether another process owned the results of a GPU's function, and timed it. None if not
-    needed, or if the operation makes its operands."""
+    """Whether another process owned the results of a function on a GPU, and timed the function.
+    None if that is not needed, or if the operation makes its operands."""
 
     device_uuid: str = ""
     """UUID of the GPU that measured the point."""
@@ -195,9 +199,11 @@ class PairedTimes:
     """Median time per launch of each visit to the kernel, in microseconds."""
 
     library_times_us: tuple[float, ...]
-    """Times of the library's visits; elements with the same index are neighbours."""
+    """Times of the library's visits. A visit to the library is the neighbour of the visit to the
+    kernel with the same index."""
 
     joules: float | None = None
-    """Energy of a launch of the kernel, of the whole device; None if nothing counts the energy."""
+    """Energy that the whole device takes for a launch of the kernel; None if it is not counted."""
 
     library_joules: float | None = None
+    """Energy that the whole device takes for a launch of the library."""

@@ -1,7 +1,7 @@
 """An operation: the shapes of its operands and its result, its meaning and its work.
 
-A file `operation.py` in a folder of its own states it: `kernels/<op>/`. No other code knows an
-operation by name. Standard library only.
+The file `kernels/<op>/operation.py` states the operation. No other code contains its name.
+Standard library only.
 """
 
 import math
@@ -30,20 +30,20 @@ LARGEST = 2**31 - 1
 DEFAULT_OP = "gemm"  # operation of a command without `--op`
 DEFAULT_FILE_OP = "atax"  # of operand files
 
-LISTED_INTENSITY = 32  # operations for each element, below which memory limits listed problems
-SMALL_EXTENT = 2**10  # from this extent on, work per element of an operation on matrices grows
-LARGE_EXTENT = 2**12  # up to this extent, work per element of an operation on matrices grows
+LISTED_INTENSITY = 32  # number of operations per element below which memory limits listed problems
+SMALL_EXTENT = 2**10  # the smaller extent for which the work per element is computed
+LARGE_EXTENT = 2**12  # the larger extent for which the work per element is computed
 
 
 @dataclass(frozen=True)
 class Array:
-    """An operand or a result. Matrices are row-major unless the layout is another."""
+    """An operand or a result. A matrix is row-major unless the layout makes it column-major."""
 
     name: str
     """The array's name in the kernels, such as `A`."""
 
     shape: str
-    """The array's extents, such as `M K`, from the slowest to the fastest in memory."""
+    """The array's extents, such as `M K`. The last extent is contiguous in memory."""
 
     dtype: str = ""
     """The type of its elements. Empty means the type of the precision's operands or results."""
@@ -61,10 +61,10 @@ class Compared(NamedTuple):
     """Why the output is wrong; empty for a right output."""
 
     judged: float
-    """The error that decides, as part of the tolerance."""
+    """The error that decides whether the output is right, as a part of the tolerance."""
 
     largest: float  # the largest error of an element, relative to the largest element
-    rms: float  # the root of the mean square of errors, relative to that of the elements
+    rms: float  # the root mean square of the errors, relative to the root mean square of elements
 
 
 class ListedSize(NamedTuple):
@@ -105,40 +105,40 @@ class Operation:
     """Number of floating-point (or integer) operations. A multiply-add counts as two."""
 
     linear_in: tuple[str, ...] = ()
-    """The operands in which the result is linear. An operand that is a factor twice, as A is in
-    Aᵀ·(A·x), is named twice."""
+    """The operands in which the result is linear. An operand that is a factor twice, such as A in
+    Aᵀ·(A·x), is listed twice."""
 
     added: tuple[str, ...] = ()
-    """The operands that are added to the product of the first two operands. Where they hold zeros,
-    the result is the product, which is probed exactly."""
+    """The operands that are added to the product of the first two operands. If they hold zeros, the
+    result is the product alone, which is probed exactly."""
 
     scaled: Callable[..., tuple[Any, Any]] | None = None
-    """(xp, operands…) → the first two operands, each element multiplied by its scale. The operands
-    after the first two are the scales, and the result is the product of what it returns."""
+    """(xp, operands…) → the first two operands, each element multiplied by its scale. The other
+    operands are the scales. The operation's result is the product of the two returned arrays."""
 
     terms: str = ""
     """The extent over which products are summed for an element of the result; empty without a
     sum."""
 
     tolerance: float | None = None
-    """Largest error of a right result, relative to the `scale` of its elements. If None, the
-    tolerance of sums in the precision."""
+    """Largest error of a right result, relative to the `scale` of its elements. None means the
+    precision's tolerance for sums."""
 
     scale: Callable[..., Any] | None = None
-    """(xp, operands…) → what errors are relative to, beside the size of the element itself, such as
-    the sum of magnitudes. Products do not use it: their scale is the product of norms."""
+    """(xp, operands…) → the scale of each element, such as the sum of magnitudes. Errors are
+    relative to the scale plus the element's size. Products have the product of norms as scale."""
 
     make: Callable[..., Sequence[Any]] | None = None
-    """(generator, shapes) → the operands, where uniform values do not suit, as NumPy arrays."""
+    """(generator, shapes) → the operands as NumPy arrays. None if uniform values suit."""
 
     comparison: Callable[..., tuple[Any, Callable[[Any], Compared]]] | None = None
-    """(operands…) → the right result, and the function that compares an output with it, where
-    neither a scale nor a tolerance suits. Operands are NumPy arrays, and an output is an array of
-    the backend."""
+    """(operands…) → the right result, and the function that compares an output with it. Operands
+    are NumPy arrays, and an output is an array of the backend. None if a scale and a tolerance
+    suffice."""
 
     listed: tuple[ListedSize, ...] = ()
-    """The only problems that the operation has. Its only extent is then the number of a problem,
-    from 1 on, and the shapes and the work are those of this list."""
+    """The only problems that the operation has; empty if it has problems of any size. With a list,
+    the only extent is the number of a problem, from 1 on, and the list has shapes and work."""
 
     dtype: str = ""
     """The only precision that a listed operation has."""
@@ -150,7 +150,7 @@ class Operation:
 
     @property
     def matrices(self) -> tuple[str, ...]:
-        """Names of the arrays that have rows and columns alone."""
+        """Names of the arrays with two dimensions: rows and columns."""
         each = (*self.inputs, self.output)
         return tuple(array.name for array in each if len(array.dimensions) == MATRIX)
 
@@ -161,7 +161,7 @@ class Operation:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether any values of the precision's operands suit as elements of the first operand."""
+        """Whether the first operand may have any values of the precision's type."""
         return self.make is None and not self.inputs[0].dtype
 
     @property
@@ -171,7 +171,7 @@ class Operation:
 
     @property
     def is_by_rows(self) -> bool:
-        """Whether rows of a matrix are computed from the same rows of the first operand."""
+        """Whether the result is a matrix, each row computed from the first operand's same row."""
         shared = self.inputs[0].dimensions[0] == self.output.dimensions[0]
         return shared and self.output.name in self.matrices
 
@@ -182,7 +182,7 @@ class Operation:
 
     @property
     def is_linear(self) -> bool:
-        """Whether the result is linear in each operand, so that exact factors pass through."""
+        """Whether the result is linear in each operand, so that an operand may have a factor."""
         return {array.name for array in self.inputs} == set(self.linear_in)
 
     @property
@@ -197,7 +197,7 @@ class Operation:
     def batch(self) -> str:
         """The extent that counts separate operations; empty if there is none.
 
-        All arrays have it first, such as `BATCH M K`, and it is none of M, N and K.
+        It is the first extent of all arrays, such as `BATCH M K`, and is not M, N or K.
         """
         arrays = (*self.inputs, self.output)
         firsts = {each for array in arrays for each in array.dimensions[:1] or [""]}
@@ -205,7 +205,7 @@ class Operation:
 
     @cached_property
     def has_product(self) -> bool:
-        """Whether the operation is a product or a batch of products, beside added terms and scales.
+        """Whether it is a product or a batch of products, apart from added terms and scales.
 
         Exact probes, and probes of the widths of sums, then show errors that a tolerance hides.
         """
@@ -233,7 +233,7 @@ class Operation:
     def bandwidth_bound(self) -> bool:
         """Whether memory alone limits the speed, as each element is used a fixed number of times.
 
-        The rate is then compared with a copy.
+        The rate is then compared with the rate of a copy.
         """
         if self.listed:
             intensities = (each.flops / sum(map(math.prod, each.shapes)) for each in self.listed)
@@ -247,7 +247,10 @@ class Operation:
         return evaluate(self.flops, names) / elements
 
     def work(self, extents: Mapping[str, int]) -> int:
-        """Return the number of operations for the extents by name. Raise ValueError for others."""
+        """Return the number of operations for the extents by name.
+
+        Raise ValueError for an unknown name, and for the number of a problem that is not listed.
+        """
         return self._listed(extents).flops if self.listed else evaluate(self.flops, extents)
 
     def _listed(self, extents: Mapping[str, int]) -> ListedSize:
@@ -329,7 +332,7 @@ class Operations(Mapping[str, Operation]):
         return by_name
 
     def is_ours(self, name: str) -> bool:
-        """Whether an operation is one of gpubench."""
+        """Whether an operation belongs to gpubench."""
         return name in self and self.files[name].is_relative_to(self._folder)
 
     def named_by(self, folder: str) -> list[str]:
@@ -337,7 +340,7 @@ class Operations(Mapping[str, Operation]):
         return [name for name in self if self.files[name].parent.name == folder]
 
     def add(self, name: str, operation: Operation, path: Path) -> None:
-        """Add a user's operation, or its new edition. Raise ValueError for a name of gpubench."""
+        """Add or replace a user's operation. Raise ValueError for a name that gpubench uses."""
         for taken in (name, path.parent.name):
             if self.is_ours(taken) or (self._folder / taken).is_dir():
                 raise ValueError(f"an operation '{taken}'")
@@ -354,7 +357,7 @@ class Operations(Mapping[str, Operation]):
 
 
 def stated(operation: Any, path: Path) -> dict[str, Any]:
-    """Return the operations that a file states, by name: one with the folder's name, or several."""
+    """Return the operations of a file by name: one with the folder's name, or several."""
     return operation if isinstance(operation, dict) else {path.parent.name: operation}
 
 

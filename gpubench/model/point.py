@@ -20,20 +20,20 @@ class Launches(StrEnum):
     """When a timed launch may begin, compared with the launch before it."""
 
     ALONE = "alone"
-    """When the previous launch has ended, as in the hardware profilers."""
+    """A launch begins when the previous launch has ended, as in the hardware profilers."""
 
     OVERLAPPED = "overlapped"
-    """Each launch starts as early as the kernel allows. With programmatic dependent launch, a part
-    of each launch is hidden behind its neighbour."""
+    """A launch begins as early as the kernel allows. With programmatic dependent launch, it
+    overlaps the end of the previous launch."""
 
     GRAPH = "graph"
-    """Like `alone`, as nodes of a CUDA graph that is replayed."""
+    """As `alone`, but the launches are nodes of a CUDA graph that is replayed."""
 
     GRAPH_OVERLAPPED = "graph_overlapped"
-    """Like `overlapped`, as nodes of a CUDA graph that is replayed."""
+    """As `overlapped`, but the launches are nodes of a CUDA graph that is replayed."""
 
     WAITED = "waited"
-    """When the host has waited for the previous launch. The time includes the call and the wait."""
+    """A launch begins when the host has waited for the previous one. The time has call and wait."""
 
     @property
     def overlap(self) -> bool:
@@ -63,10 +63,11 @@ class Fill(StrEnum):
     """Element i is i in the first operand, 2·i in the second, and so on. Integers wrap."""
 
     POSITIVE = "positive"
-    """Random values from [0, 1]; integers from 0 to the largest. Sums grow, and so do errors."""
+    """Random values from [0, 1]; integers from 0 to the largest. Large sums have large errors."""
 
     NORMAL = "normal"
-    """Random values with mean 0 and standard deviation 1; integers: a quarter of the largest."""
+    """Random values with mean 0 and standard deviation 1. The standard deviation of integers is a
+    quarter of the largest integer."""
 
     INTEGERS = "integers"
     """Random whole numbers from −4 to 4."""
@@ -74,7 +75,8 @@ class Fill(StrEnum):
     ZEROS = "zeros"
     ONES = "ones"
     LOW_ENTROPY = "low-entropy"
-    """As uniform, with 4 bits of mantissa after the leading bit; of integers, the upper 4 bits."""
+    """Uniform values that keep 4 bits of mantissa after the leading bit. Integers keep their upper
+    4 bits."""
 
     @property
     def reveals_errors(self) -> bool:
@@ -97,7 +99,7 @@ class Timer(StrEnum):
     CUPTI = "cupti"
     HOST = "host"
     OUTSIDE = "outside"
-    """The clock of a process that runs no user's function (`engine.outside.wall`)."""
+    """The clock of another process, which runs no user's function (`engine.outside.wall`)."""
 
 
 class Status(StrEnum):
@@ -151,7 +153,7 @@ class Point:
 
     variant: Variant
     tile: Config | None
-    """None if the variant has no tile to choose."""
+    """The variant's tile. None if the variant has no tile to choose."""
 
     problem: Problem
     operands: Fill = Fill.UNIFORM

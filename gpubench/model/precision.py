@@ -9,9 +9,9 @@ SUM_ROUNDINGS = 8.0
 """Maximum error of a right result, in unit roundoffs of the sum."""
 
 F64 = 2.0**-53  # unit roundoff of binary64 (IEEE 754): half the distance from 1 to the next number
-F32 = 2.0**-24  # of binary32
+F32 = 2.0**-24  # unit roundoff of binary32
 F16 = 2.0**-11  # unit roundoff of binary16, and of TF32, which has the same significand
-BF16 = 2.0**-8  # of bfloat16
+BF16 = 2.0**-8  # unit roundoff of bfloat16
 
 F8_SUM = 2.0**-13
 """Unit roundoff of float8 sums on Hopper's tensor cores. The sums keep 13 bits after the leading
@@ -40,7 +40,7 @@ class Precision:
     """An operand's C++ type in a kernel's template arguments."""
 
     tensor_map_code: int
-    """CUtensorMapDataType (cuda.h)."""
+    """The element type as a number of CUtensorMapDataType (cuda.h)."""
 
     sum_roundoff: float
     """Unit roundoff of the sum. 0: exact, modulo 2³²."""
@@ -176,7 +176,7 @@ PRECISIONS = {
             column_major=("B",),
         ),
         FLOAT8,
-        # Sums in two levels, of which the upper one is float32: cuBLASLt without fast accumulation.
+        # Sums in two levels, the upper one in float32: cuBLASLt without fast accumulation.
         replace(FLOAT8, name="float8_e4m3_split", rate_of="float8_e4m3"),
     )
 }

@@ -8,7 +8,7 @@ from gpubench.model.operation import OPERATIONS, Array, Operation, Shape, Size, 
 from gpubench.model.precision import PRECISIONS, Precision, bytes_of_element
 
 LAYOUTS: dict[str, tuple[str, ...]] = {"nn": (), "nt": ("B",), "tn": ("A",), "tt": ("A", "B")}
-"""The column-major matrices of each value of `--layouts`: one letter for A, and one for B.
+"""The column-major matrices of each value of `--layouts`. A value has a letter for A and one for B.
 
 n: the matrix is row-major. t: its transpose is row-major in memory, so it is column-major.
 """
@@ -17,7 +17,8 @@ n: the matrix is row-major. t: its transpose is row-major in memory, so it is co
 def layouts_of(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the values of `--layouts` for layouts as the CSV's column has them.
 
-    Empty for row-major alone, which is the default, and for layouts of a kernel's own.
+    Empty if all matrices are row-major, which is the default, or have the layout that a kernel
+    requires.
     """
     names = {layout_text(column_major): name for name, column_major in LAYOUTS.items()}
     listed = dict.fromkeys(names[text] for text in texts if text in names)
@@ -37,7 +38,7 @@ class Problem:
     m: int
     n: int
     k: int = 1
-    """1 for operations on a matrix and a vector."""
+    """The inner extent; 1 for operations on a matrix and a vector."""
 
     further: tuple[int, ...] = ()
     """The operation's extents beyond M, N and K, in its order."""
@@ -46,8 +47,8 @@ class Problem:
     """The name of a precision, as `--dtypes` takes it."""
 
     column_major: tuple[str, ...] = ()
-    """The column-major matrices, such as `("B",)`. All others are row-major. If empty, the
-    column-major matrices of the precision."""
+    """The column-major matrices, such as `("B",)`. All other matrices are row-major. Empty means
+    the column-major matrices of the precision."""
 
     def __post_init__(self) -> None:
         layout = self.column_major or self.precision.column_major
@@ -125,7 +126,7 @@ class Problem:
 
     @property
     def shapes_of_one(self) -> tuple[Shape, ...]:
-        """Shapes of the operands and the result of one of the batch."""
+        """Shapes of the operands and the result of one operation of the batch."""
         return tuple(shape[1:] for shape in self.shapes) if self.operation.batch else self.shapes
 
     @property

@@ -37,11 +37,11 @@ ELEMENT_BYTES = {
 }
 """Bytes of the elements of these types. A pointer to integers may have packed elements."""
 
-WORKSPACE = "workspace"  # a value: the workspace
-NULL = "null"  # a pointer to nothing
-LAUNCH = "launch"  # the next of the launch's int arguments
+WORKSPACE = "workspace"  # value of a pointer that gets the workspace
+NULL = "null"  # value of a pointer that gets a null pointer
+LAUNCH = "launch"  # value of a number that gets the next int argument of the launch
 
-TENSOR_MAP = "CUtensorMap"  # the type of a parameter that gets the next tensor map of the launch
+TENSOR_MAP = "CUtensorMap"  # type of a parameter that gets the next tensor map of the launch
 STREAM = "cudaStream_t"  # type of a parameter that gets the timed stream
 
 _NUMBER = re.compile(r"-?\d+(\.\d*f?)?", re.IGNORECASE)
@@ -56,9 +56,10 @@ class Parameter:
 
     name: str
     value: str
-    """The value that it gets: an array's name, `null`, an extent, a stride, a number, a product of
-    these, or `launch`. Without a value in the signature, it is the parameter's own name. A pointer
-    with a number points to it; only host functions take such pointers."""
+    """The value that the parameter gets: an array's name, `null`, an extent, a stride, a number, a
+    product of these, or `launch`. Without a value in the signature, it is the parameter's own name.
+    A pointer whose value is a number points to that number; only host functions take such
+    pointers."""
 
     @property
     def is_pointer(self) -> bool:
@@ -72,7 +73,7 @@ class Parameter:
 
 
 def parameters(signature: str) -> tuple[Parameter, ...]:
-    """Read `int M, float alpha=1, const float* A`, with or without parentheses around it.
+    """Return the parameters of `int M, float alpha=1, const float* A`, also in parentheses.
 
     Raise ValueError for a text that is not a parameter.
     """
@@ -113,8 +114,8 @@ def position_after(text: str, opening: int, brackets: str) -> int:
 def why_unknown(parameter: Parameter, op: str, *, on_host: bool = False) -> str | None:
     """Return why the value of a parameter is not known, or None.
 
-    `on_host`: it is a parameter of a host function, which also takes streams and addresses of
-    numbers in host memory.
+    With `on_host`, the parameter belongs to a host function, which also takes streams and addresses
+    of numbers in host memory.
     """
     arrays = (*OPERATIONS[op].arrays, WORKSPACE)
     if parameter.value == NULL or parameter.type_name == (STREAM if on_host else TENSOR_MAP):
@@ -145,10 +146,11 @@ def array_index(parameter: Parameter, op: str) -> int | None:
 
 
 def only_extent(signature: str, op: str) -> str:
-    """Return the extent that a signature takes for M, N and K alike, or an empty text.
+    """Return the extent that a signature takes for M, N and K together, or an empty text.
 
-    An index into a matrix needs the row's length, so without strides and further numbers of the
-    launch, one extent means square matrices. Raise ValueError for a signature that cannot be read.
+    An index into a matrix needs the length of a row. So a kernel that takes one extent, no stride
+    and no further number of the launch multiplies square matrices. Raise ValueError for a signature
+    that cannot be read.
     """
     if not OPERATIONS[op].has_k:
         return ""

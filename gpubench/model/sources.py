@@ -32,7 +32,7 @@ def included_names(text: str) -> set[str]:
 
 def _includes(text: str) -> list[tuple[str, str]]:
     """Return the opening mark and the name of each file that a text includes."""
-    lines = [line for line in text.split("\n") if "include" in line]  # a library has 10 MB
+    lines = [line for line in text.split("\n") if "include" in line]  # faster for sources of 10 MB
     return _INCLUDE.findall("\n".join(lines))
 
 
@@ -63,7 +63,7 @@ def flattened(path: Path, folders: Sequence[Path] = (), inserted: set[Path] | No
 
 
 def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
-    """Return the file, then every file that it includes, directly or through another file, once.
+    """Return the file, then each file that it includes directly or through another file, once.
 
     A name in quotes is searched beside the file that includes it, then in `folders`. A name in
     angle brackets is searched in `folders`. All other names are left to the compiler.
@@ -80,7 +80,7 @@ def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
 
 
 def _candidates(file: Path, quote: str, name: str, folders: Sequence[Path]) -> list[Path]:
-    """Return the files that an include may mean, the first of which is included."""
+    """Return the files that an include may mean. The compiler includes the first one."""
     beside = (file.parent,) if quote == '"' else ()
     paths = (folder / name for folder in (*beside, *folders))
     return [_real(path) for path in paths if path.is_file()]

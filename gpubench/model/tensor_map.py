@@ -26,21 +26,22 @@ class TensorMap:
     """Rows and columns of one copy, at most 256 each. A copy reads zeros outside the matrix."""
 
     offset_bytes: int = 0
-    """Where the matrix starts in the array."""
+    """Number of bytes from the start of the array to the matrix."""
 
     pitch: int = 0
-    """Elements from a row to the next, whose bytes are a multiple of 16. 0: the columns."""
+    """Number of elements from the start of a row to the start of the next row. Their bytes are a
+    multiple of 16. 0 means the number of columns."""
 
     batch: int = 0
-    """Number of matrices, one right behind the other. The map then has three dimensions, and a box
-    lies in one matrix. 0: one matrix, and two dimensions."""
+    """Number of matrices, which follow each other in memory. The map then has three dimensions, and
+    a box lies in one matrix. 0 means one matrix, and two dimensions."""
 
     swizzle_bytes: int = 0
-    """Width of the pattern over the banks, at least the width of a row of the box. 0: no
-    pattern."""
+    """Width of the swizzle, the pattern that spreads the box over the banks of shared memory. It is
+    at least as wide as a row of the box. 0 means no swizzle."""
 
     l2_promotion_bytes: int = 128
-    """Minimum number of bytes that the L2 cache fetches at once. 0: the size of the copy."""
+    """Minimum number of bytes that the L2 cache fetches at once. 0 means the size of the copy."""
 
     dtype: str = ""
     """The precision of the matrix's elements. Empty means the precision of the operands or of the

@@ -9,7 +9,8 @@ class Timing:
 
     rounds: int = 5
     precision: float = 0.005
-    """Stop when the 95 % interval of the median lies within this fraction of it."""
+    """Sampling stops when the 95 % interval of the median lies within this fraction of the
+    median."""
 
     min_samples: int = 10
     min_device_s: float = 0.05
@@ -23,24 +24,24 @@ class Timing:
     """Minimum duration of a sample. Shorter launches are batched."""
 
     max_wall_s: float = 1.5
-    """Sampling of a point stops after this time in all rounds, if the samples are enough."""
+    """Sampling of a point stops after this time, over all its rounds, if the samples are enough."""
 
     heat_s: float = 1.0
     """A round of a sustained point launches for this time before its samples."""
 
     sustained_s: float = 0.5
-    """A round of a sustained point takes samples for this time. Below 0.2 s they err by 5 % under a
-    power cap, because the regulator lags."""
+    """A round of a sustained point takes samples for this time. With less than 0.2 s, the times are
+    wrong by 5 % under a power cap, because the power regulator lags."""
 
     launch_limit_s: float = 10.0
-    """A point whose launch is estimated to take longer is skipped."""
+    """A point is skipped if its launch is estimated to take longer than this time."""
 
     point_limit_s: float | None = None
-    """A point that takes longer in a round counts as hung. None means the default limit,
-    `hang_s`."""
+    """A point that takes longer than this time in a round counts as hung. None means the default
+    limit, `hang_s`."""
 
     budget_s: float | None = None
-    """Wall time for all points together, divided among them. None: no limit."""
+    """Wall time for all points together. None: no limit."""
 
     examined_in: int = 10
     """The parent's clock examines each measurement of a function. Of a user's CUDA source, it
@@ -51,13 +52,13 @@ class Timing:
     def hang_s(self) -> float:
         """Time after which a point counts as hung.
 
-        Making operands and slow launches takes less time.
+        The limit leaves time to make operands, and for slow launches.
         """
         return self.point_limit_s or 60 + 6 * self.launch_limit_s
 
     @property
     def round_wall_s(self) -> float:
-        """A round's part of `max_wall_s`."""
+        """The share of a round in `max_wall_s`."""
         return self.max_wall_s / self.rounds
 
     @property

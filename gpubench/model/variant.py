@@ -38,7 +38,7 @@ PORTABLE_CLUSTER = 8
 """Maximum number of blocks in a cluster on every GPU that has clusters."""
 
 LARGE_CLUSTERS = ((9, 0), (10, 0))
-"""Compute capabilities with clusters of 16 blocks; no other is known to have them."""
+"""Compute capabilities with clusters of 16 blocks. No other capability is known to have them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,8 @@ class Launch:
     """Passed by value after all other arguments, as 128-byte structures."""
 
     pdl: bool = False
-    """Programmatic dependent launch (compute capability 9.0): it may start before the previous
-    launch has ended, for which the kernel must wait itself."""
+    """Whether the launch is a programmatic dependent launch (compute capability 9.0). Such a launch
+    may start before the previous launch has ended, so the kernel itself must wait for that end."""
 
     cluster: tuple[int, int, int] = (1, 1, 1)
     """Blocks of a thread block cluster (compute capability 9.0). The grid's extents are multiples
@@ -87,7 +87,7 @@ class Launch:
 
     @property
     def main(self) -> Launch:
-        """The first launch of the variant's template, or else of an instance, or else of all."""
+        """The first launch of the variant's own template; else of an instance; else of any."""
         return min(self.sequence, key=lambda at: (at.kernel != "", "<" not in at.kernel))
 
     @property
@@ -127,7 +127,7 @@ class Variant:
 
     dtypes: tuple[str, ...] = CORE_DTYPES
     tiles: Space | None = None
-    """None if the function has no tile to choose."""
+    """The space of the variant's tiles. None if there is no tile to choose."""
 
     auto_tiles: Callable[[Problem, int], tuple[str, ...]] | None = None
     """The tiles of `--tiles auto` for a problem and a number of multiprocessors, the best first.
@@ -147,14 +147,15 @@ class Variant:
     """Whether the variant calls a rival library, which `compare-cublas --rivals` includes."""
 
     tunes: str = ""
-    """The BLAS variant of which this is a tuned call: the faster of the two is the baseline."""
+    """The BLAS variant that this variant calls with a tuned algorithm. The faster of the two is the
+    baseline. Empty if this variant is no tuned call."""
 
     capability: tuple[int, int] = (0, 0)
     """The lowest compute capability that the kernel runs on."""
 
     refuse: Callable[[Any, Problem], str | None] = lambda _tile, _problem: None
-    """Returns why the variant cannot take a problem with a legal tile, or None. Without tiles to
-    choose, a function gets None, and a kernel `Config()`."""
+    """(tile, problem) → why the variant cannot take the problem with the legal tile, or None. If
+    there is no tile to choose, the tile is None for a function, and `Config()` for a kernel."""
 
     reuse: Callable[[Config], tuple[int, int]] | None = None
     """Rows and columns of C that share one load from global memory: (1, 1) without tiling, (R, 1)
@@ -169,7 +170,7 @@ class Variant:
     kind."""
 
     column_major: tuple[str, ...] = ()
-    """The matrices that the kernel takes in column-major order, such as `("B",)`."""
+    """The matrices that the kernel requires in column-major order, such as `("B",)`."""
 
     layouts: tuple[str, ...] = ()
     """The values of `--layouts` that the kernel takes beside its own layout: `("nn", "nt")`."""
@@ -195,7 +196,7 @@ class Variant:
 
     @property
     def is_blas(self) -> bool:
-        """Whether the variant calls the vendor's BLAS, as a baseline or a tuned call of one."""
+        """Whether the variant is a baseline of the vendor's BLAS, or its tuned call."""
         return self.name == self.baseline or self.tunes != ""
 
     def may_overlap(self, tile: Config | None, problem: Problem) -> bool:  # noqa: ARG002 # see CudaVariant
@@ -226,9 +227,9 @@ class Variant:
     def why_not(
         self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
     ) -> str | None:
-        """Return why it cannot compute a problem with a tile, or None.
+        """Return why the variant cannot compute a problem with a tile, or None.
 
-        `capability` is the GPU's compute capability. None leaves it open.
+        `capability` is the GPU's compute capability. None: the capability is not checked.
         """
         if capability is not None and self.capability > capability:
             needs, has = (".".join(map(str, pair)) for pair in (self.capability, capability))
@@ -273,7 +274,7 @@ def _filled(text: str, tile: Config | None, dtype: str) -> str:
 
 @dataclass(frozen=True)
 class PlainLaunch:
-    """A launch whose grid, block and shared memory are expressions: `model.expression`."""
+    """A launch whose grid, block and shared memory are expressions (`model.expression`)."""
 
     grid: tuple[Expression, ...]
     block: tuple[Expression, ...]
@@ -308,9 +309,9 @@ class SourceVariant(Variant):
 
     @property
     def only_extent(self) -> str:
-        """The only extent that its signature takes for M, N and K, or an empty text.
+        """The only extent that the signature takes for M, N and K, or an empty text.
 
-        Empty also if a launch passes further numbers, which may be extents.
+        It is also empty if a launch passes further numbers, because these may be extents.
         """
         return only_extent(self.signature, self.op)
 
@@ -358,16 +359,17 @@ class SourceVariant(Variant):
 class CudaVariant(SourceVariant):
     """A CUDA C++ template beside its descriptor: `NAME.cu` holds `NAME<Scalar, tile numbers…>`.
 
-    Its signature is `(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K)`, and with
-    vectors `(const Scalar* A, const Scalar* x, Scalar* y, int M, int N)`. A workspace follows the
-    output, and further int arguments come last. `kernel` and `signature` describe other kernels.
+    The template's signature is `(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int
+    K)`, and for vectors `(const Scalar* A, const Scalar* x, Scalar* y, int M, int N)`. A workspace
+    follows the output, and further int arguments come last. `kernel` and `signature` describe
+    kernels with another name or signature.
     """
 
     backend = "cuda"
 
     kernel: str = ""
     """The kernel as C++ names it, with the tile's parameters in braces: `sgemm<{BM}, {BN}>`, where
-    `{scalar}` is the type of an element. Empty: as above."""
+    `{scalar}` is the type of an element. Empty means the template of the class docstring."""
 
     signature: str = ""
     """The kernel's parameters as in the source, `int M, float alpha=1, const float* A, float* C`.
@@ -375,7 +377,8 @@ class CudaVariant(SourceVariant):
     A name means an array (A, B, C; A, x, y; workspace), an extent (M, N, K) or a stride (lda, ldb,
     ldc), in any case. `= 1` passes a constant, `= null` a null pointer, `= A` or `= M*N`
     defines another name, and `= launch` passes the next of the launch's int arguments. A
-    `CUtensorMap` gets the next of the launch's tensor maps. Empty: as above."""
+    `CUtensorMap` gets the next of the launch's tensor maps. Empty means the signature of the class
+    docstring."""
 
     grid: Expression | tuple[Expression, ...] = ()
     """Blocks in x, y and z as `model.expression` reads them: `("N/64", "M/64")`, where `/` rounds
@@ -388,13 +391,13 @@ class CudaVariant(SourceVariant):
     """Dynamic shared memory in bytes, like `grid`."""
 
     launch: Callable[[Config, Problem], Launch] = field(default=_missing)
-    """Returns the launch of a tile and a problem, where `grid` and `block` do not suffice."""
+    """(tile, problem) → the launch, for kernels whose launch `grid` and `block` cannot describe."""
 
     specialize: Callable[[Launch, Config, Problem, Gpu], Launch] | None = None
-    """Returns the launch fitted to a GPU. None: `launch` suits every GPU."""
+    """(launch, tile, problem, GPU) → the launch fitted to the GPU. None: `launch` suits any GPU."""
 
     tiles: Space = Space()  # noqa: RUF009 # frozen
-    """`Space()`: a kernel without tile parameters."""
+    """The space of the kernel's tiles. `Space()` is for a kernel without tile parameters."""
 
     compiler: str = ""
     """`nvcc` means that nvcc compiles the source. Empty means NVRTC, or nvcc if NVRTC cannot
@@ -472,7 +475,7 @@ class CudaVariant(SourceVariant):
     def why_not(
         self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
     ) -> str | None:
-        """Also refuse another architecture, and a grid that CUDA cannot launch."""
+        """Also refuse a GPU of another architecture, and a grid that CUDA cannot launch."""
         if reason := super().why_not(tile, problem, capability):
             return reason
         if self.architecture_suffix and capability not in {None, self.capability}:
@@ -528,33 +531,33 @@ class CallVariant(Variant):
     """The backend, such as `cuda` or `cpu`."""
 
     build: Callable[[Config | None, str], Callable[..., None]]
-    """Returns the function (inputs…, output) of a tile and a dtype. The function computes into the
-    output. The row takes `resources` and `algorithm` from the function's attributes after it
-    ran."""
+    """(tile, dtype) → the function (inputs…, output), which writes its result into the output.
+    After the function has run, the row takes `resources` and `algorithm` from its attributes."""
 
     build_strided: Callable[[Config | None, str], Callable[..., None]] | None = None
-    """Returns the function for operands in another layout than its own, which have strides. None if
-    the function that `build` returns takes any strides."""
+    """(tile, dtype) → the function for operands with any strides, that is, in another layout than
+    the variant's own. None if the function that `build` returns takes any strides."""
 
     tensors: str = ""
-    """The package whose `from_dlpack` makes its arguments, such as `torch`. If empty, the function
-    takes the backend's arrays, CuPy's or NumPy's."""
+    """The package whose `from_dlpack` makes the function's arguments, such as `torch`. Empty means
+    that the function takes the backend's arrays: of CuPy or NumPy."""
 
     returns: bool = False
-    """Whether the function takes the inputs alone, and returns the result. Each launch then also
+    """Whether the function takes only the inputs, and returns the result. Each launch then also
     copies the result into the output."""
 
     tune: Callable[[Problem, bool, Sample, int], tuple[Callable[..., None], str]] | None = None
-    """Returns the function that calls a library's fastest algorithm, and the algorithm's name, from
-    the problem, whether operands are cold, a `Sample`, and the maximum number of launches per
-    sample. None: `build` returns the only algorithm."""
+    """(problem, whether operands are cold, a `Sample`, maximum number of launches per sample) → the
+    function that calls a library's fastest algorithm, and the algorithm's name. None: `build`
+    returns the only algorithm."""
 
     threads: int = 0
-    """CPU threads that the function may use. 0: the fastest number, which is measured."""
+    """Number of CPU threads that the function may use. 0 means the fastest number, which is
+    measured."""
 
     @property
     def backend(self) -> str:
-        """Where the arrays live."""
+        """The backend that holds the arrays."""
         return self.runs_on
 
 
@@ -584,5 +587,5 @@ class HostVariant(SourceVariant, CallVariant):
         return _filled(self.entry, tile, dtype)
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """Return its parameters. Raise ValueError for a signature that cannot be read."""
+        """Return the function's parameters. Raise ValueError if the signature cannot be read."""
         return parameters(self.signature)
