@@ -2,7 +2,7 @@
 
 Occupancy follows from the compute capability. Waves and the roofline need the multiprocessors, the
 clock and the bandwidth of a GPU model. Tables name the model with its figures. The figures are from
-NVIDIA's datasheets and architecture white papers. A clock that these lack is None, and an
+NVIDIA's datasheets and architecture white papers. A clock that is not published is None, and an
 architecture without a published model is not listed.
 """
 

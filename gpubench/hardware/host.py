@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CACHE_VARIABLE = "GPUBENCH_CPU_CACHE_MIB"
-"""Environment variable with the size of the CPU's last-level cache, for virtual machines that
-report a cache that they share with others."""
+"""Environment variable with the size of the CPU's last-level cache in MiB, for virtual machines
+whose reported cache is shared with other virtual machines."""
 
 CGROUPS = Path("/sys/fs/cgroup")
 
 
 def cpu_threads() -> int:
-    """Return the number of CPUs that this process may use, rounded up in a container's quota."""
+    """Return the number of CPUs that this process may use. A container's quota is rounded up."""
     quotas = (math.ceil(quota) for quota in _cpu_quotas())
     return max(1, min([len(os.sched_getaffinity(0)), *quotas]))
 
 
 def free_memory_bytes() -> int:
-    """Return the main memory that is free or reclaimable, or 4 GiB if that is not reported.
+    """Return the bytes of main memory that are free or reclaimable; 4 GiB if not reported.
 
     In a container, it is the memory that the container may still use.
     """
@@ -29,16 +29,16 @@ def free_memory_bytes() -> int:
 
 
 def all_memory_bytes() -> int:
-    """Return the main memory of the machine, or of the container."""
+    """Return the bytes of main memory of the machine, or of the container."""
     total = memory_bytes("MemTotal") or 4 * 2**30
     return min([total, *(limit for limit, _ in _memory_limits())])
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """Yield the control groups of this process, of both versions, with their parents."""
+    """Yield the control groups of this process and their parents, of cgroup versions 1 and 2."""
     for line in read_text("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        root = CGROUPS / controller if controllers else CGROUPS  # version 1 has a tree for each
+        root = CGROUPS / controller if controllers else CGROUPS  # version 1 has several trees
         group = root / path.strip("/")
         groups = [group, *group.parents]
         if root in groups and (not controllers or controller in controllers.split(",")):
@@ -68,7 +68,7 @@ def _memory_limits() -> Iterator[tuple[int, int]]:
             if limit.isdigit() and used.isdigit():
                 statistics = read_text(group / "memory.stat")
                 cached = re.findall(r"^(?:total_)?inactive_file (\d+)", statistics, re.MULTILINE)
-                yield int(limit), int(used) - int([0, *cached][-1])  # the total comes last
+                yield int(limit), int(used) - int([0, *cached][-1])  # "total_…" comes last
 
 
 def oom_kills() -> int:

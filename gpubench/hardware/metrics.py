@@ -12,9 +12,9 @@ Volta. L2 delivers fewer bytes (CUDA C++ Programming Guide and NVIDIA's architec
 papers)."""
 
 EMULATING_PRODUCTS = {"float32": 6, "float64": 28, "int32": 10}
-"""Minimum number of products of 8-bit parts for a product of a wider type that keeps all bits of
-the operands: p·(p+1)/2 for 24, 53 and 32 bits in p parts, without the products of negligible
-weight."""
+"""Minimum number of products of 8-bit parts that replace a product of a wider type and keep all
+bits of the operands. An operand of 24, 53 or 32 bits has p = 3, 7 or 4 parts, so p·(p+1)/2 products
+matter. The weight of all other products is negligible."""
 
 
 def gflops(problem: Problem, time_us: float) -> float:
@@ -23,7 +23,7 @@ def gflops(problem: Problem, time_us: float) -> float:
 
 
 def gbytes_per_s(problem: Problem, time_us: float) -> float:
-    """Return the bytes that must move (each operand once) over the time: the minimum traffic."""
+    """Return the rate of the minimum traffic, in which each operand and the result move once."""
     return problem.bytes / time_us / 1e3
 
 
@@ -35,10 +35,11 @@ def arithmetic_intensity(problem: Problem) -> float:
 def cgma(problem: Problem, reuse: tuple[int, int]) -> float:
     """Return the compute to global memory access ratio: operations per element loaded or stored.
 
-    `reuse` is the rows×columns of C that share their loads. Each of K steps takes rows + columns
-    loads for 2·rows·columns operations, and each element is stored once (Kirk and Hwu, Programming
-    Massively Parallel Processors). The ratio is 1 for a kernel without tiling, and T for T×T. A
-    vector is a matrix of one column: `rows` elements of the result share a load of x.
+    `reuse` is the numbers of rows and columns of C that share their loads. Each of K steps takes
+    rows + columns loads for 2·rows·columns operations, and each element is stored once (Kirk and
+    Hwu, Programming Massively Parallel Processors). The ratio is 1 for a kernel without tiling, and
+    T for tiles of T×T. A vector is a matrix of one column: `rows` elements of the result share a
+    load of x.
     """
     rows, columns = reuse
     accesses = problem.terms * (rows + columns) + rows * columns
@@ -53,9 +54,9 @@ def percent(part: float | None, whole: float | None) -> float | None:
 def least_us(problem: Problem, device: Device) -> float:
     """Return a lower bound of a launch's time, or 0 if the device's figures are unknown.
 
-    The bound is the longest of three times: of the operations at the highest rate and clock; of the
-    operands through the load paths of all multiprocessors; and of the operands from memory, as far
-    as the last-level cache cannot hold them.
+    The bound is the longest of three times: the time of the operations at the highest rate and
+    clock; the time to load the operands through the load paths of all multiprocessors; and the time
+    to read from memory the bytes of the operands that exceed the last-level cache.
     """
     clock_mhz = device.sm_clock_mhz
     if not clock_mhz:

@@ -14,9 +14,9 @@ Capability = tuple[int, int]
 
 KIB = 1024
 WARP = 32  # threads
-MAX_THREADS = 1024  # limit of a block, in every capability
-MAX_REGISTERS = 255  # limit of a thread, in every capability from 3.5 on
-REGISTER_UNIT = 256  # registers are allocated to warps in multiples of this
+MAX_THREADS = 1024  # maximum number of threads of a block, in every capability
+MAX_REGISTERS = 255  # maximum number of registers of a thread, in every capability from 3.5 on
+REGISTER_UNIT = 256  # registers are allocated to warps in multiples of this number
 MAX_PARTITIONS = 4  # partitions of the register file, each with its own warps
 
 
@@ -32,7 +32,7 @@ class Limits:
 
     block_shared_bytes: int  # largest shared memory of one block (opt-in)
     reserved_bytes: int = 1 * KIB  # shared memory that the driver reserves in each block
-    shared_unit: int = 128  # shared memory is allocated in multiples of this
+    shared_unit: int = 128  # shared memory is allocated in multiples of this number of bytes
     registers: int = 64 * KIB
     block_registers: int = 64 * KIB
     partitions: int = MAX_PARTITIONS  # number of parts of the register file: two in capability 6.0
@@ -62,7 +62,7 @@ LIMITS: dict[Capability, Limits] = {
     (12, 0): Limits(48, 24, 100 * KIB, 99 * KIB),
     (12, 1): Limits(48, 24, 100 * KIB, 99 * KIB),
 }
-"""By compute capability. For a capability that is not listed, occupancy is unknown."""
+"""The limits by compute capability. For a capability that is not listed, occupancy is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,9 +109,9 @@ def occupancy(
 
 
 def gpu_of(device: Device) -> Gpu | None:
-    """Return the figures by which a launch may be chosen; None for an unknown or unnamed device.
+    """Return the properties that a launch may be fitted to; None for an unknown device.
 
-    The threads that a multiprocessor holds follow from the compute capability.
+    The number of resident threads per multiprocessor follows from the compute capability.
     """
     limits = LIMITS.get(device.compute_capability or (0, 0))
     if limits is None or not device.multiprocessors:
@@ -122,7 +122,7 @@ def gpu_of(device: Device) -> Gpu | None:
 
 
 def registers_allowed(capability: Capability, threads_per_block: int) -> int:
-    """Return the maximum registers per thread with which a block fits: 64 with 1024 threads."""
+    """Return the maximum number of registers per thread of a block: 64 with 1024 threads."""
     limits = LIMITS[capability]
     warps = _round_up(-(-threads_per_block // WARP), MAX_PARTITIONS)
     per_warp = limits.block_registers // warps // REGISTER_UNIT * REGISTER_UNIT
@@ -130,9 +130,12 @@ def registers_allowed(capability: Capability, threads_per_block: int) -> int:
 
 
 def _by_registers(limits: Limits, registers: int, block_warps: int) -> int:
-    """Return the blocks that fit. A warp uses one partition, and a block uses all of them."""
+    """Return the number of blocks whose registers fit into a multiprocessor.
+
+    A warp uses one partition of the register file, and a block uses all partitions.
+    """
     per_warp = _round_up(registers * WARP, REGISTER_UNIT)
-    # On capability 6.0, with two partitions, CUDA also refuses what four partitions cannot hold.
+    # On capability 6.0, with two partitions, CUDA also refuses a block too large for four.
     partitions = {limits.partitions, MAX_PARTITIONS}
     if per_warp * max(_round_up(block_warps, n) for n in partitions) > limits.block_registers:
         return 0

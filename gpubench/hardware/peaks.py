@@ -25,7 +25,7 @@ _128_LANES = (
 )  # fmt: skip
 _64_INT_LANES = ((7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0))
 _BITS_16 = {(8, 0): 2048, (8, 6): 1024, (8, 9): 1024, (9, 0): 4096, (10, 0): 8192, (12, 0): 1024}
-"""Operations per clock of 16-bit floats on tensor cores."""
+"""Operations of a multiprocessor per clock with 16-bit floats on tensor cores, by capability."""
 
 RATES: dict[tuple[str, str], dict[tuple[int, int], int]] = {
     ("float32", CORES): {(1, 0): 16, (1, 1): 16, (1, 2): 16, (1, 3): 16, (2, 0): 64, (2, 1): 96}
@@ -69,14 +69,14 @@ TENSOR_CLOCKS_MHZ = {
     (9, 0): {"H100 PCIe": 1620.0, "": 1830.0},
     (10, 0): {"NVIDIA B200": 1856.0, "GB200": 2008.0},
 }
-"""The clock of the datasheets' tensor core figures if it is below the highest clock. By capability
-and part of the GPU's name; the lowest clock that fits counts.
+"""The clock of the datasheets' tensor core figures if it is below the highest clock, by capability
+and part of the GPU's name. If several parts of names fit, the lowest clock counts.
 
 The clocks of GH100 are in NVIDIA's H100 white paper. The clock of B200 follows from the HGX B200
 datasheet: 2,250 TFLOP/s per GPU in 16 bits, over 148 multiprocessors × 8192 operations. The clock
 of GB200 follows from the datasheet of the GB200 NVL72: 2,500 TFLOP/s per GPU, over 152 × 8192.
-Float64 on tensor cores runs at the highest clock, like the cores: 66.9 TFLOP/s at 1980 MHz for
-GH100, 37 at 1965 for B200."""
+Float64 on tensor cores runs at the highest clock, as the cores do: 66.9 TFLOP/s at 1980 MHz for
+GH100, and 37 TFLOP/s at 1965 MHz for B200."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class Peak:
 
 
 def peaks(device: Device, clock_mhz: float | None = None) -> list[Peak]:
-    """Return every peak of a device, also the unknown peaks with the reason.
+    """Return every peak of a device. An unknown peak has the reason.
 
     `clock_mhz` is by default the clock of the datasheet's figures.
     """
@@ -112,9 +112,9 @@ def fma_rate(dtype: str) -> str:
 def peak_gflops(device: Device, dtype: str, clock_mhz: float | None = None) -> float | None:
     """Return the peak of the fastest unit that computes in `dtype`, for percentages of the peak.
 
-    For float64, this is the tensor cores if they have float64. float32 has only the cores, as TF32
-    is another arithmetic. `clock_mhz` is by default the clock of the datasheet's figures. A CPU has
-    its measured rate of multiply-adds, if it was measured.
+    For float64, the fastest unit is the tensor cores if they have float64. For float32, it is the
+    cores, because TF32 is another arithmetic. `clock_mhz` is by default the clock of the
+    datasheet's figures. The peak of a CPU is its measured rate of multiply-adds; None without it.
     """
     if device.compute_capability is None:
         measured: float | None = device.facts.get(fma_rate(dtype))
