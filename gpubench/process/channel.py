@@ -1,4 +1,4 @@
-"""A channel of byte strings between two processes: each arrives complete, or an error is raised."""
+"""A channel between two processes: each message arrives complete, or an error is raised."""
 
 import os
 import socket
@@ -8,10 +8,10 @@ from time import perf_counter
 LENGTH_BYTES = 8  # bytes of the length that precedes each message
 
 MAX_BYTES = 2**34
-"""Maximum length of a message. A longer length was not sent by this package."""
+"""Maximum length of a message in bytes. This package sends no longer message."""
 
 
-MAX_DESCRIPTORS = 2  # maximum number of open files that a message brings
+MAX_DESCRIPTORS = 2  # maximum number of open files that arrive with a message
 
 
 class Channel:
@@ -20,15 +20,15 @@ class Channel:
     def __init__(self, end: socket.socket, *, takes_files: bool = False) -> None:
         self._socket, self._takes_files = end, takes_files
         self.descriptors: list[int] = []
-        """Descriptors of open files that messages brought. A reader removes the descriptors that it
-        uses."""
+        """Descriptors of open files that arrived with messages. A reader removes the descriptors
+        that it uses."""
 
     def send(
         self, message: bytes, limit_s: float | None = None, descriptors: Sequence[int] = ()
     ) -> None:
-        """Send a message, with open files for an end that takes them.
+        """Send a message, and open files if the other end takes files.
 
-        Raises OSError if the other end has gone, TimeoutError if it hangs.
+        Raises OSError if the other end is closed, and TimeoutError if it does not read in time.
         """
         self._socket.settimeout(limit_s)
         length = len(message).to_bytes(LENGTH_BYTES, "big")
@@ -41,8 +41,8 @@ class Channel:
     def receive(self, limit_s: float | None = None, max_bytes: int = MAX_BYTES) -> bytes:
         """Return the next message.
 
-        Raises EOFError if the other end has gone, TimeoutError after the limit, OSError, and
-        ValueError for a length that no message has.
+        Raises EOFError if the other end is closed, TimeoutError after the limit, OSError, and
+        ValueError for a length above `max_bytes`.
         """
         deadline_s = None if limit_s is None else perf_counter() + limit_s
         count = int.from_bytes(self._exactly(LENGTH_BYTES, deadline_s), "big")
@@ -64,7 +64,7 @@ class Channel:
         return bytes(content)
 
     def _receive(self, count: int) -> bytes:
-        if not self._takes_files:  # the system closes the files that come
+        if not self._takes_files:  # the system closes files that arrive
             return self._socket.recv(count)
         block, descriptors, _, _ = socket.recv_fds(self._socket, count, MAX_DESCRIPTORS)
         for descriptor in descriptors:

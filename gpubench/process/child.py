@@ -39,7 +39,7 @@ FOLLOW = (
     "import sys; sys.path.append(sys.argv[1]); from gpubench.process.warden import follow; "
     "follow(sys.argv[2:])"
 )
-"""Program of the warden of another program."""
+"""Program of the warden of any other program, such as a compiler (`start_program`)."""
 
 END_S = 3.0
 """Time limit for a warden to end. A warden takes longer only if it was stopped."""
@@ -50,8 +50,8 @@ class Child:
     """A child process behind its warden, and this process's end of a pair of sockets."""
 
     process: subprocess.Popen[bytes]
-    """The warden. The warden ends in the same way as the child, after all that the child started
-    has ended."""
+    """The warden process. It ends after the child and all processes that the child started, with
+    the exit code or the signal of the child."""
 
     socket: socket.socket
     streams: Copier
@@ -62,7 +62,7 @@ class Child:
 
     @cached_property
     def pid(self) -> int:
-        """The child's process id, when it has answered."""
+        """The child's process id, which is known from its first answer on."""
         return first_child(self.process.pid)
 
     @property
@@ -108,8 +108,8 @@ def start(
 ) -> Child:
     """Start a child that calls a function with the descriptor of its socket, and with `words`.
 
-    The name `speaker` stands before each line that the child prints. `environment` replaces the
-    environment of this process. The child writes into `folder` alone, if one is given (`confine`).
+    The name `speaker` is put before each line that the child prints. `environment` replaces the
+    environment of this process. If `folder` is given, the child can write only there (`confine`).
     The child has a session of its own, so Ctrl-C does not reach it.
     """
     killed_before = oom_kills()
@@ -196,9 +196,9 @@ def run_with_folder(
 
 
 def end_programs() -> None:
-    """End all programs that run, and those that other threads still start.
+    """End all programs that run, and the programs that other threads start from now on.
 
-    Threads that wait for their programs go on.
+    Threads that wait for their programs continue.
     """
     global _ended  # noqa: PLW0603 # the command ends soon
     _ended = True
@@ -217,9 +217,9 @@ def runs_foreign_code() -> bool:
 def open_channel(descriptor: int) -> Channel:
     """Return a child's end of its channel, before it runs what users wrote.
 
-    Programs that it starts do not keep the channel open.
+    Programs that the child starts do not keep the channel open.
     """
-    global _is_child  # noqa: PLW0603 # it never changes again
+    global _is_child  # noqa: PLW0603 # set once
     _is_child = True
     os.setsid()  # without a terminal, and not in the warden's group, which a kernel may kill
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]

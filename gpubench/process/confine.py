@@ -14,14 +14,14 @@ from pathlib import Path
 TEMPORARY = "gpubench-"  # prefix of the names of temporary folders
 
 PR_SET_NO_NEW_PRIVS = 38
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # of all architectures
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls, on all architectures
 CREATE_RULESET_VERSION = 1
 RULE_PATH_BENEATH = 1
 
-WRITES = 0b1_1111_1111_0010  # write and remove files and folders, and make any kind of them
-REFER = 1 << 13  # move a file to another folder; from version 2 on
-TRUNCATE = 1 << 14  # from version 3 on
-SCOPE_SIGNALS = 1 << 1  # from version 6 on
+WRITES = 0b1_1111_1111_0010  # rights to write, make and remove files and folders of any kind
+REFER = 1 << 13  # move a file to another folder; from version 2 of Landlock on
+TRUNCATE = 1 << 14  # shorten a file; from version 3 on
+SCOPE_SIGNALS = 1 << 1  # forbid signals to other processes; from version 6 on
 
 FILE_RIGHTS = 1 << 1 | TRUNCATE  # the rights that a rule for one file may have
 
@@ -66,7 +66,7 @@ def few_variables(environment: Mapping[str, str], folder: Path | None) -> dict[s
 def confine(folder: str) -> bool:
     """Let this process, and all that it starts, write into a folder and `OF_THE_SYSTEM` alone.
 
-    The calling process must have one thread. Return False where the system cannot.
+    The calling process must have one thread. Return False if the system has no Landlock.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)

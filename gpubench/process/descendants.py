@@ -23,11 +23,11 @@ END_S = 2.0
 """Maximum time to end all descendants. Only a process that forks faster than it is killed, or that
 the system cannot end now, outlives it."""
 
-_STEP_S = 0.002  # time between two looks at processes that were killed
+_STEP_S = 0.002  # time between two lists of the processes that are killed
 
 
 def prctl(option: int, value: int) -> bool:
-    """Set an attribute of this process. Return False where the system cannot."""
+    """Set an attribute of this process. Return False if the system refuses."""
     call = getattr(ctypes.CDLL(None), "prctl", None)
     return call is not None and call(option, value, 0, 0, 0) == 0
 
@@ -41,7 +41,7 @@ def close_to_descendants(*, closed: bool = True) -> bool:
     """Close the descriptors and the memory of this process to processes of the same user.
 
     The system then refuses `/proc/PID/fd`, `/proc/PID/mem`, ptrace and `pidfd_getfd`, except to
-    root. `/proc/self` belongs to root meanwhile, so this process cannot write there either.
+    root. `/proc/self` then belongs to root, so this process cannot write there either.
     """
     return prctl(PR_SET_DUMPABLE, 0 if closed else 1)
 
@@ -49,7 +49,7 @@ def close_to_descendants(*, closed: bool = True) -> bool:
 def end_with_parent(parent: int) -> None:
     """Let the system kill this process when the thread that started it ends."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it has ended already
+    if os.getppid() != parent:  # the parent has ended already
         os._exit(1)
 
 
@@ -81,7 +81,7 @@ def descendants(pid: int | None = None, without: Collection[int] = ()) -> list[i
         if child not in without:
             children[parent].append(child)
     pids = list(children[pid])
-    for each in pids:  # it grows
+    for each in pids:  # the list grows in the loop
         pids += children[each]
     return pids
 
@@ -98,7 +98,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def _started(pid: int) -> int:
-    """Return when a process started, in clock ticks since the machine did."""
+    """Return when a process started, in clock ticks since the machine started."""
     return int(fields[19]) if (fields := _stat(pid)) else 0
 
 
@@ -113,7 +113,7 @@ def _parents() -> Iterator[tuple[int, int]]:
 def _stat(pid: int) -> list[str]:
     """Return the fields of /proc/PID/stat from the state on; none if the process has ended."""
     try:
-        # A list of processes reads it of all, which takes four times as long with `Path.read_text`.
+        # `_parents` reads this file of all processes; `Path.read_text` takes four times as long.
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
     except OSError:
         return []
@@ -135,12 +135,11 @@ def cpu_ns(pid: int) -> int:
     """Return the CPU time of a process in ns, which includes threads that have ended.
 
     The time also includes children that a process has waited for, in steps of 10 ms. A process that
-    ignores SIGCHLD does not wait for its children, so the time of its ended children is lost. Such
-    a child is missing from a later list of processes, and no time replaces it.
+    ignores SIGCHLD does not wait for its children. When such a child ends, its time is lost.
     """
     clock = ctypes.c_int()
     if ctypes.CDLL(None).clock_getcpuclockid(pid, ctypes.byref(clock)):
-        return 0  # it has ended
+        return 0  # the process has ended
     fields = _stat(pid)
     ticks = int(fields[13]) + int(fields[14]) if fields else 0  # cutime and cstime
     try:
@@ -151,11 +150,9 @@ def cpu_ns(pid: int) -> int:
 
 
 def end(without: Collection[int] = (), within_s: float = END_S) -> list[int]:
-    """Kill all descendants of this process.
+    """Kill all descendants of this process, and return those that still run after the time limit.
 
-    Return the processes that still run after the time limit.
-
-    The processes in `without` are left alone, with their descendants.
+    The processes in `without` and their descendants are not killed.
     """
     deadline_s = monotonic() + within_s
     while pids := descendants(without=without):
@@ -175,7 +172,7 @@ def end(without: Collection[int] = (), within_s: float = END_S) -> list[int]:
 def all_ended() -> Iterator[None]:
     """End all processes that start, directly or not, in the block under `with`.
 
-    The resource tracker of multiprocessing ends with this process, which uses it until then.
+    The resource tracker of multiprocessing is not ended: this process uses it until its own end.
     """
     before = frozenset(descendants())
     become_subreaper()

@@ -28,7 +28,7 @@ from gpubench.text import clean
 TOKEN_BYTES = 8
 
 NO_ANSWER = "sent data that is not an answer; killed"
-"""Message about a child that wrote something else into the channel."""
+"""Message about a child that wrote anything but an answer into the channel."""
 
 _ERRORS: dict[str, type[GpubenchError]] = {
     kind.__name__: kind
@@ -63,9 +63,9 @@ def ask(
 ) -> bytes:
     """Return the value that a child answers. Raise the error that the child raised.
 
-    `limits_s` has the time limit of each step: until the first report of the child, from there to
-    the second one, and so on. The last limit covers all further steps together. `descriptors`
-    belong to open files that the child gets with the request.
+    `limits_s` has the time limit of each step: until the first report of the child, then until its
+    second report, and so on. The last limit covers all further steps together. `descriptors` belong
+    to open files that the child gets with the request.
 
     Raises ChildLostError if no answer arrives within a limit, or if the answer is invalid. The
     child must then be killed.
@@ -109,7 +109,7 @@ def answer_requests(channel: Channel, value_of: Callable[[bytes, Report], bytes]
         send(_Answer(token, steps))
 
     def send(answer: _Answer) -> None:
-        if os.getpid() != pid:  # a kernel forked, and its copy returned to here
+        if os.getpid() != pid:  # a kernel forked this process, and the copy has come to this line
             os._exit(0)
         with suppress(ConnectionError):  # the parent was killed; the next request ends this process
             channel.send(msgspec.msgpack.encode(answer))

@@ -1,7 +1,8 @@
-"""Copies what children print to our standard error: cleaned, with who printed it, and bounded.
+"""Copies the lines that children print to our standard error.
 
-A child has a pipe, never a descriptor of our streams. So what it writes reaches neither a terminal
-nor the log of a CI job as it is.
+Each line is cleaned, and begins with the name of its speaker, such as a kernel. The number of lines
+and their length are limited. A child has a pipe, never a descriptor of our streams. So its text
+never reaches a terminal or the log of a CI job unchanged.
 """
 
 import os
@@ -14,7 +15,7 @@ from threading import Lock, Thread
 from gpubench.text import clean, counted
 
 MAX_LINES = 50
-"""Maximum number of lines of one speaker of a child that are shown."""
+"""Maximum number of lines of one speaker that are shown."""
 
 MAX_LINE = 500
 """Maximum number of characters of a line that are shown."""
@@ -24,7 +25,7 @@ MAX_BLOCKS = 16
 
 _COMMAND = re.compile(r"##(?=\w*\[)")
 """Beginning of a command to a CI service, such as `##[group]` or `##vso[`, anywhere in a line. `::`
-is a command only at the beginning of a line, where the speaker's name stands."""
+is a command only at the beginning of a line, but each line begins with the speaker's name."""
 
 
 class Copier:
@@ -38,7 +39,7 @@ class Copier:
         self._lock, self._thread = Lock(), Thread(target=self._copy_all, daemon=True)
 
     def start(self) -> None:
-        """Begin to copy, when the child has its copy of `descriptor`."""
+        """Begin to copy. The child must have its copy of `descriptor` by then."""
         os.close(self.descriptor)
         self._thread.start()
 
@@ -48,7 +49,7 @@ class Copier:
         os.close(self._read)
 
     def speak_as(self, speaker: str) -> None:
-        """State who writes from now on."""
+        """Set the speaker of the text that the child prints from now on."""
         with self._lock:
             blocks = 0
             while blocks < MAX_BLOCKS and self._copy():
@@ -56,7 +57,7 @@ class Copier:
             self._speaker = speaker
 
     def finish(self, limit_s: float) -> None:
-        """Wait until all is copied that was written. Some process may still hold the pipe."""
+        """Wait until all text is copied, at most `limit_s`: a process may keep the pipe open."""
         self._thread.join(limit_s)
 
     def _copy_all(self) -> None:

@@ -1,9 +1,9 @@
-"""A process between this program and each child: all that the child starts ends with the child.
+"""The warden, a process between this program and each child: it ends all that the child starts.
 
-The warden is a subreaper, so it keeps the list of the child's descendants whatever they do. The
-warden kills all descendants when the child has ended, when the program requests it, and when the
-program itself has ended, even by SIGKILL. The warden then ends with the exit code or the signal of
-the child. This module imports the standard library alone.
+The warden is a subreaper, so none of the child's descendants can leave its list. The warden kills
+all descendants when the child has ended, when the program requests it, and when the program itself
+has ended, even by SIGKILL. The warden then ends with the exit code or the signal of the child. This
+module imports the standard library alone.
 """
 
 import json
@@ -24,19 +24,19 @@ _AWAITED = {*_ENDING, signal.SIGCHLD}
 
 
 LOOK_EVERY_S = 1.0
-"""Time between two looks at the memory. A look takes a third of a millisecond."""
+"""Time between two checks of the memory. A check takes a third of a millisecond."""
 
 MIN_FREE = 0.05
-"""Part of the memory that a child must leave, if the child has more than `MAX_USED` of the
-memory."""
+"""Fraction of the machine's memory that must stay free while a child uses more than `MAX_USED`."""
 
 MAX_USED = 0.4
+"""Fraction of the machine's memory that a child may always use."""
 
 OVER_MEMORY = 247
 """Exit code of a warden whose child filled the memory."""
 
 CANNOT_FORK = 246
-"""Exit code of a warden that may start no process."""
+"""Exit code of a warden that the system allows no further process."""
 
 GRACE_S = 1.0
 """Time for another program to end by SIGTERM, before it is killed."""
@@ -48,7 +48,7 @@ def follow(words: Sequence[str]) -> NoReturn:
     watch(int(parent), GRACE_S)
     for what, limit in json.loads(limits):
         with suppress(OSError, ValueError):  # there is a lower limit
-            # A lower hard limit would make AddressSanitizer fail, which sets the soft one.
+            # A lower hard limit would make AddressSanitizer fail, which sets the soft limit.
             resource.setrlimit(what, (limit, resource.getrlimit(what)[1]))
     try:
         os.execvp(command[0], command)  # noqa: S606 # what this package or its user named
@@ -64,11 +64,11 @@ def watch(parent: int, grace_s: float = 0.0) -> None:
     it after `grace_s`.
     """
     for number in _AWAITED - {signal.SIGINT}:
-        signal.signal(number, signal.SIG_DFL)  # the parent may ignore them, which is inherited
+        signal.signal(number, signal.SIG_DFL)  # a process inherits the signals its parent ignores
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     descendants.become_subreaper()
     descendants.prctl(descendants.PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it has ended already
+    if os.getppid() != parent:  # the parent has ended already
         os._exit(1)
     warden = os.getpid()
     try:
@@ -95,8 +95,8 @@ def _guard(child: int, grace_s: float) -> NoReturn:
             break
         if signalled is None:
             if _fills_the_memory():
-                ended = OVER_MEMORY << 8  # as the status of a process that exits
-        elif signalled.si_signo in _ENDING - {signal.SIGINT}:  # the child has its own SIGINT
+                ended = OVER_MEMORY << 8  # the wait status of a process that exits with this code
+        elif signalled.si_signo in _ENDING - {signal.SIGINT}:  # the child gets SIGINT itself
             ended = _asked_to_end(child, grace_s)
             break
     descendants.end()
@@ -104,7 +104,7 @@ def _guard(child: int, grace_s: float) -> NoReturn:
 
 
 def _fills_the_memory() -> bool:
-    """Return whether little memory is left, and the child and its descendants use most of it.
+    """Return whether little memory is free, and the child and its descendants use a large part.
 
     A limit of the address space would not help: CUDA reserves more than the machine has.
     """
@@ -115,7 +115,7 @@ def _fills_the_memory() -> bool:
 
 
 def _asked_to_end(child: int, grace_s: float) -> int | None:
-    """Send SIGTERM to the child; return how it ended, or None if it has not after the time."""
+    """Send SIGTERM to the child; return its wait status, or None if it has not ended in time."""
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGTERM)
     deadline_s = monotonic() + grace_s
@@ -127,9 +127,9 @@ def _asked_to_end(child: int, grace_s: float) -> int | None:
 
 
 def _reaped(child: int) -> int | None:
-    """Wait for all processes that have ended; return the status of the child if it is among them.
+    """Wait for all processes that have ended; return the child's status if it is among them.
 
-    The kernel's wait status has the signal, or the exit code times 256.
+    The wait status is the signal, or 256 times the exit code.
     """
     ended = None
     with suppress(ChildProcessError):
