@@ -1,8 +1,8 @@
-"""Counts what the accesses of a kernel request from a GPU's memory, without a GPU.
+"""Counts the sectors, cache lines and wavefronts that a kernel's accesses need, without a GPU.
 
 g++ compiles the source with calls that record each access, and a few blocks run on the CPU.
-`shim/accesses.cpp` forms the requests of each warp. Figures are ratios per request, as nvcc may
-hoist, merge or widen accesses.
+`shim/accesses.cpp` combines the accesses of a warp's threads to requests. Figures are averages per
+request, because nvcc may hoist, merge or widen accesses.
 """
 
 import hashlib
@@ -34,19 +34,20 @@ BLOCKS = 4
 """Maximum number of blocks that run for each launch."""
 
 SECTOR_BYTES = 32
-"""A cache line has four sectors. The L1 cache fetches sectors, and looks up one line per clock."""
+"""Bytes of a sector, the unit that the L1 cache fetches."""
 
 LINE_BYTES = 128
+"""Bytes of a cache line, which has four sectors. The L1 cache looks up one line per clock."""
 
 SHARED = "shared memory"
-"""The name of the memory of a block."""
+"""Name of a block's memory in `Access.memory`."""
 
 OPTIONS = (
     "-fsanitize=thread", "-fsanitize-coverage=trace-pc", "-fno-reorder-blocks", "-fno-pie",
     "-DON_CPU_RECORDS",
 )  # fmt: skip
-"""Options of g++ for a program that records. Blocks of code keep their order in a function, so a
-jump back is the next iteration of a loop."""
+"""Options of g++ for a program that records accesses. Blocks of code keep their order in a
+function, so a jump back begins the next iteration of a loop."""
 
 KINDS = {"r": "read", "w": "write", "a": "atomic"}
 BULK = "t"
@@ -61,7 +62,11 @@ BY_ARCHITECTURE = re.compile(r"^\s*#.*\b__CUDA_ARCH__\b", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """The accesses of a source line to one memory. Figures are averages over requests of a warp."""
+    """The accesses of a source line to one array, or to shared memory.
+
+    The accesses that the threads of a warp make at the same time are a request. A number is an
+    average per request unless its docstring states another unit.
+    """
 
     file: str
     line: int
@@ -81,22 +86,23 @@ class Access:
     """Threads per request, 1 to 32."""
 
     used_bytes: float
-    """Bytes per request, each counted once."""
+    """Number of different bytes that a request accesses."""
 
     sectors: float = 0.0
-    """Sectors of global memory. 0 for shared memory."""
+    """Number of sectors of global memory that a request accesses. 0 for shared memory."""
 
     least_sectors: float = 0.0
-    """Sectors that would hold the bytes that are accessed."""
+    """Minimum number of sectors that can hold the accessed bytes. 0 for shared memory."""
 
     lines: float = 0.0
-    """Cache lines of 128 bytes of global memory."""
+    """Number of cache lines of global memory that a request accesses. 0 for shared memory."""
 
     phases: float = 0.0
-    """Wavefronts of shared memory without bank conflicts. 0 for global memory."""
+    """Number of wavefronts without bank conflicts. A wavefront is what shared memory serves in a
+    clock. 0 for global memory."""
 
     wavefronts: float = 0.0
-    """Wavefronts of shared memory, with bank conflicts."""
+    """Number of wavefronts with the bank conflicts of the accesses. 0 for global memory."""
 
     @property
     def is_shared(self) -> bool:
@@ -105,19 +111,19 @@ class Access:
 
     @property
     def place(self) -> str:
-        """`naive.cu:30`."""
+        """File and line: `naive.cu:30`."""
         return f"{self.file}:{self.line}"
 
     @property
     def times_least(self) -> float:
-        """Traffic over its minimum: sectors of global memory, or wavefronts of shared memory."""
+        """Number of sectors (shared memory: wavefronts), relative to the minimum number."""
         if self.is_shared:
             return self.wavefronts / self.phases
         return self.sectors / self.least_sectors
 
     @property
     def clocks(self) -> float:
-        """Clocks of a multiprocessor per block, which serves one line or wavefront per clock."""
+        """Clocks per block. A multiprocessor serves one cache line or wavefront per clock."""
         return self.requests * (self.wavefronts if self.is_shared else self.lines)
 
     @property
@@ -131,11 +137,11 @@ class Access:
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
-    """Accesses that are not analysed."""
+    """A kind of accesses that are not analysed."""
 
     what: str
     places: tuple[str, ...] = ()
-    """Where they are. Empty means the whole kernel."""
+    """The lines of these accesses, such as `naive.cu:30`. Empty means the whole kernel."""
 
     def __str__(self) -> str:
         return f"{self.what} ({', '.join(self.places)})" if self.places else self.what
@@ -150,10 +156,10 @@ class Accesses:
     """Number of blocks that were run."""
 
     used: dict[str, float]
-    """Fraction of the bytes in the sectors of an array that a block reads and uses, 0 to 1."""
+    """By array: the fraction that a block uses of the bytes of the sectors that it reads."""
 
     not_analysed: tuple[Skipped, ...] = ()
-    """Accesses that are not among the lines, and why."""
+    """The kinds of accesses that are not among `lines`."""
 
     @property
     def global_lines(self) -> tuple[Access, ...]:
@@ -176,13 +182,13 @@ class Accesses:
 
     @property
     def sectors_over_least(self) -> float | None:
-        """Sectors over the minimum number of sectors that hold each request's bytes: at least 1."""
+        """Number of sectors, relative to the minimum number that holds each request's bytes."""
         least_sectors = self._sum("least_sectors")
         return self._sum("sectors") / least_sectors if least_sectors else None
 
     @property
     def bank_conflict_ways(self) -> float | None:
-        """Wavefronts over the wavefronts without bank conflicts, at least 1. None: no requests."""
+        """Number of wavefronts, relative to their number without bank conflicts."""
         phases = self._sum("phases")
         return self._sum("wavefronts") / phases if phases else None
 
@@ -206,9 +212,9 @@ Recorded = tuple[Accesses, ...]
 def record(
     variant: CudaVariant, tiles: Sequence[Config], problem: Problem, device: Device
 ) -> dict[Config, Recorded]:
-    """Return the accesses of each launch of tiles, from the user's cache if they were kept.
+    """Return the accesses of each launch, by tile. The user's cache keeps them.
 
-    Where a kernel cannot be recorded, the accesses have no lines and say why.
+    If a kernel cannot be recorded, `Accesses.not_analysed` has the reason.
     """
     recorded: dict[Config, Recorded] = {}
     groups: defaultdict[tuple[str, ...], list[Case]] = defaultdict(list)
@@ -246,7 +252,7 @@ def recorder_version() -> str:
 
 
 def _kept_file(case: Case) -> Path:
-    """Return the file of the cache. The file's name changes with all that the figures depend on."""
+    """Return the case's file in the cache. Its name depends on all that affects the figures."""
     problem = case.problem
     return cache_file(
         "accesses",
@@ -262,7 +268,7 @@ def _kept_file(case: Case) -> Path:
 
 @cache
 def _recorder_hash() -> str:
-    """Return a hash of the files that compute the figures of a source."""
+    """Return a hash of the shim's files and of g++'s version, which compute the figures."""
     files = sorted(path for path in SHIM.parent.rglob("*") if path.suffix != ".pyc")
     content = b"".join(file.read_bytes() for file in files if file.is_file())
     return hashlib.sha256(content + run.gxx("--version").encode()).hexdigest()
@@ -287,7 +293,7 @@ def _record_together(cases: Sequence[Case], options: tuple[str, ...]) -> list[Re
 
 
 def _why_not_compiled(variant: Variant, error: CompileError) -> str:
-    """Return why g++ does not compile a kernel: what only nvcc compiles, or else g++'s error."""
+    """Return why g++ does not compile a kernel: a feature that only nvcc has, or g++'s error."""
     text = _COMMENT.sub("", _text(variant))
     for pattern, why in ONLY_NVCC.items():
         if re.search(pattern, text):
@@ -320,7 +326,7 @@ def _run(case: Case, names: Sequence[str], program: Path) -> Recorded:
 
 
 def _encoded(case: Case, names: Sequence[str]) -> bytes:
-    """Return a case in the form of `run_case` in runtime.cpp, without content of the buffers."""
+    """Return a case as `run_case` of run_cases.h reads it, without the buffers' contents."""
     problem, launch = case.problem, case.launch
     sizes = [*problem.bytes_of_arrays]
     sizes += [launch.workspace_bytes] if launch.workspace_bytes else []
@@ -329,7 +335,7 @@ def _encoded(case: Case, names: Sequence[str]) -> bytes:
 
 
 def sampled_blocks(launch: Launch) -> list[tuple[int, int, int]]:
-    """Return blocks that are spread over the grid, each in another row and column."""
+    """Return the indices of blocks that are spread over the grid's rows, columns and layers."""
     orders = ((1, 2, 0, 3), (2, 0, 3, 1), (0, 3, 1, 2))
     axes = [
         [extent * (2 * place + 1) // (2 * BLOCKS) for place in order]
@@ -339,7 +345,7 @@ def sampled_blocks(launch: Launch) -> list[tuple[int, int, int]]:
 
 
 def addresses_to_places(program: Path, source: Path, codes: set[str]) -> dict[str, tuple[str, int]]:
-    """Return file and line of each address of code, in the innermost function outside the shim."""
+    """Return file and line of each code address: of the innermost function outside the shim."""
     addresses = sorted(code for code in codes if int(code, 16))
     if not addresses:
         return {}
@@ -363,7 +369,7 @@ _COUNTS = (
     "executed", "diverging", "requests", "lanes", "used_bytes",
     "sectors", "least_sectors", "lines", "phases", "wavefronts",
 )  # fmt: skip
-"""The counts of a site, in the order of `on_cpu_report`."""
+"""Names of the counts of an access's site, in the order in which `on_cpu_report` prints them."""
 
 
 def _accesses(
@@ -393,7 +399,7 @@ def _accesses(
             continue
         array = arrays[int(memory)] if int(memory) >= 0 else SHARED
         of_line = sums[(*place, array, KINDS[kind], int(width))]
-        scale = counts["executed"] / counts["requests"]  # the program counts a part of long loops
+        scale = counts["executed"] / counts["requests"]  # of long loops, only a part is counted
         of_line.update({name: counts[name] * scale for name in _COUNTS[2:]})
     lines = [
         Access(

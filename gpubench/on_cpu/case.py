@@ -1,4 +1,4 @@
-"""A case: a variant at one tile and problem, with the bytes that the runtime reads of it."""
+"""A case, which is a variant at one tile and problem, and its encoding for the runtime."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,8 @@ from gpubench.model.signature import (
 )
 
 ONE_MULTIPROCESSOR = Gpu(multiprocessors=1, threads_per_multiprocessor=2048)
-"""The smallest GPU that a launch can be fitted to, so that every block repeats its loop."""
+"""The smallest GPU that a launch can be fitted to. Each persistent block then takes several tiles,
+so that all of its loop is tested."""
 
 
 def titled(variant: Variant, tile: Config | None) -> str:
@@ -45,11 +46,11 @@ class Case:
     """The GPU that the launch is fitted to. None if it is fitted to no GPU."""
 
     inputs: tuple[np.ndarray, ...] = field(default=(), compare=False)
-    """The operands; empty for the result of `operands`."""
+    """The operands. Empty means the operands that the function `operands` returns."""
 
     @property
     def label(self) -> str:
-        """`shared_tile 16 at 17x3x35 float32`, and the layout if a matrix is column-major."""
+        """The case in words, such as `shared_tile 16 at 17x3x35 float32 column-major B`."""
         layout = f" {self.problem.layout}" if self.problem.column_major else ""
         problem = f"{self.problem.size} {self.problem.dtype}{layout}"
         return f"{titled(self.variant, self.tile)} at {problem}"
@@ -67,7 +68,7 @@ class Case:
 
     @property
     def launch(self) -> Launch:
-        """The variant's launch on the GPU. Without blocks, a host function launches kernels."""
+        """The variant's launch. A grid of 0 means that a host function makes the launches."""
         if isinstance(self.variant, HostVariant):
             return Launch(grid=(0, 0, 0), block=(0, 0, 0))
         if self.gpu is None:
@@ -76,7 +77,7 @@ class Case:
 
     @property
     def instances(self) -> list[str]:
-        """The template instances of its launches, in order, or the host function."""
+        """The template instances of the launches, in order, or the host function."""
         if isinstance(self.variant, HostVariant):
             return [self.variant.function(self.tile, self.problem.dtype)]
         return [
@@ -113,7 +114,7 @@ def expected(problem: Problem) -> np.ndarray:
 
 
 def right_result(problem: Problem) -> tuple[np.ndarray, np.ndarray | float]:
-    """Return the result, and the largest error of each element: 0 for a product."""
+    """Return the result, and the error that each element may have: 0 for a product."""
     if problem.operation.is_product:
         return expected(problem), 0.0
     reference = make_reference(np, problem.op, *operands(problem))
@@ -129,23 +130,23 @@ def right_result(problem: Problem) -> tuple[np.ndarray, np.ndarray | float]:
 
 
 def differs(output: np.ndarray, right: np.ndarray, allowed: np.ndarray | float) -> np.ndarray:
-    """Return which elements have a larger error than is allowed, or are NaN."""
+    """Return for each element whether its error is larger than allowed, or the element is NaN."""
     error = np.abs(output.astype(np.float64) - right.astype(np.float64))
     wrong: np.ndarray = ~(error <= allowed)
     return wrong
 
 
 NULL_POINTER = -1
-"""The index that stands for a null pointer in runtime.cpp."""
+"""The index that stands for a null pointer in run_cases.h."""
 
 
 def words(*values: int) -> bytes:
-    """Return numbers in the form of `number` in runtime.cpp."""
+    """Return numbers as `number` of run_cases.h reads them."""
     return np.array(values, dtype=np.int64).tobytes()
 
 
 def encoded(case: Case, names: Sequence[str]) -> bytes:
-    """Return a case in the form of `run_case` in runtime.cpp: buffers, then launches on them."""
+    """Return a case as `run_case` of run_cases.h reads it: buffers, then launches on them."""
     problem, launch = case.problem, case.launch
     inputs = case.inputs or operands(problem)
     output = np.empty(problem.output_shape, dtype=problem.types[-1])
@@ -153,7 +154,7 @@ def encoded(case: Case, names: Sequence[str]) -> bytes:
     workspace = [np.full(launch.workspace_bytes, 0xFF, np.uint8)] if launch.workspace_bytes else []
     buffers = [*inputs, output, *workspace, *_numbers_in_memory(case)]
     parts = [words(len(inputs), len(buffers))]
-    for buffer, by_columns in zip_longest(buffers, problem.by_columns):  # others are flat
+    for buffer, by_columns in zip_longest(buffers, problem.by_columns):  # flat after the result
         parts += [words(buffer.nbytes), buffer.tobytes("F" if by_columns else "C")]
     return b"".join(parts) + encoded_launches(case, names, lambda _step: ())
 
@@ -161,7 +162,7 @@ def encoded(case: Case, names: Sequence[str]) -> bytes:
 def encoded_launches(
     case: Case, names: Sequence[str], blocks: Callable[[Launch], Sequence[tuple[int, int, int]]]
 ) -> bytes:
-    """Return the launches of a case. `blocks` chooses blocks of a launch; none means all."""
+    """Return a case's launches as bytes. `blocks` returns the blocks that run; () means all."""
     launch = case.launch
     parts = [words(len(launch.sequence))]
     for step, name in zip(launch.sequence, case.instances, strict=True):

@@ -33,14 +33,14 @@ class KernelFaultError(Exception):
         super().__init__(report)
         self.report = report
         self.launches = launches
-        """Number of launches, including the one that was stopped."""
+        """Number of launches so far, including the stopped launch."""
 
         self.case: Case | None = None
         """The case that was stopped."""
 
     @property
     def finding(self) -> str:
-        """The check and its finding: `AddressSanitizer: heap-buffer-overflow`, `fault: …`."""
+        """The check's name and its finding: `AddressSanitizer: heap-buffer-overflow`."""
         match = re.search(f"({_CHECKS}): .*", self.report)
         return clean(_ADDRESSES.sub("", match[0])) if match else "unknown"
 
@@ -51,7 +51,7 @@ class KernelFaultError(Exception):
 
     @property
     def sentence(self) -> str:
-        """Description of the fault; empty if the finding has it."""
+        """A sentence about the fault; empty if `finding` describes it already."""
         names = self._names()
         if "data race" in self.finding:
             return clean(self._race(names))
@@ -63,12 +63,12 @@ class KernelFaultError(Exception):
 
     @property
     def is_in_global_memory(self) -> bool:
-        """Whether the fault is a race in the GPU's memory, as after an access beyond an array."""
+        """Whether the fault is a race in global memory. An access beyond an array may cause it."""
         location = _LOCATION.search(self.report)
         return location is not None and not _memory(location, {}, self.report)[0]
 
     def _names(self) -> dict[int, str]:
-        """Return the arrays of the case by their addresses."""
+        """Return the names of the case's arrays, by address."""
         starts = (_BUFFERS.findall(self.report) or [""])[-1].split()
         names = self.case.array_names if self.case else []
         return {int(start, 16): name for start, name in zip(starts, names, strict=False)}

@@ -1,7 +1,7 @@
 """Runs CUDA kernels on the CPU under a sanitizer: g++ compiles the same source.
 
-`shim/cuda.h` is CUDA C++ for g++, and `shim/runtime.cpp` runs the blocks. A program is the source
-of one variant with all instances that its cases launch.
+`shim/cuda.h` defines CUDA C++ for g++, and `shim/runtime.cpp` runs the blocks. A program consists
+of the source of one variant and all instances that the cases launch.
 """
 
 import os
@@ -30,10 +30,10 @@ from gpubench.process.child import run_with_folder, start_program
 from gpubench.text import clean
 
 ONE_AT_A_TIME = Lock()
-"""Held while the runtime is compiled, as programs in several threads share the runtime."""
+"""Lock that is held while the runtime is compiled, because threads share its object file."""
 
 RUNTIME_OPTIONS = ("-O2", "-g", "-fno-tree-loop-distribute-patterns")
-"""Options for the runtime, in which a loop must not become a call of memcpy, which is watched."""
+"""Options for the runtime. g++ must not replace its loops by memcpy, which sanitizers intercept."""
 
 COMPILED = (
     "-Og",
@@ -43,28 +43,28 @@ COMPILED = (
     "-fno-omit-frame-pointer",
     "-fdata-sections",
 )
-"""Options for a kernel. Kernels load floats as float4: nvcc has no strict aliasing, so g++ must
-not either. shared.ld finds the shared arrays by the names of their sections."""
+"""Options for a kernel. Kernels load floats as float4, so g++ must not assume strict aliasing,
+which nvcc does not assume either. shared.ld finds the shared arrays by their section names."""
 
 PASSED = re.compile(r"-[DIU].*|--include-path=.*")
-"""The compile options of a kernel that g++ takes too."""
+"""Pattern of a kernel's compile options that are passed to g++, too."""
 
 LONGEST_ERROR = 400
 """Maximum number of characters of an error from g++."""
 
 FILE_BYTES = 2**26
-"""Maximum size of a file that a program writes, which includes what its kernel prints."""
+"""Maximum size of a file that a program writes, also of the file that gets its output."""
 
 LIMITS = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: FILE_BYTES}
 
 STALLED_S = 60
-"""Time limit of a launch, in seconds. A program without progress for that time hangs."""
+"""Time limit of a launch. A program that makes no progress for this time counts as hung."""
 
 
 class Sanitizer(Enum):
     """The options of g++ for a sanitizer."""
 
-    # AddressSanitizer includes what -fsanitize=object-size checks.
+    # AddressSanitizer includes the checks of -fsanitize=object-size.
     ADDRESS = (
         "-fsanitize=address,undefined", "-fno-sanitize=object-size", "-fno-sanitize-recover=all",
     )  # fmt: skip
@@ -74,9 +74,10 @@ class Sanitizer(Enum):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Its options: end at the first finding, check far beyond operands, limit memory.
+        """The sanitizer's options, as environment variables.
 
-        A kernel may use half of the machine's memory.
+        The program ends at the first finding. Accesses far beyond an operand are found too. A
+        kernel may use half of the machine's memory.
         """
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         memory = f"hard_rss_limit_mb={memory_bytes // 2 >> 20}"
@@ -98,8 +99,8 @@ def run_on_cpu(
 ) -> list[np.ndarray]:
     """Run cases of one variant and return their outputs. Raises KernelFaultError for a finding.
 
-    `text` replaces the source on disk. The directory must be empty or new, or have the program of
-    the same variant, which runs again. A launch without progress for `stalled_s` seconds is a
+    `text` replaces the source on disk. `folder` must be empty or new. If it has a program of the
+    same variant already, this program runs again. A launch without progress for `stalled_s` is a
     finding.
     """
     outputs: dict[int, np.ndarray] = {}
@@ -122,7 +123,7 @@ def _run_alike(
     text: str | None,
     stalled_s: float,
 ) -> list[np.ndarray]:
-    """Run cases with the same options of the compiler as one program."""
+    """Run cases that have the same compile options as one program."""
     (variant,) = {case.variant for case in cases}
     folder.mkdir(parents=True, exist_ok=True)
     names = list(dict.fromkeys(name for case in cases for name in case.instances))
@@ -146,9 +147,10 @@ def _run_alike(
 
 
 def runtime_object(folder: Path, name: str = "runtime") -> Path:
-    """Return a source of the shim, compiled without a sanitizer and shared by a directory.
+    """Return the object file of a source of the shim, compiled without a sanitizer.
 
-    The object file is kept in the user's cache, because g++ takes two seconds for it.
+    All programs of a folder share the file. The user's cache keeps it, because g++ takes two
+    seconds.
     """
     path = folder / f"{name}.o"
     with ONE_AT_A_TIME:
@@ -168,9 +170,9 @@ def runtime_object(folder: Path, name: str = "runtime") -> Path:
 def build(
     unit: str, beside: Path, folder: Path, options: Iterable[str], link: Iterable[str]
 ) -> Path:
-    """Compile a translation unit with further options, and link it with other units.
+    """Compile a translation unit with `options`, link it with the runtime, and return the program.
 
-    Raises what `gxx` raises.
+    Raises the exceptions of `gxx`.
     """
     kernel, program = folder / "kernel.o", folder / "program"
     gxx(*COMPILED, *options, f"-I{SHIM}", "-iquote", str(beside),
@@ -183,17 +185,15 @@ def build(
 def gxx(*arguments: str, text: str = "") -> str:
     """Compile or link, and return what g++ prints.
 
-    Raises UsageError without g++, and CompileError with its first error.
+    Raises UsageError if g++ is missing, and CompileError with the first error of g++.
     """
     compiler = shutil.which("g++")
     if not compiler:
-        raise UsageError(
-            "g++ is missing, which compiles kernels for the CPU; Debian: apt install g++"
-        )
+        raise UsageError("g++ is missing: it compiles kernels for the CPU; Debian: apt install g++")
     command = [compiler, "-std=c++20", "-fmax-errors=1", *arguments]
     done = run_with_folder(command, encoded_source(text))
     if done.returncode:
-        said = done.stderr.decode(errors="replace")  # quotes a source of any encoding
+        said = done.stderr.decode(errors="replace")  # the text quotes a source of any encoding
         errors = re.findall(r"^.*(?:rror:|undefined reference|cannot find).*$", said, re.MULTILINE)
         missing = dict.fromkeys(re.findall(f"{MISSING_HEADER}([^’'\"\n]+)", said))
         why = f" (headers that g++ does not find: {', '.join(missing)})" if missing else ""
@@ -206,15 +206,15 @@ def execute(
 ) -> None:
     """Run a program to its end. Raises KernelFaultError if its report names a fault.
 
-    The program runs again without randomized addresses where ThreadSanitizer does not work with
-    them.
+    If ThreadSanitizer does not work with this system's randomized addresses, the program runs again
+    without them.
     """
     code, lines = _run(command, sanitizer, stalled_s)
     if any("unexpected memory mapping" in line for line in lines):
-        # ThreadSanitizer of g++ 12 requires a kernel that randomizes at most 28 bits of addresses.
+        # ThreadSanitizer of g++ 12 requires that Linux randomizes at most 28 bits of addresses.
         if not shutil.which("setarch"):
             raise UsageError(
-                "ThreadSanitizer does not work with this kernel's address space randomization; "
+                "ThreadSanitizer does not work with Linux's address space randomization here; "
                 "install setarch (util-linux), or set vm.mmap_rnd_bits=28"
             )
         code, lines = _run(["setarch", "-R", *command], sanitizer, stalled_s)
@@ -228,9 +228,10 @@ def execute(
 def _run(
     command: Sequence[str], sanitizer: Sanitizer | None, stalled_s: float
 ) -> tuple[int, list[str]]:
-    """Run a program with limits: return its exit code and the lines of its stderr.
+    """Run a program with limits; return its exit code and the lines of its stderr.
 
-    A program that starts no launch within `stalled_s` is killed, and the last line says so.
+    A program that prints nothing for `stalled_s` is killed, and the last line states that. The
+    runtime prints a line before each launch.
     """
     environment = {**os.environ, **(sanitizer.environment if sanitizer else {})}
     with tempfile.TemporaryFile() as report:

@@ -1,7 +1,7 @@
-"""Makes a translation unit for g++ from a CUDA source, whose host code may be anything.
+"""Makes a translation unit for g++ from a CUDA source with any host code.
 
-Three things stay out of the unit: functions of the host that no kernel needs, `main`, and headers
-that g++ does not find. A launch `kernel<<<grid, block>>>(…)` becomes C++. Lines keep their numbers.
+The unit leaves out host functions that no kernel needs, `main`, and headers that g++ does not find.
+A launch `kernel<<<grid, block>>>(…)` becomes C++. Lines keep their numbers.
 """
 
 import re
@@ -17,8 +17,8 @@ SHIM = Path(__file__).parent / "shim"
 EXTERN_C = re.compile(
     r'\bextern\s*"C"(?=(?:\s*__launch_bounds__\s*\([^()]*\)|[^{;()])*\b__global__\b)'
 )
-"""The `extern "C"` before a kernel. The text is removed, because kernels have internal linkage
-here."""
+"""Pattern of the `extern "C"` before a kernel. The text is removed, because kernels in the unit
+have internal linkage."""
 
 DYNAMIC_SHARED = re.compile(
     r"\bextern\s+__shared__\s+([^;\[\]]+?)\s*\b(\w+)\s*\[\s*\]((?:\s*\[[^\[\];]+\])*)\s*;"
@@ -40,15 +40,15 @@ _ATTRIBUTE = re.compile(r"\b(__\w+__|alignas)\s*\(")
 _DEVICE = re.compile(r"\b__(?:global|device)__\b")
 _OF_DEVICE = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 _OPENING, _CLOSING = re.compile(r"<<\s*<"), re.compile(r">>\s*>")
-"""The brackets around a launch's configuration. Visual Studio puts a space into these brackets."""
+"""Patterns of `<<<` and `>>>`. Visual Studio formats them with a space inside."""
 
 _STATIC = re.compile(r"\bstatic\b(?!\s+constexpr)")
-"""Prefix of a variable in a host function. Without `thread_local`, the variable would become a
-shared array."""
+"""Pattern of `static` before a variable in a host function. It becomes `static thread_local`,
+because shared.ld would take a plain static variable for a shared array."""
 
 _STATEMENT = re.compile(r"[^;{}]*+[;{}]|[^;{}]++")
 _DECLARATION = re.compile(r"(?!\s*template)[^;{}()=]+\([^;{}]*\)\s*;")
-"""A function that is declared, but not defined or instantiated."""
+"""Pattern of a function that is declared, but not defined or instantiated."""
 
 _LAUNCHED = re.compile(r"[A-Za-z_][\w:]*\s*\Z")
 
@@ -70,12 +70,12 @@ def translation_unit(
     entry: str = "",
     folders: Sequence[Path] = (),
 ) -> str:
-    """Return a unit of a source whose kernels keep their text, and a table of the instances.
+    """Return the text of a unit: the source for g++, and a table of the instances.
 
-    `text` replaces the source on disk and all of its own headers: functions that neither the
-    instances nor the entry need are left out. `entry` is a host function whose launches are run.
-    Headers of the source are in `folders`. Macros cannot do this: `extern __shared__ T name[];`
-    becomes a pointer, and a kernel's `extern "C"` is left out.
+    `text` replaces the source on disk and all of its own headers. Functions of it that neither the
+    instances nor `entry` need are left out. `entry` is a host function whose launches are run.
+    `folders` have the source's headers. The text of kernels changes only where macros cannot help:
+    `extern __shared__ T name[];` becomes a pointer, and `extern "C"` is removed.
     """
     is_whole = text is not None and bool(instances or entry)
     wanted = " ".join((entry, *instances)) if is_whole else entry.partition("<")[0]
@@ -97,11 +97,11 @@ def translation_unit(
 class _Reader:
     """Reads a source and the files that it includes."""
 
-    wanted: str  # names of functions
+    wanted: str  # names of the functions that are needed, apart from those of the GPU
     folders: Sequence[Path]
-    is_whole: bool  # whether one text has all functions
+    is_whole: bool  # whether the text has all functions, so that those not needed are left out
     headers: dict[str, None] = field(default_factory=dict)
-    """The names of the system's headers. These headers come first, before the macros of
+    """Names of the system's headers, in order. The unit includes them before the macros of
     `cuda.h`."""
 
     inserted: set[Path] = field(default_factory=set)
@@ -135,9 +135,10 @@ class _Reader:
         return _replaced(text, cuts)
 
     def _included(self, include: re.Match[str], path: Path) -> str | None:
-        """Return what replaces an include, or None if g++ finds the file.
+        """Return the text that replaces an include, or None if g++ finds the file itself.
 
-        A file beside a header is named by its path, because the header itself may be inserted.
+        A file beside a header is included by its absolute path, because the header's text may have
+        been inserted into another file.
         """
         name, beside = include[1] or include[2], (path.parent,) if include[2] else ()
         files = (folder / name for folder in (*beside, *self.folders))
@@ -156,14 +157,14 @@ class _Reader:
 
 
 def _is_cuda(file: Path) -> bool:
-    """Whether a file has what only the unit can make C++."""
+    """Whether a file has CUDA code that must be changed for g++."""
     return re.search(r"<<\s*<|\bextern\s+__shared__|\b__global__\b", read_source(file)) is not None
 
 
 def _replaced(text: str, cuts: Sequence[tuple[int, int, str]]) -> str:
-    """Return the text with parts replaced.
+    """Return the text with each cut (start, end, new text) replaced.
 
-    If a replacement has fewer lines than its part, line ends are appended to it.
+    If the new text has fewer lines than the old one, line ends are appended.
     """
     parts, at = [], 0
     for start, end, new in sorted(cuts):
@@ -216,7 +217,7 @@ def _needed(
     of_device: Sequence[_Function],
     wanted: str,
 ) -> set[_Function]:
-    """Return `of_device`, and all functions that these, `wanted` or other code name."""
+    """Return `of_device`, and all functions named in these, in `wanted` or outside functions."""
     outside = _replaced(plain, [(each.start, each.end, ";") for each in functions])
     waiting = [
         "".join(x for x in _STATEMENT.findall(outside) if not _DECLARATION.fullmatch(x)),
@@ -234,10 +235,10 @@ def _needed(
 
 
 def _host_code(text: str, plain: str, function: _Function) -> Iterator[tuple[int, int, str]]:
-    """Yield the parts of a host function that change, and what replaces each part.
+    """Yield the parts of a host function that change: start, end and the new text.
 
-    Launches in the function become C++. Names such as `gridDim`, which are macros for kernels, are
-    variables of its own.
+    Launches in the function become C++. Names such as `gridDim` are macros for kernels. In a host
+    function, they are the function's own variables, which get another name.
     """
     after = function.start
     for start, end, new in _launches(text, plain, function):
@@ -253,7 +254,7 @@ def _own_names(plain: str, start: int, end: int) -> Iterator[tuple[int, int, str
 
 
 def _launches(text: str, plain: str, function: _Function) -> Iterator[tuple[int, int, str]]:
-    """Yield the parts of launches in a function, and what replaces each part."""
+    """Yield the launches in a function: start, end and the new text."""
     for mark in _OPENING.finditer(plain, function.start, function.end):
         closing = _CLOSING.search(plain, mark.end(), function.end)
         opening = plain.find("(", closing.end()) if closing else -1

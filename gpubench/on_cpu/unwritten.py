@@ -1,4 +1,4 @@
-"""Finds what a kernel with wrong results reads before anything has written it."""
+"""Finds memory and variables that a kernel with wrong results reads before writing them."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _NAME = re.compile(r"\s*([A-Za-z_]\w*)\s*((?:\[[^\]]*\]\s*)*)$")
 
 
 def unwritten_shared_memory(case: Case, folder: Path) -> str:
-    """Return the line `FILE:LINE` that reads shared memory that no thread has written, or ""."""
+    """Return the place `FILE:LINE` of the first read of unwritten shared memory, or ""."""
     if missing_tool():
         return ""
     variant = case.variant
@@ -52,9 +52,9 @@ def unwritten_shared_memory(case: Case, folder: Path) -> str:
 
 
 def uninitialized_variables(case: Case, right: np.ndarray, folder: Path) -> str:
-    """Return which variables of a wrong kernel are read before they are assigned, or "".
+    """Return the variables of a wrong kernel that are read before they are assigned, or "".
 
-    With zeros in all variables without a value, its results are right.
+    There are such variables if the results are right when g++ sets all of these variables to zero.
     """
     try:
         (output,) = run_on_cpu([case], Sanitizer.ZEROED, folder)

@@ -1,16 +1,17 @@
-// Records the accesses of sampled blocks, and counts what each asks of the memory of a GPU.
+// Records the accesses of sampled blocks, and counts the requests to a GPU's memory that they need.
 //
-// g++ -fsanitize=thread calls a function before each access, and -fsanitize-coverage=trace-pc calls
-// one in each basic block. ThreadSanitizer defines these functions to find races; here they record.
-// The lanes of a warp run one after another, so their accesses are matched when the warp pauses at a
-// barrier or ends: a request is made of the lanes that access the same site in the same iteration.
+// g++ -fsanitize=thread adds a call before each access, and -fsanitize-coverage=trace-pc adds a
+// call in each basic block. ThreadSanitizer defines the called functions to find races; here they
+// record. The lanes of a warp run one after another, so their accesses are matched when the warp
+// pauses at a barrier or ends. A request has the accesses of all lanes to the same site in the same
+// iteration.
 //
-// - A site is an instruction, by its address, its callers, and the array that it accesses.
-// - An iteration is counted by the jumps back that a lane has taken since the last pause. If lanes
-//   took other jumps back and cannot be matched, their requests count as diverging, and nothing else
-//   of them is counted.
+// - A site is an instruction, identified by its address, its callers, and the accessed array.
+// - The number of an iteration is the number of jumps back that a lane has taken since the last
+//   pause. If lanes took different jumps back and cannot be matched, their requests count as
+//   diverging, and have no other counts.
 //
-// Compiled without a sanitizer, see runtime.h.
+// This file is compiled without a sanitizer (see runtime.h).
 
 #include <cinttypes>
 #include <cstdint>
@@ -25,16 +26,16 @@ namespace {
 
 constexpr unsigned WARP = 32;
 constexpr uintptr_t SECTOR = 32, LINE = 128, WORD = 4, BANKS = 32;
-constexpr uintptr_t PHASE_BYTES = 128;  // what one phase of a request to shared memory moves at most
-constexpr size_t MAX_VECTOR = 16;       // bytes of the widest load of a thread
-constexpr size_t MAX_RECORDED = 4096;   // accesses of a lane at a site that are kept until a pause
+constexpr uintptr_t PHASE_BYTES = 128;  // maximum bytes in a phase of a request to shared memory
+constexpr size_t MAX_VECTOR = 16;       // bytes of a thread's widest load
+constexpr size_t MAX_RECORDED = 4096;   // maximum accesses of a lane at a site until a pause
 
-constexpr uint64_t ENOUGH_CALLS = 1 << 24;  // after this number for a launch, no further block runs
+constexpr uint64_t ENOUGH_CALLS = 1 << 24;  // number of calls after which no more blocks run
 
-// Where an address lies: the index of a buffer, or one of these.
+// The memory of an address: the index of a buffer, or one of these numbers.
 constexpr int SHARED = -1, LOCAL = -2;
 
-// BULK: a copy by the TMA, which is no access of a warp. It is only reported.
+// BULK is a copy by the TMA, which is not an access by a warp. It is only reported.
 enum Kind : char { READ = 'r', WRITE = 'w', ATOMIC = 'a', BULK = 't' };
 
 struct Range {
@@ -42,12 +43,13 @@ struct Range {
 };
 
 struct Access {
-  uint32_t jumps;  // back, that the lane has taken since the last pause
-  uint32_t path;   // a hash of their targets
+  uint32_t jumps;  // number of jumps back that the lane has taken since the last pause
+  uint32_t path;   // a hash of the targets of these jumps
   uintptr_t address;
 };
 
-// Sums over requests. Global memory has sectors and lines, and shared memory has the other two.
+// Sums over requests. Only global memory has sectors and lines; only shared memory has phases and
+// wavefronts.
 struct Counts {
   uint64_t requests = 0, lanes = 0, used_bytes = 0;
   uint64_t sectors = 0, least_sectors = 0, lines = 0;
@@ -67,12 +69,12 @@ struct Counts {
 
 struct Site {
   uintptr_t code;
-  Place place;  // where the code cannot tell it
+  Place place;  // file and line, if `code` is 0
   int memory;
   Kind kind;
   unsigned bytes;
   std::vector<Access> of_lane[WARP];
-  uint64_t lost[WARP];  // accesses beyond MAX_RECORDED
+  uint64_t lost[WARP];  // number of accesses beyond MAX_RECORDED
   bool touched = false;
   Counts counts{};
   uint64_t executed = 0, diverging = 0;
@@ -84,25 +86,25 @@ struct Frame {
 };
 
 struct Lane {
-  std::vector<uint32_t> paths{0};  // after each jump back since the last pause
+  std::vector<uint32_t> paths{0};  // `Access::path` after each jump back since the last pause
   std::vector<Frame> frames{{0, 0}};
 };
 
 std::vector<Range> buffers;
-Range shared[2];  // memory of the running block: declared, and of the launch
-std::vector<Lane> lanes;  // of the running block
-Lane* lane;               // the running one; null while no kernel runs
+Range shared[2];  // shared memory of the running block: static and dynamic
+std::vector<Lane> lanes;  // the lanes of the running block
+Lane* lane;               // the running lane; null while no kernel runs
 unsigned lane_in_warp;
-Range stack;  // of the running lane
-uint64_t calls;  // of the functions below, in this launch
+Range stack;  // the stack of the running lane
+uint64_t calls;  // number of calls of the functions below, in this launch
 std::vector<Site> sites;
 std::unordered_map<uint64_t, size_t> site_of;
 std::vector<size_t> touched;
-std::unordered_map<uintptr_t, uint32_t> read_bytes;  // of each sector that the block has read
+std::unordered_map<uintptr_t, uint32_t> read_bytes;  // by sector: a bit for each byte read
 struct Fetched {
   uint64_t sectors, bytes;
 };
-std::vector<Fetched> fetched;  // of each buffer
+std::vector<Fetched> fetched;  // for each buffer
 
 uint64_t mixed(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) * 0x9E3779B97F4A7C15ull;
@@ -156,7 +158,7 @@ void record_one(uintptr_t code, Place place, uintptr_t address, size_t bytes, Ki
   }
 }
 
-// A structure is moved by loads that are as wide as its size allows.
+// Records an access. A structure is split into the widest accesses that its size allows.
 void record(uintptr_t code, Place place, const void* pointer, size_t bytes, Kind kind) {
   ++calls;
   const auto address = reinterpret_cast<uintptr_t>(pointer);
@@ -168,7 +170,7 @@ void record(uintptr_t code, Place place, const void* pointer, size_t bytes, Kind
   }
 }
 
-// A set of the words, sectors or lines of a request, in the order in which they came.
+// The set of the words, sectors or lines of a request, in the order of their first access.
 struct Few {
   uintptr_t values[WARP * MAX_VECTOR / WORD];
   unsigned count = 0;
@@ -180,7 +182,7 @@ struct Few {
   }
 };
 
-// Adds a request of the lanes with an address, the others have 0.
+// Counts a request of the lanes that have an address. All other lanes have the address 0.
 void count(Counts& counts, const Site& site, const uintptr_t (&addresses)[WARP]) {
   ++counts.requests;
   Few elements;
@@ -205,9 +207,10 @@ void count(Counts& counts, const Site& site, const uintptr_t (&addresses)[WARP])
     counts.lines += lines.count;
     return;
   }
-  // Lanes that move 8 or 16 bytes are served in two or four phases, in order. In a wavefront, each
-  // bank serves a word. Two phases of a load become one if all lanes share their address with the
-  // lane beside them, or all with the lane after that: counters of an H100 say so.
+  // If each lane moves 8 or 16 bytes, a warp is served in two or four phases, in the order of the
+  // lanes. In a wavefront, each bank serves a word. Two phases of a load become one phase if every
+  // lane has the address of its neighbour (lane ^ 1), or every lane has the address of lane ^ 2, as
+  // counters of an H100 show.
   unsigned of_phase = site.bytes <= WORD ? WARP : static_cast<unsigned>(PHASE_BYTES / site.bytes);
   const auto share = [&](unsigned distance) {
     for (unsigned i = 0; i < WARP; ++i) {
@@ -238,11 +241,12 @@ void count(Counts& counts, const Site& site, const uintptr_t (&addresses)[WARP])
   }
 }
 
-// Makes requests of what the lanes of a warp have recorded at a site since the last pause.
+// Combines the accesses that a warp's lanes recorded at a site since the last pause to requests.
 //
-// Lanes whose jumps back differ meet again on a GPU where their paths do. An access before a lane's
-// last jump back belongs to the iteration of its number. What comes after may stand behind the loop,
-// and belongs to the iteration only if the lane that jumped most makes this access in it too.
+// On a GPU, lanes with different jumps back run together again where their paths meet. An access
+// before a lane's last jump back belongs to the iteration with its number. A later access may be
+// behind the loop. It belongs to the iteration only if the lane with the most jumps back also makes
+// this access in that iteration.
 void match(Site& site, unsigned first_thread) {
   size_t next[WARP] = {};
   unsigned reference = WARP;  // the lane that took the most jumps back
@@ -296,7 +300,7 @@ void match(Site& site, unsigned first_thread) {
 
 using namespace on_cpu;
 
-// What the runtime calls.
+// The functions that the runtime calls.
 extern "C" {
 void on_cpu_buffer(const void* begin, size_t bytes) {
   buffers.push_back(range_of(begin, bytes));
@@ -323,7 +327,7 @@ void on_cpu_warp_pauses(unsigned first) {
   for (unsigned i = first; i < lanes.size() && i < first + WARP; ++i) lanes[i].paths.assign(1, 0);
 }
 
-// Returns whether another block is worth its time.
+// Returns whether another block shall run.
 bool on_cpu_block_ends() {
   for (const auto& [sector, bytes] : read_bytes) {
     const int memory = memory_of(sector * SECTOR);
@@ -335,7 +339,7 @@ bool on_cpu_block_ends() {
   return calls < ENOUGH_CALLS;
 }
 
-// The sites and arrays of a launch, a line each; accesses.py reads them.
+// Prints a line for each site and each array of a launch. accesses.py reads these lines.
 void on_cpu_report(std::FILE* out, size_t launch, size_t blocks) {
   std::fprintf(out, "launch %zu %zu\n", launch, blocks);
   for (const Site& site : sites) {
@@ -363,7 +367,7 @@ void on_cpu_forget_buffers() {
   fetched.clear();
 }
 
-// What the kernel calls.
+// The functions that the kernel calls.
 void __tsan_init() {}
 void __tsan_func_entry(void* caller) {
   if (!lane) return;

@@ -1,12 +1,12 @@
-// CUDA C++ for g++: a kernel file compiles unchanged against this header, and runs on the CPU.
+// CUDA C++ for g++: a kernel file compiles unchanged with this header, and runs on the CPU.
 //
-// Only what kernels use. A name that is missing here is a compile error, never a silent difference.
-// Inline PTX cannot be had this way.
+// The header has only names that kernels use. A missing name is a compile error, never a silent
+// difference. Inline PTX is not supported.
 #pragma once
 
 #include <cstddef>
-// libstdc++'s special functions (Bessel and others), which CUDA lacks: <cmath> without them compiles
-// in a quarter of the time.
+// This removes libstdc++'s special functions (Bessel and others), which CUDA lacks. <cmath> then
+// compiles in a quarter of the time.
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 
 #include <cmath>
@@ -18,11 +18,12 @@
 
 using std::size_t;
 
-// Internal linkage: AddressSanitizer puts no redzones round arrays that the linker may merge.
+// Kernels have internal linkage, because AddressSanitizer puts no redzones around arrays that the
+// linker may merge.
 #define __global__ static
 #define __device__
 #define __host__
-#ifdef ON_CPU_RECORDS  // accesses are recorded: each belongs to the line that makes it
+#ifdef ON_CPU_RECORDS  // an inlined access is recorded at the line that makes the access
 #define __forceinline__ inline __attribute__((always_inline))
 #else
 #define __forceinline__ inline
@@ -31,18 +32,18 @@ using std::size_t;
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __grid_constant__
-// As CUDA's compilers take it: also between `__shared__` and the type.
+// CUDA's compilers also accept alignas between `__shared__` and the type.
 #define alignas(bytes) __attribute__((aligned(bytes)))
 
-// Shared by the threads of a block, which run one after another; shared.ld gathers all of them, and
-// the runtime fills them with 0xFF before each block.
+// A shared array is a static variable, because the blocks run one after another. shared.ld puts all
+// shared arrays together, and the runtime fills them with 0xFF before each block.
 #define __shared__ static
-// Not gathered by shared.ld, as all blocks share it.
+// shared.ld leaves out constant memory, because all blocks share it.
 #define __constant__ static
 #define __managed__
 
-// What unit.py makes of `extern __shared__ T name[];`, the only change to a kernel's text: in a
-// function, and outside.
+// unit.py replaces `extern __shared__ T name[];` by these macros, in a function or outside. This is
+// the only change to a kernel's text.
 #define DYNAMIC_SHARED(T, name)                         \
   auto* const name = static_cast<std::type_identity_t<T>*>( \
       on_cpu::dynamic_shared_memory({__FILE__, __LINE__}))
@@ -121,7 +122,7 @@ __attribute__((noinline, no_sanitize("thread"))) T add(T* address, T value) {
 }  // namespace on_cpu
 #endif
 
-// Relaxed, as on the GPU: an atomic orders nothing but itself.
+// Relaxed, as on a GPU: an atomic operation does not order other accesses.
 template <typename T>
 T atomicAdd(T* address, std::type_identity_t<T> value, ON_CPU_PLACE) {
 #ifdef ON_CPU_RECORDS
@@ -152,7 +153,7 @@ __forceinline__ T __ldg(const T* address) {
   return *address;
 }
 
-// The vector types, with the alignment that a GPU demands of them: UBSan reports a misaligned one.
+// The vector types, with the alignment that a GPU requires. UBSan reports misaligned accesses.
 #define ON_CPU_VECTORS(T, name, align2, align4)                                         \
   struct __align__(align2) name##2 {                                                    \
     T x, y;                                                                             \
@@ -184,11 +185,11 @@ struct dim3 {
   constexpr operator on_cpu::Index() const { return {x, y, z}; }
 };
 
-// Only PTX takes such an address, and nothing here executes it.
+// Only PTX uses such an address, and no PTX is executed here.
 size_t __cvta_generic_to_shared(const void* pointer);
 
-// `cuda_pipeline.h`. An asynchronous copy is made when a thread waits for it and not before; until
-// then its target holds 0xFF, so that reading too early, or what was there before, shows.
+// `cuda_pipeline.h`. An asynchronous copy is made when a thread waits for it, and not before. Until
+// then, its target contains 0xFF, so that reading the target too early makes results wrong.
 inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zeros = 0,
                                     ON_CPU_PLACE) {
 #ifdef ON_CPU_RECORDS
@@ -211,10 +212,10 @@ inline void __pipeline_wait_prior(size_t groups) {
   }
 }
 
-// Blocks run one after another, and only release stores and acquire loads of flags order them.
+// Blocks run one after another. Only releases and acquires of flags order their accesses.
 inline void __threadfence() {}
 
-// What `tma.cuh` and `stream_k.cuh` call instead of PTX.
+// Functions that `tma.cuh` and `stream_k.cuh` call instead of PTX.
 namespace on_cpu {
 
 inline void mbarrier_init(const void* barrier, int arrivals, ON_CPU_PLACE) {
@@ -223,7 +224,7 @@ inline void mbarrier_init(const void* barrier, int arrivals, ON_CPU_PLACE) {
 inline void mbarrier_arrive_expect_bytes(const void* barrier, unsigned bytes, ON_CPU_PLACE) {
   mbarrier_arrive_expect_bytes(barrier, bytes, Place{file, line});
 }
-// Until the copy is made its target holds 0xFF, so that reading too early shows.
+// Until the copy is made, its target contains 0xFF, so that reading it too early is noticed.
 inline void copy_bulk(const void* barrier, const BulkCopy& copy, Place place) {
   copy_bulk_later(barrier, copy, place);
 #ifdef ON_CPU_RECORDS
@@ -276,7 +277,7 @@ inline void wait_acquire(const unsigned* flag, ON_CPU_PLACE) {
   }
 }
 
-// Takes the next argument of type P: pointers, integers and structures each from their own list.
+// Returns the next argument of type P. Pointers, integers and structures are in separate lists.
 template <typename P>
 P next(Arguments& rest) {
   if constexpr (std::is_class_v<P> && !std::is_convertible_v<long long, P>) {
@@ -295,7 +296,7 @@ struct Applied {
 
 template <typename Result, typename... P>
 void apply(Result (*kernel)(P...), Arguments rest) {
-  // Braces: the arguments are taken from left to right.
+  // With braces, C++ evaluates the arguments from left to right.
   Applied<Result, P...>{kernel, next<std::remove_cvref_t<P>>(rest)...};
 }
 

@@ -1,4 +1,4 @@
-// float8: storage with conversions, which saturate as CUDA's do.
+// float8: storage with conversions, which saturate as CUDA's conversions do.
 #pragma once
 
 #include "cuda_bf16.h"

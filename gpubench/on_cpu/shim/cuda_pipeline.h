@@ -1,2 +1,2 @@
-// A kernel includes it for __pipeline_memcpy_async, which cuda.h defines.
+// A kernel includes this file for __pipeline_memcpy_async, which cuda.h defines.
 #pragma once

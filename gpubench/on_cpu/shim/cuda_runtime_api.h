@@ -1,3 +1,3 @@
-// What a source for nvcc includes: cuda.h has it all.
+// A source for nvcc includes this file. cuda.h has all of its definitions.
 #pragma once
 #include "cuda.h"

@@ -1,5 +1,5 @@
-// What g++ -fsanitize=thread calls before each access: every function hands the access to `record`,
-// which the file that includes this one defines.
+// The functions that g++ -fsanitize=thread calls before each access. They pass the access to
+// `record`, which the file that includes this header defines.
 
 extern "C" {
 #define HOOK(name, bytes, kind)                                                              \

@@ -1,5 +1,5 @@
-// The part of CUDA's runtime that host code calls round its launches. The memory of the GPU is that
-// of the host, and every call has ended when it returns. cuda.h includes this file.
+// The functions of CUDA's runtime that host code calls around its launches. GPU memory is memory of
+// the host, and each call is synchronous. cuda.h includes this file.
 #pragma once
 
 #include <cstdlib>
@@ -27,7 +27,7 @@ using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
 using cublasHandle_t = struct cublasContext*;
 
-struct cudaDeviceProp {  // of an H100, with one multiprocessor, as check has it
+struct cudaDeviceProp {  // an H100 with one multiprocessor, for which `check` makes its launches
   char name[256] = "CPU";
   size_t totalGlobalMem = size_t{1} << 34, sharedMemPerBlock = 48 << 10;
   size_t sharedMemPerBlockOptin = 227 << 10, sharedMemPerMultiprocessor = 228 << 10;
@@ -123,7 +123,7 @@ inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEv
   return cudaSuccess;
 }
 
-// Calls that have nothing to do here.
+// Functions that do nothing on the CPU.
 #define ON_CPU_NOTHING(name)                \
   template <typename... T>                  \
   cudaError_t name(const T&...) {           \
@@ -158,8 +158,8 @@ cudaError_t cudaFuncSetAttribute(void (*)(P...), cudaFuncAttribute, int) {
 
 namespace on_cpu {
 
-// `Configured(grid, block) << [&] { kernel(…); }` is what unit.py makes of `kernel<<<grid, block>>>(…)`.
-// Each thread evaluates the arguments, which the host does not change before the launch has ended.
+// unit.py replaces `kernel<<<grid, block>>>(…)` by `Configured(grid, block) << [&] { kernel(…); }`.
+// Each thread evaluates the arguments. The host cannot change them before the launch has ended.
 struct Configured {
   Index grid, block;
   size_t shared_bytes;

@@ -1,10 +1,10 @@
-// Intrinsic functions of CUDA C++. Fast versions of functions have the exact result here. cuda.h
-// includes this file.
+// Intrinsic functions of CUDA C++. The fast versions return the same result as the exact functions.
+// cuda.h includes this file.
 #pragma once
 
 #include <climits>
 
-// glibc declares functions of the first names, so these are macros.
+// glibc declares functions with the first of these names, so these are macros.
 #define __expf expf
 #define __exp10f exp10f
 #define __logf logf
@@ -83,7 +83,7 @@ inline void __nanosleep(unsigned) {}
 inline long long clock64() { return 0; }
 inline unsigned __activemask() { return ~0u; }
 
-// Votes: each lane offers its bit to all lanes of its mask.
+// Votes: each lane sends its bit to all lanes of its mask.
 inline unsigned __ballot_sync(unsigned mask, int is_set, ON_CPU_PLACE) {
   unsigned votes = 0;
   for (int lane = 0; lane < warpSize; ++lane) {
@@ -101,7 +101,7 @@ inline int __all_sync(unsigned mask, int is_set, ON_CPU_PLACE) {
 
 #ifndef ON_CPU_RECORDS
 namespace on_cpu {
-// Relaxed, as `atomicAdd`.
+// Relaxed memory order, as in `atomicAdd`.
 template <typename T, typename Change>
 T atomic_change(T* address, Change changed) {
   T old, next;

@@ -1,10 +1,10 @@
-// nvcuda::wmma. Each lane holds a whole tile of an operand, and writes its share of the result.
+// nvcuda::wmma. Each lane has the whole tile of an operand, and stores its share of the result.
 //
-// Sums are those of float32, without the order and the rounding of tensor cores.
+// Sums are in float32. Their order and rounding differ from those of tensor cores.
 #pragma once
 
 #ifdef ON_CPU_RECORDS
-#error "a fragment's accesses on a GPU are not those of this file"
+#error "on a GPU, a fragment's accesses differ from the accesses in this file"
 #endif
 
 #include "cuda_bf16.h"
@@ -33,7 +33,7 @@ struct fragment {
 };
 
 inline float __float_to_tf32(float value) {
-  const unsigned bits = __builtin_bit_cast(unsigned, value) + (1u << 12);  // to nearest, away
+  const unsigned bits = __builtin_bit_cast(unsigned, value) + (1u << 12);  // ties away from 0
   return __builtin_bit_cast(float, bits & ~0u << 13);
 }
 
@@ -81,7 +81,7 @@ void mma_sync(fragment<accumulator, M, N, K, TD>& d, const fragment<matrix_a, M,
               const fragment<accumulator, M, N, K, TC>& c) {
   using Sum = std::conditional_t<std::is_integral_v<TC> || std::is_same_v<TC, double>, TC, float>;
   for (int i = 0; i < M * N; ++i) d.x[i] = static_cast<TD>(c.x[i]);
-  for (int i = static_cast<int>(on_cpu::lane()); i < M * N; i += warpSize) {  // what it stores
+  for (int i = static_cast<int>(on_cpu::lane()); i < M * N; i += warpSize) {  // this lane's share
     const auto *row = a.x + i / N * K, *column = b.x + i % N;
     Sum sum = static_cast<Sum>(c.x[i]);
     for (int k = 0; k < K; ++k) sum += static_cast<Sum>(row[k]) * static_cast<Sum>(column[k * N]);

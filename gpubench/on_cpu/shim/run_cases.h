@@ -1,4 +1,4 @@
-// Reads cases from a file, runs them, and writes their outputs. Included by runtime.cpp alone.
+// Reads cases from a file, runs them, and writes their outputs. Only runtime.cpp includes it.
 #pragma once
 
 namespace on_cpu {
@@ -23,8 +23,8 @@ Index index(std::FILE* file) {
   return {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
 }
 
-// A case, as run.py writes it: which buffer is the output, the buffers, the launches on them. When
-// accesses are recorded, buffers have no content, and the report takes the place of the output.
+// Runs a case. run.py writes the index of the output buffer, the buffers, and the launches. If
+// accesses are recorded, the buffers have no content, and the report replaces the output.
 void run_case(std::FILE* in, std::FILE* out) {
   const size_t output = number(in);
   std::vector<void*> buffers(number(in));
@@ -33,14 +33,14 @@ void run_case(std::FILE* in, std::FILE* out) {
     const size_t bytes = number(in);
     sizes.push_back(bytes);
     if (on_cpu_buffer) {
-      // Only its addresses count: zeros, which take no memory until they are read.
+      // Only the addresses matter. The pages take no memory until they are accessed.
       buffers[i] = mmap(nullptr, bytes + 1, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (buffers[i] == MAP_FAILED) std::_Exit(3);
       on_cpu_buffer(buffers[i], bytes);
       continue;
     }
-    // As cudaMalloc aligns, and with the end exactly where the operand ends.
+    // Aligned as by cudaMalloc. The allocation ends exactly where the operand ends.
     if (posix_memalign(&buffers[i], 256, bytes) != 0) std::_Exit(3);
     get(in, static_cast<unsigned char*>(buffers[i]), bytes);
   }
@@ -68,7 +68,7 @@ void run_case(std::FILE* in, std::FILE* out) {
       const auto box_rows = number(in), box_columns = number(in);
       matrices.push_back({address, rows, columns, box_rows, box_columns, number(in)});
     }
-    // Room for a tensor map each, with its alignment.
+    // Memory with the size and the alignment of a tensor map, for each matrix.
     struct alignas(64) Room { Matrix matrix; unsigned char rest[128 - sizeof(Matrix)]; };
     std::vector<Room> rooms(matrices.size());
     std::vector<void*> structures;

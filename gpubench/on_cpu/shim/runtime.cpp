@@ -1,15 +1,17 @@
-// Runs a kernel's blocks one after another, the threads of a block as fibers of one OS thread.
+// Runs a kernel's blocks one after another, and the threads of a block as fibers of one OS thread.
 //
-// A fiber runs until it waits at a barrier or returns, then the next one runs: every run of a
-// kernel is the same run, whatever the machine does meanwhile. ThreadSanitizer is told of each
-// fiber as a thread of its own, that a switch orders nothing, and that a barrier orders everything:
-// it finds a race from what the barriers allow and not from what happened to happen. Blocks are
-// ordered for no one, so a race between two blocks is a race too.
+// A fiber runs until it waits at a barrier or returns. Then the next fiber runs, so all runs of a
+// kernel are equal, even on a busy machine. For ThreadSanitizer, each fiber is a thread, a switch
+// between fibers orders no accesses, and a barrier orders all accesses of its threads. So
+// ThreadSanitizer finds every race that the barriers allow, in whatever order the fibers ran.
+// Nothing orders the accesses of two blocks, so it also finds races between blocks.
 //
-// What stands beyond a sanitizer is found here: a barrier that not every thread reaches, shared
-// memory read before it is written (it holds 0xFF, a NaN), a copy used before it was waited for.
+// The runtime itself finds errors that no sanitizer finds: a barrier that some threads do not
+// reach, shared memory that is read before it is written (it contains 0xFF, a NaN), and an
+// asynchronous copy that is used before the kernel has waited for it.
 //
-// Compiled without a sanitizer, see runtime.h. A third build records accesses, see accesses.cpp.
+// This file is compiled without a sanitizer (see runtime.h). It can also be linked with
+// accesses.cpp, which records accesses, or with unwritten.cpp.
 
 #include "runtime.h"
 
@@ -26,7 +28,8 @@
 
 #include "switch_stacks.h"
 
-// Present when the kernel is linked with AddressSanitizer or ThreadSanitizer, otherwise null.
+// These functions exist if the kernel is linked with AddressSanitizer or ThreadSanitizer.
+// Otherwise their addresses are null.
 extern "C" {
 #define WEAK __attribute__((weak))
 WEAK void __sanitizer_start_switch_fiber(void** save, const void* bottom, size_t size);
@@ -37,7 +40,7 @@ WEAK void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 WEAK void __tsan_acquire(void* address);
 WEAK void __tsan_release(void* address);
 
-// Present when the kernel is linked with accesses.cpp, which records what it accesses.
+// These functions exist if the kernel is linked with accesses.cpp, which records its accesses.
 WEAK void on_cpu_buffer(const void* begin, size_t bytes);
 WEAK void on_cpu_block_starts(unsigned threads, const void* declared, size_t declared_bytes,
                               const void* dynamic, size_t dynamic_bytes);
@@ -58,7 +61,7 @@ constexpr size_t STACK_BYTES = 1 << 19;
 constexpr size_t PAGE = 4096;
 constexpr unsigned WARP = 32;
 constexpr size_t MAX_THREADS = 1024, MAX_GRID_Y = 65'535;
-constexpr size_t MAX_SHARED = 227 << 10;  // of compute capability 9.0
+constexpr size_t MAX_SHARED = 227 << 10;  // shared memory of a block on compute capability 9.0
 
 enum class State { READY, AT_BLOCK, AT_WARP, RETURNED };
 
@@ -68,25 +71,25 @@ struct Fiber {
   void* asan = nullptr;
   void* tsan = nullptr;
   State state = State::RETURNED;
-  unsigned thread = 0;  // which of the block's threads it is
-  Place place{};        // where it waits
-  unsigned mask = 0;    // of the warp's lanes it waits for
-  const void* offered = nullptr;  // its value in a shuffle
+  unsigned thread = 0;  // number of the thread in its block
+  Place place{};        // the line of the source where the thread waits
+  unsigned mask = 0;    // the lanes of the warp for which the thread waits
+  const void* offered = nullptr;  // the thread's value in a shuffle
   std::deque<Copy> copies;
   size_t committed = 0;
 };
 
 constexpr size_t MAX_MBARRIERS = 16, MAX_COPIES = 16;
 
-// An mbarrier: how many threads must arrive and have arrived, how many bytes are expected, and the
-// copies requested. Nothing in it is allocated: ThreadSanitizer would watch that too.
+// An mbarrier: the number of threads that must arrive and that have arrived, the expected bytes,
+// and the requested copies. It uses no allocated memory, which ThreadSanitizer would watch.
 struct Mbarrier {
   const void* barrier;
   int arrivals, arrived;
   size_t expected, requested, count;
   unsigned phase;
   BulkCopy copies[MAX_COPIES];
-  long* order;  // ThreadSanitizer's address, of this block alone: blocks are ordered for no one
+  long* order;  // the address for ThreadSanitizer; other blocks have others, so it orders no blocks
 };
 
 struct Launch {
@@ -97,11 +100,11 @@ struct Launch {
 };
 
 std::deque<Fiber> pool;
-Mbarrier mbarriers[MAX_MBARRIERS];  // of the running block
+Mbarrier mbarriers[MAX_MBARRIERS];  // the mbarriers of the running block
 size_t mbarriers_in_use;
 long mbarrier_orders[1 << 16];
 size_t mbarriers_ever;
-std::vector<Fiber*> threads;  // of the running block
+std::vector<Fiber*> threads;  // the threads of the running block
 Fiber* current;
 Fiber scheduler;
 const void* scheduler_stack;
@@ -110,10 +113,11 @@ Launch launch;
 Index block;
 void* dynamic_shared;
 
-// Addresses by which ThreadSanitizer knows what orders what.
+// Addresses for ThreadSanitizer: an acquire at an address is ordered after the releases there.
 long block_starts, launch_ends;
 
-// Barriers of the running block. Each has its own, so that barriers order no block behind another.
+// Such addresses for the barriers of a block. Blocks have different addresses, so that barriers
+// order no accesses of two blocks.
 struct Barriers {
   long block, warp[MAX_THREADS / WARP];
 } barriers_of[4096];
@@ -132,7 +136,7 @@ void release(long* order) {
   if (__tsan_release) __tsan_release(order);
 }
 
-// A byte at a time and not by memcpy or memset, which the sanitizers watch.
+// Fills memory byte by byte, and not by memcpy or memset, which the sanitizers watch.
 void fill(unsigned char* begin, const unsigned char* end) {
   for (volatile unsigned char* byte = begin; byte != end; ++byte) *byte = 0xFF;
 }
@@ -217,7 +221,8 @@ void make_fiber() {
   if (__tsan_create_fiber) fiber.tsan = __tsan_create_fiber(0);
 }
 
-// Waits as `state` at `place`; once let go, everything before the others' waiting is ordered before.
+// Lets the thread wait at `place`, in the given state. After the wait, the accesses of all released
+// threads before their waits are ordered before the accesses that follow.
 void wait(State state, Place place, unsigned mask, long* order) {
   Fiber& self = *current;
   self.state = state;
@@ -227,7 +232,7 @@ void wait(State state, Place place, unsigned mask, long* order) {
   yield();
   if (order && __tsan_acquire) {
     acquire(order);
-    // All that were let go acquire before one of them goes on to release for its next barrier.
+    // All released threads must acquire before one of them releases for its next barrier.
     self.state = State::READY;
     yield();
   }
@@ -239,7 +244,7 @@ bool is_at_barrier(const Fiber& fiber) {
 
 bool same_place(const Fiber& one, const Fiber& other) {
   const char *file = one.place.file, *other_file = other.place.file;
-  // Most are one string; strcmp takes long under a sanitizer, which watches it.
+  // Usually both pointers are equal. strcmp takes long, because the sanitizers watch it.
   return one.place.line == other.place.line &&
          (file == other_file || std::strcmp(file, other_file) == 0);
 }
@@ -249,7 +254,7 @@ unsigned warp_size(unsigned first) {
   return left < WARP ? left : WARP;
 }
 
-// Lets go of the lanes of a warp that wait for each other and are complete.
+// Releases the lanes of a warp that wait for each other, if all lanes of their mask wait.
 bool release_warp(unsigned first) {
   bool progress = false;
   for (unsigned lane = 0; lane < warp_size(first); ++lane) {
@@ -274,7 +279,7 @@ bool release_warp(unsigned first) {
   return progress;
 }
 
-// Lets go of a block whose threads all wait at one barrier.
+// Releases the threads of a block if all of them wait at the same barrier.
 bool release_block() {
   for (const Fiber* fiber : threads) {
     if (fiber->state != State::AT_BLOCK || !same_place(*fiber, *threads[0])) return false;
@@ -295,7 +300,8 @@ bool release_block() {
   fault(waiting->place, "barrier divergence", *waiting, *waiting);
 }
 
-// Fresh shared memory: to ThreadSanitizer too, which else takes the last block's use for a race.
+// Fills shared memory anew. For ThreadSanitizer, it is also mapped anew: otherwise the accesses of
+// the previous block would seem to race with those of this block.
 void renew_shared_memory(unsigned char* begin, unsigned char* end) {
   if (begin == end) return;
   const size_t bytes = static_cast<size_t>(end - begin);
@@ -307,7 +313,7 @@ void renew_shared_memory(unsigned char* begin, unsigned char* end) {
 
 void run_block() {
   renew_shared_memory(cuda_shared_begin, cuda_shared_end);
-  // Its own allocation, so that AddressSanitizer knows its end.
+  // A separate allocation, so that AddressSanitizer finds accesses behind dynamic shared memory.
   dynamic_shared = nullptr;
   if (launch.shared_bytes && posix_memalign(&dynamic_shared, 1024, launch.shared_bytes) == 0) {
     auto* bytes = static_cast<unsigned char*>(dynamic_shared);
@@ -345,7 +351,7 @@ void run_block() {
   }
 }
 
-// What a GPU does not launch. Without a check in the source, nothing there reports it.
+// Reports a launch that a GPU would refuse. On a GPU, a source without error checks hides it.
 void require_launchable(const Launch& one, Place place) {
   const auto volume = [](Index extents) { return size_t{extents.x} * extents.y * extents.z; };
   const char* what = nullptr;
@@ -361,13 +367,13 @@ void require_launchable(const Launch& one, Place place) {
   std::_Exit(1);
 }
 
-// Runs the chosen blocks, or all of them if none is chosen. Returns the number of blocks.
+// Runs the chosen blocks, or all blocks if `chosen` is empty. Returns the number of blocks.
 size_t run(const Launch& one, const std::vector<Index>& chosen, Place place = {}) {
   require_launchable(one, place);
   launch = one;
   const size_t count = size_t{one.block.x} * one.block.y * one.block.z;
-  // Neighbouring blocks have other fibers: what a barrier told those of one, those of the next would
-  // know, and ThreadSanitizer would take it for an order between blocks.
+  // Consecutive blocks use different fibers. A fiber of two blocks would order their accesses for
+  // ThreadSanitizer, which then would not find races between them.
   const size_t sets = __tsan_create_fiber ? 3 : 1;
   while (pool.size() < sets * count) make_fiber();
   threads.resize(count);
@@ -434,21 +440,21 @@ void wait_for_warp(unsigned mask, Place place) {
   wait(State::AT_WARP, place, mask, &barriers->warp[current->thread / WARP]);
 }
 
-// Orders no memory between the lanes, as on the GPU: that takes a __syncwarp.
+// A shuffle orders no memory accesses of the lanes, as on a GPU: only a __syncwarp orders them.
 void shuffle(unsigned mask, int source, const void* mine, void* theirs, size_t bytes, Place place) {
   Fiber& self = *current;
   const unsigned lane = self.thread % WARP, from = self.thread - lane + source;
   if (!(mask >> lane & 1)) fault(place, "lane not in its own mask", self, self);
   self.offered = mine;
   wait(State::AT_WARP, place, mask, nullptr);
-  // A lane outside the mask, beyond the block or gone gives garbage, and here a NaN.
+  // A lane outside the mask, beyond the block, or that has returned gives garbage: here a NaN.
   const bool there = mask >> source & 1 && from < threads.size() &&
                      threads[from]->state != State::RETURNED;
   const auto* value = static_cast<const volatile unsigned char*>(there ? threads[from]->offered : 0);
   for (size_t i = 0; i < bytes; ++i) {
     static_cast<volatile unsigned char*>(theirs)[i] = there ? value[i] : 0xFF;
   }
-  wait(State::AT_WARP, place, mask, nullptr);  // `mine` may go once all have read
+  wait(State::AT_WARP, place, mask, nullptr);  // `mine` must live until all lanes have read it
 }
 
 unsigned char* copy_later(void* to, const void* from, size_t bytes, Place place) {
@@ -506,7 +512,7 @@ bool mbarrier_phase_ended(const void* barrier, unsigned parity, Place place) {
   for (long times = 0; state.phase % 2 == parity; pause(times, "an mbarrier whose phase never ends", place)) {
     if (state.arrived == state.arrivals && state.expected == state.requested) {
       acquire(state.order);
-      return false;  // now they are made
+      return false;  // the caller makes the requested copies now
     }
   }
   acquire(state.order);

@@ -1,12 +1,12 @@
-// The floating-point types of 8 and 16 bits: bits in memory, float32 in every operation, and each
-// result rounded once to the nearest. cuda_fp16.h, cuda_bf16.h and cuda_fp8.h give them their names.
+// The floating-point types of 8 and 16 bits. An operation is computed in a wider type, and its
+// result is rounded once to the nearest. cuda_fp16.h, cuda_bf16.h and cuda_fp8.h define the names.
 #pragma once
 
 #include "cuda.h"
 
 namespace on_cpu {
 
-// What a number too large for the type becomes.
+// The value of a number that is too large for the type.
 enum class Overflow { INFINITE, LARGEST };
 
 // `LARGEST_BITS` are the bits of the largest number.
@@ -23,7 +23,7 @@ struct Format {
     unsigned result;
     if (magnitude > LARGEST_BITS) {
       result = magnitude == INFINITY_BITS && HAS_INFINITY ? 0x7F800000u : 0x7FC00000u;
-    } else if (exponent == 0 && EXPONENT < 8) {  // as float32 it is not subnormal
+    } else if (exponent == 0 && EXPONENT < 8) {  // a subnormal number, which is normal in float32
       const float value = static_cast<float>(mantissa) * power_of_two(1 - BIAS - MANTISSA);
       result = __builtin_bit_cast(unsigned, value);
     } else {
@@ -58,7 +58,7 @@ struct Format {
   }
 };
 
-// A type with arithmetic. `Tag` makes types of the same format differ.
+// A type with arithmetic. `Tag` distinguishes types of the same format.
 template <typename F, typename Tag>
 struct SmallFloat {
   unsigned short bits;
@@ -115,13 +115,13 @@ struct __attribute__((aligned(4))) Pair {
 };
 
 template <typename T>
-T fused(T a, T b, T c) {  // exact in float64 up to one rounding
+T fused(T a, T b, T c) {  // the product is exact in float64
   return static_cast<double>(static_cast<float>(a)) * static_cast<float>(b) + static_cast<float>(c);
 }
 
 }  // namespace on_cpu
 
-// The functions that CUDA's headers have under the same names for __half and __nv_bfloat16.
+// The functions of CUDA's headers that have the same names for __half and __nv_bfloat16.
 #define ON_CPU_SMALL_FLOAT(T, T2)                                                          \
   inline T __hadd(T a, T b) { return a + b; }                                              \
   inline T __hsub(T a, T b) { return a - b; }                                              \

@@ -1,9 +1,10 @@
-// How a thread of the host goes on with another stack. Included by runtime.cpp alone.
+// Switches a thread of the host to another stack. Only runtime.cpp includes this file.
 #pragma once
 
 #include <cstddef>
 
-// Saves the callee-saved registers and the stack pointer to *from, and goes on from `to`.
+// Saves the callee-saved registers on the stack and the stack pointer in *from. Then continues with
+// the stack at `to`.
 extern "C" void on_cpu_switch(void** from, void* to);
 #if defined(__x86_64__)
 asm(R"(
@@ -61,5 +62,5 @@ on_cpu_switch:
 )");
 constexpr size_t RETURN_ADDRESS = 11, FRAME = 20;
 #else
-#error "the kernels' tests know how to switch stacks on x86-64 and AArch64 only"
+#error "the tests of kernels can switch stacks only on x86-64 and AArch64"
 #endif

@@ -1,7 +1,7 @@
 // Ends the program at the first read of shared memory that no thread of the block has written.
 //
-// g++ -fsanitize=thread calls a function before each access, and here it watches the memory of the
-// running block. Compiled without a sanitizer, see runtime.h.
+// g++ -fsanitize=thread adds a call of a function before each access. Here, this function watches
+// the shared memory of the running block. The file is compiled without a sanitizer (see runtime.h).
 
 #include <cinttypes>
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace {
 
 enum Kind : char { READ = 'r', WRITE = 'w', ATOMIC = 'a', BULK = 't' };
 
-// Declared shared memory, or that of the launch: which of its bytes were written.
+// Static or dynamic shared memory, and for each byte whether it was written.
 struct Memory {
   uintptr_t begin = 0;
   std::vector<bool> written;
 };
 
 Memory memories[2];
-bool has_bulk_copies = false;  // what they write is not known here
+bool has_bulk_copies = false;  // if so, nothing is reported: the bytes that they write are unknown
 
 void record(uintptr_t code, Place place, const void* pointer, size_t bytes, Kind kind) {
   has_bulk_copies = has_bulk_copies || kind == BULK;

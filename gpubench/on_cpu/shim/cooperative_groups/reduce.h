@@ -1,3 +1,3 @@
-// cooperative_groups.h has it all.
+// cooperative_groups.h has all definitions of this file.
 #pragma once
 #include "../cooperative_groups.h"
