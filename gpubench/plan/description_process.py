@@ -1,8 +1,9 @@
-"""Runs the descriptions of users' kernels in a process of their own, and checks what they answer.
+"""Runs the descriptions of users' kernels in a separate process, and checks its answers.
 
 A description is code: it may end its process, use all memory, print, or never return. So this
-process has a `Variant` whose functions are calls of the other process. `load` and `Described` are
-this side of the wall, and `serve` is the other side. Answers are plain data (msgspec).
+process has a `Variant` whose functions send requests to the process of the descriptions. `load` and
+`Described` run in this process, and `serve` runs in the other one. Answers are plain data
+(msgspec).
 """
 
 import os
@@ -37,10 +38,10 @@ from gpubench.plan.foreign_process import ForeignProcess, ProcessEndedError, ser
 from gpubench.plan.python_file import described_by, recursion_kept
 
 ANSWER_S = 60.0
-"""Time limit of an answer. The first answer of a process includes its start and all imports."""
+"""Time limit of an answer. The time of a process's first answer includes its start and imports."""
 
 MAX_ANSWER_BYTES = 2**22
-MAX_TEXT = 10_000  # maximum number of characters of an answer that is a text
+MAX_TEXT = 10_000  # maximum number of characters of a text in an answer
 MAX_LAUNCH = 2**40  # largest number in a launch, such as the bytes of its workspace
 
 _KINDS: dict[str, type[Variant]] = {
@@ -89,7 +90,7 @@ class _Tiles(msgspec.Struct, frozen=True):
 
 
 class _Description(msgspec.Struct, frozen=True):
-    """A variant: its plain fields, its tiles, and which of its fields are functions."""
+    """A variant as plain data: its plain fields, its tiles, and the names of its functions."""
 
     kind: str
     plain: dict[str, Any]
@@ -104,8 +105,8 @@ class _Description(msgspec.Struct, frozen=True):
 class Described:
     """A function of a description. Calling the function is a request to the other process.
 
-    The functions that need the device's arrays, such as `build`, run where they are called: in the
-    process that measures.
+    Functions that need the device's arrays, such as `build`, run in the process that calls them,
+    which is a process that measures.
     """
 
     path: Path
@@ -123,7 +124,7 @@ class Described:
 def load(path: Path, op: str) -> Variant:
     """Return the variant that a user's file describes. Raises UsageError as `descriptor.load` does.
 
-    The file runs in the process of the descriptions.
+    The file's code runs in the process of the descriptions.
     """
     return descriptor.load(path, op, read=_read)
 
@@ -137,7 +138,7 @@ def _read(path: Path, op: str, as_of: tuple[int, ...]) -> Variant:
 
 @cache
 def _described(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant | str:
-    """Return the variant, or how its file ended the process: such a file is not run again."""
+    """Return the variant, or how its file ended the process. Such a file is not run again."""
     try:
         return _made(_asked(path, op), path, op)
     except ProcessEndedError as error:
@@ -160,7 +161,7 @@ def _made(answer: _Description, path: Path, op: str) -> Variant:
 
 
 def _asked(path: Path, op: str, function: str = "", arguments: tuple[Any, ...] = ()) -> Any:
-    """Return what a description answers. Raises UsageError with the file and what is wrong."""
+    """Return the answer of a description. Raises UsageError with the file and what is wrong."""
     where = f"{path}: VARIANT: {function}" if function else str(path)
     kind = _SIGNATURES[function][1] if function else _Description
     content = msgspec.Raw(msgspec.msgpack.encode(arguments, enc_hook=_plain))
@@ -223,7 +224,7 @@ def _called(variant: Variant, name: str, content: msgspec.Raw) -> object:
 
 
 def _description(variant: Variant) -> dict[str, Any]:
-    """Return the description in the form in which it is sent."""
+    """Return the description as plain data, as `_Description` has it."""
     kind = next(kind for kind in _KINDS.values() if isinstance(variant, kind))
     names = [*plain_fields(kind), *({"grid", "block", "shared_bytes"} & vars(variant).keys())]
     functions = [

@@ -43,22 +43,22 @@ FUNCTIONS = {
     "tune": "problem, whether cold, sample and launches",
     "auto_tiles": "problem and number of multiprocessors",
 }
-"""Fields that hold a function, and its arguments."""
+"""Fields that contain a function, with the function's arguments."""
 
 PLAIN = {str, bool, int, tuple[str, ...], tuple[int, int]}
 """Types of fields that are converted and checked by msgspec."""
 
 Reader = Callable[[Path, str, tuple[int, ...]], Variant]
-"""(file, operation, time and size of the file) → the variant. The reader keeps the variants that it
-has read."""
+"""(file, operation, time and size of the file) → the variant. Equal arguments give the same
+object."""
 
 
 def load(path: Path, op: str, read: Reader | None = None) -> Variant:
     """Return the variant of `op` that `path` describes, named after the file.
 
-    The function runs the file in this process, or as `read` does. The function returns the same
-    object as long as the file does not change, so it may be called for every point. Raises
-    UsageError with the file and what is wrong in it.
+    The file's code runs in this process, unless `read` is given. While the file does not change,
+    the function returns the same object, so it may be called for every point. Raises UsageError
+    with the file and what is wrong in it.
     """
     if op not in OPERATIONS:
         add_operation(path.with_name(OPERATION_FILE))
@@ -100,7 +100,7 @@ def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
         if isinstance(described, FunctionType):  # operations that share their kernels
             described = described(op)
         described = _checked(described, path)
-        # Users' operations have no library of the vendor's, unless the description names it.
+        # A user's operation has no baseline in the vendor's BLAS, unless the description names one.
         is_default = described.baseline == type(described).baseline
         baseline = "" if is_default and not OPERATIONS.is_ours(op) else described.baseline
         described = replace(described, name=path.stem, op=op, path=path, baseline=baseline)
@@ -146,7 +146,7 @@ def _check_signature(variant: CudaVariant | HostVariant, where: str) -> None:
 
 
 def _write_out(variant: CudaVariant | HostVariant, problem: Problem) -> None:
-    """Evaluate the fields that have braces or expressions. Raises ValueError if that fails."""
+    """Evaluate the fields with braces or expressions once. Raises ValueError if that fails."""
     dtype, tile = variant.dtypes[0], variant.tiles.defaults[0] if variant.tiles else Config()
     variant.options(tile, dtype)
     if isinstance(variant, HostVariant):
@@ -181,7 +181,7 @@ def _checked(described: object, path: Path) -> Variant:
             values[name] = msgspec.convert(getattr(described, name), kind)
         except msgspec.ValidationError as error:
             raise UsageError(f"{path}: VARIANT: {name}: {error}") from error
-    described = replace(described, **values)  # a list of names is a tuple now
+    described = replace(described, **values)  # this also makes lists of names tuples
     tiles, names = described.tiles, backends()
     rules: dict[str, object] = {
         "idea is a line of text": described.idea.strip(),
@@ -221,7 +221,7 @@ def _checked(described: object, path: Path) -> Variant:
 
 
 def launch_on(variant: CudaVariant, tile: Config, problem: Problem, device: Device) -> Launch:
-    """Return the launch of a kernel, fitted to the device if the device's figures are known.
+    """Return the launch of a kernel, fitted to the device if the device is a known GPU.
 
     Raises UsageError if the descriptor raises an exception.
     """

@@ -1,4 +1,4 @@
-"""A process that runs what users or other projects wrote, and answers requests."""
+"""A process that runs code of users or other projects, and answers requests."""
 
 import atexit
 import os
@@ -18,10 +18,10 @@ class ProcessEndedError(UsageError):
 
 
 class ForeignProcess:
-    """A process that is started when it is needed, and again if it ended."""
+    """A process that is started when a request needs it, and started again if it has ended."""
 
     def __init__(self, module: str) -> None:
-        """Let a module's function `serve` answer the requests."""
+        """Prepare a process in which the function `serve` of `module` answers the requests."""
         self._module = module
         self._child: Child | None = None
         self._folder: Path | None = None
@@ -40,8 +40,8 @@ class ForeignProcess:
     ) -> bytes:
         """Return the answer to a request about a file.
 
-        With `is_alone`, the process runs files of this file's folder alone. Raises
-        ProcessEndedError, which says `where`, if the process ends or is too late.
+        With `is_alone`, the process runs only files of this file's folder. Raises
+        ProcessEndedError, whose text begins with `where`, if the process ends or is too late.
         """
         with self._lock:
             child = self._started(path.parent, is_alone=is_alone)
@@ -56,7 +56,7 @@ class ForeignProcess:
                 raise
 
     def begin(self, path: Path) -> None:
-        """Start the process for the files of this file's folder alone, if it does not run."""
+        """Start the process for later requests with `is_alone` about this file, unless it runs."""
         with self._lock:
             self._started(path.parent, is_alone=True)
 
@@ -72,7 +72,7 @@ class ForeignProcess:
         return self._child
 
     def end(self) -> None:
-        """End the process, with all that it started."""
+        """End the process and all processes that it started."""
         child, self._child = self._child, None
         if child:
             child.kill()
@@ -84,4 +84,4 @@ def serve_requests(descriptor_of_socket: int, answer: Callable[[bytes], bytes]) 
     try:
         answer_requests(channel, lambda content, _report: answer(content))
     finally:
-        os._exit(1)  # no thread that goes on keeps this process, and no traceback is printed
+        os._exit(1)  # this also ends all threads, and prints no traceback

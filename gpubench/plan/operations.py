@@ -22,10 +22,10 @@ BYTES = "uint8"
 
 
 def operation_named(op: str | None, kernels: Path | None, default: str = DEFAULT_OP) -> str:
-    """Return the name of an operation of gpubench, or of a user's folder, which is added.
+    """Add the operations of the user's folder `kernels`, and return the name of an operation.
 
-    Without a name it is the operation that the folder itself states, or else the default. Raises
-    UsageError for a name that neither has, and for a file that cannot be used.
+    If `op` is None, it is the operation that the folder itself states, or else the default. Raises
+    UsageError for an unknown name, and for a file that cannot be used.
     """
     if kernels is not None:
         folder = kernels.absolute()
@@ -75,7 +75,7 @@ def _load(path: Path, _as_of: tuple[int, ...]) -> dict[str, Operation]:
 
 
 def faults(operation: Operation) -> Iterator[str]:
-    """Yield what is wrong with a statement."""
+    """Yield a sentence about each fault in the statement of an operation."""
     names = dict.fromkeys(operation.extents, 1 if operation.listed else 2)
     arrays = (*operation.inputs, operation.output)
     if not names or not all(map(str.isidentifier, names)):

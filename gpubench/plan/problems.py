@@ -24,7 +24,7 @@ Extent = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
 
 @dataclass(frozen=True, kw_only=True)
 class ListedProblem:
-    """A problem of a list."""
+    """A problem in a file that `--sizes` names."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
 
@@ -44,7 +44,7 @@ class ListedProblem:
 
 
 def list_paths(text: str) -> list[Path]:
-    """Return the files that `--sizes` names, such as `a.csv,b.csv`; none for plain sizes."""
+    """Return the files that `--sizes` names, such as `a.csv,b.csv`; an empty list for sizes."""
     if not text.lower().endswith(".csv"):
         return []
     is_file = os.path.isfile(text)  # noqa: PTH113 # Path.is_file raises for a name that is too long
@@ -76,8 +76,9 @@ def read_sizes(text: str, op: str, dtypes: tuple[str, ...], flag: str) -> dict[s
 def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedProblem, ...]:
     """Read a list of problems of an operation.
 
-    The columns are name, the operation's extents, such as m, n, k, and optionally weight and dtype.
-    Lines that begin with # are left out. Raises UsageError with the line and what is wrong.
+    The columns are `name`, the operation's extents (such as `m`, `n`, `k`), and optionally `weight`
+    and `dtype`. Lines that begin with # are skipped. Raises UsageError with the line and what is
+    wrong.
     """
     extents = tuple(name.casefold() for name in OPERATIONS[op].extents)
     further_names = [name.casefold() for name in OPERATIONS[op].further]
@@ -129,9 +130,9 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
 def with_dtypes(
     problems: Iterable[ListedProblem], dtypes: Iterable[str]
 ) -> tuple[ListedProblem, ...]:
-    """Return the problems with a dtype each; a problem without dtype is repeated for all `dtypes`.
+    """Return the problems, each with a dtype. A problem without one is repeated for all `dtypes`.
 
-    Equal problems become one, with both names and the sum of their weights.
+    Problems of equal size and dtype become one problem, with all names and the sum of the weights.
     """
     dtypes = tuple(dtypes)
     merged: dict[tuple[object, ...], ListedProblem] = {}

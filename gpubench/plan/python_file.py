@@ -31,7 +31,7 @@ def loaded(path: Path, name: str, defines: str) -> Any:
         # Checked before anything runs: the folder of `--kernels` may hold other scripts.
         if defines not in code.co_names:
             raise UsageError(f"{path}: defines no {defines}")
-        sys.modules[name] = module  # where a dataclass in the file looks for its annotations
+        sys.modules[name] = module  # a dataclass in the file looks up its annotations there
         exec(code, vars(module))  # noqa: S102 # descriptions are run, as the help of --kernels says
     return module
 

@@ -12,8 +12,7 @@ from gpubench.model.config import NO_PARAMETERS
 from gpubench.text import shown, unknown
 
 MAX_ITEMS = 10_000
-"""Maximum number of items. A longer list is a typing mistake, and is refused before gpubench builds
-the list."""
+"""Maximum number of items of a list. A longer list is a typing mistake, and is refused early."""
 
 _SPAN = re.compile(r"(\d+)\.\.(\d+)(?::(x?)(\d+))?", re.ASCII)
 _NUMBER = re.compile(r"\d+", re.ASCII)
@@ -23,10 +22,10 @@ Item = TypeVar("Item")
 
 
 def parse_sizes(text: str, op: str = DEFAULT_OP, flag: str = "--sizes") -> tuple[Size, ...]:
-    """Read the sizes of an operation.
+    """Return the sizes of an operation that a text lists.
 
-    `1024` and the sizes of a span are square: all extents are equal. `320x640x320` has the extents
-    in the operation's order, such as M×N×K.
+    `1024` and the sizes of a span such as `64..512:64` have equal extents. `320x640x320` has the
+    extents in the operation's order, such as M×N×K.
     """
     operation = OPERATIONS[op]
     count = len(operation.extents)
@@ -45,7 +44,7 @@ def parse_sizes(text: str, op: str = DEFAULT_OP, flag: str = "--sizes") -> tuple
 
 
 def parse_tiles(text: str, flag: str = "--tiles") -> tuple[str, ...]:
-    """Read tiles: edges (`16`, `1..32`), block tiles (`128x128x8/8x8/s3`), and `-` for no tile."""
+    """Return tiles: edges (`16`, `1..32`), block tiles (`128x128x8/8x8/s3`), `-` for no tile."""
     expects = "a tile is 16, 1..32, 1..64:x2, 128x128x8 or 128x128x8/8x8/s3"
 
     def tiles(item: str) -> Iterator[str]:
@@ -61,15 +60,15 @@ def parse_tiles(text: str, flag: str = "--tiles") -> tuple[str, ...]:
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """Read a comma-separated list of names. Blanks and repeats are dropped."""
+    """Return the names of a comma-separated list, without blanks and repeats."""
     return tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
 
 
 def parse_fraction(value: object, flag: str, *, low: float = 0.0, high: float = 1.0) -> float:
     """Return a percentage such as `"3%"` as a fraction.
 
-    Raises UsageError without a percent sign, as 0.5 may mean 0.5% or 50%, and for a percentage that
-    is not between `low` and `high`.
+    Raises UsageError for a text without a percent sign, because 0.5 may mean 0.5% or 50%, and for a
+    percentage that is not between `low` and `high`.
     """
     text = str(value)
     try:
@@ -97,7 +96,7 @@ def _items(
         for parsed in parse(item):
             items[parsed] = None
             count += 1
-        if len(items) > MAX_ITEMS or count > 10 * MAX_ITEMS:  # repeats take time to read, too
+        if len(items) > MAX_ITEMS or count > 10 * MAX_ITEMS:  # reading repeats takes time, too
             raise UsageError(f"{flag}: more than {MAX_ITEMS} items; widen the step")
     return tuple(items)
 
@@ -127,18 +126,18 @@ def _multiples(low: int, high: int, factor: int) -> Iterator[int]:
 
 
 def _bounded(number: str, item: str, flag: str, expects: str) -> int:
-    # Length first: int() of a million digits takes seconds, and Python refuses over 4300.
+    # Length first: int() of a million digits takes seconds, or Python refuses over 4300 digits.
     digits = number.lstrip("0") or "0"
     if len(digits) > len(str(LARGEST)) or not 1 <= int(digits) <= LARGEST:
         raise UsageError(f"{flag}: '{shown(item)}' is out of range: from 1 to {LARGEST}; {expects}")
     return int(digits)
 
 
-# ---- readers of an option: they take its flag and its text, and raise UsageError
+# ---- readers: functions that take the flag and the text of an option, and raise UsageError
 
 
 def one_of(*choices: str) -> Callable[[str, str], str]:
-    """Return the reader of a choice."""
+    """Return the reader of an option whose value is one of `choices`."""
 
     def read(flag: str, text: str) -> str:
         if text not in choices:
@@ -149,13 +148,13 @@ def one_of(*choices: str) -> Callable[[str, str], str]:
 
 
 def one_or_both(kind: type[Cache | Scope | State]) -> Callable[[str, str], tuple[Any, ...]]:
-    """Return the reader of a choice, or of `both`."""
+    """Return the reader of an option whose value is a member of an enumeration, or `both`."""
     choose = one_of(*kind, "both")
     return lambda flag, text: tuple(kind) if choose(flag, text) == "both" else (kind(text),)
 
 
 def named(flag: str, text: str) -> tuple[str, ...]:
-    """Read names. The registry checks the names when the operation and the device are known."""
+    """Return the names of a list. The registry checks them when operation and device are known."""
     if names := parse_names(text):
         return names
     raise UsageError(f"{flag}: the list is empty; 'gpubench variants' lists what there is")
@@ -164,7 +163,7 @@ def named(flag: str, text: str) -> tuple[str, ...]:
 def list_of(
     choices: Iterable[str], aliases: Mapping[str, str] | None = None
 ) -> Callable[[str, str], tuple[str, ...]]:
-    """Return the reader of a list of choices. Repeats are dropped."""
+    """Return the reader of an option whose value is a list of `choices`. Repeats are dropped."""
 
     def read(flag: str, text: str) -> tuple[str, ...]:
         if names := parse_names(text):
@@ -176,7 +175,7 @@ def list_of(
 
 
 def seconds(low: float, high: float) -> Callable[[str, str], float]:
-    """Return the reader of a duration: `90`, `90s`, `2m` or `1h`."""
+    """Return the reader of a duration in seconds: `90`, `90s`, `2m` or `1h`."""
 
     def read(flag: str, text: str) -> float:
         parts = re.fullmatch(
@@ -202,14 +201,14 @@ def within(low: float, high: float) -> Callable[[str, float], float]:
 
 
 def file_path(flag: str, path: Path) -> Path:
-    """Read the path of a file."""
+    """Return the path of a file. Raise UsageError for a path without a file name."""
     if not path.name:
         raise UsageError(f"{flag}: '{path}' does not name a file")
     return path
 
 
 def csv_path(flag: str, path: Path) -> Path:
-    """Read the path of a file of results."""
+    """Return the path of a file of results. Raise UsageError if it is not named as a CSV."""
     if not file_path(flag, path).name.endswith((".csv", ".csv.gz")):
         name = shown(str(path))
         raise UsageError(

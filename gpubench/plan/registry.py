@@ -1,6 +1,6 @@
 """Finds the variants: every `kernels/<op>/<name>.py` describes a variant, named after its file.
 
-A user's folder (`--kernels DIR`) has the same form. Such a folder may also hold the files of one
+A user's folder (`--kernels DIR`) has the same structure. It may also contain the files of one
 operation directly: `DIR/<name>.py`.
 """
 
@@ -24,19 +24,19 @@ KERNELS = Path(__file__).parent.parent / "kernels"
 def descriptors(folder: Path) -> list[Path]:
     """Return the files in a folder that describe a variant: all Python files without a leading _.
 
-    The operation's own file is left out. The function reads only names and runs nothing.
+    The file `operation.py` is left out. The function reads only the names of files.
     """
     paths = (path for path in folder.glob("*.py") if path.name[0] not in "._")
     return sorted(path for path in paths if path.name != OPERATION_FILE)
 
 
 def home(op: str, parent: Path = KERNELS) -> Path:
-    """Return the folder of an operation, in which its kernels lie beside its statement."""
+    """Return the folder of an operation, with its kernels and its `operation.py`."""
     return parent / OPERATIONS.files[op].parent.name if op in OPERATIONS else parent / op
 
 
 def variants() -> tuple[Variant, ...]:
-    """Return every variant of gpubench, by op and name."""
+    """Return every variant of gpubench, in the order of operations and names."""
     return tuple(load(path, op) for op in OPERATIONS for path in descriptors(home(op)))
 
 
@@ -67,9 +67,9 @@ def library_of(op: str, backend: str) -> str:
 def of_op(op: str, kernels: Path | None = None, needed: Sequence[str] = ()) -> dict[str, Variant]:
     """Return the variants of an operation by name: ours, then the variants of the user's folder.
 
-    A file of that folder that cannot be used is a `BrokenVariant`. Raises UsageError if a `needed`
-    file cannot be used, if the folder has no variants of the op or cannot be used, and if a name is
-    taken.
+    If a file of the user's folder cannot be used, its variant is a `BrokenVariant`. Raises
+    UsageError if that variant is `needed` or the only one, if the folder cannot be used or has no
+    variant of the operation, and if a name exists already.
     """
     by_name = {path.stem: load(path, op) for path in descriptors(home(op))}
     if kernels is None:
@@ -118,7 +118,8 @@ def _own_files(folder: Path, op: str) -> tuple[list[Path], list[Path]]:
     """Return the descriptors and the CUDA sources of an operation in a user's folder."""
     if not os.path.isdir(folder):  # noqa: PTH112 # Path.is_dir raises for a name that is too long
         raise UsageError(f"--kernels: {folder} is not a directory")
-    # Kernels of a user's operation lie beside its statement. Ours may also lie in the folder.
+    # Kernels of a user's operation lie beside its operation.py. Kernels of one of our operations
+    # may also lie in the folder itself.
     is_ours = home(op).is_dir() or (folder / OPERATION_FILE).is_file()
     folders = dict.fromkeys((*([folder] if is_ours else []), home(op, folder), folder / op))
     paths = [path for each in folders for path in descriptors(each)]
@@ -140,13 +141,13 @@ def _own_files(folder: Path, op: str) -> tuple[list[Path], list[Path]]:
 def choose(
     op: str, backend: str, names: Sequence[str], kernels: Path | None = None
 ) -> tuple[Variant, ...]:
-    """Return the named variants in that order, or the default variants of the op and backend.
+    """Return the named variants in that order; without names, the default variants.
 
     A name may be a pattern such as `cpu_*`, which means every matching variant of the backend.
 
     `kernels` is the user's folder, whose variants are added to ours. Raises UsageError for an
-    unknown name, for a name of another op or backend, and for a folder that cannot be used or holds
-    nothing for the backend.
+    unknown name, for a name of another operation or backend, and for a folder that cannot be used
+    or has no variant for the backend.
     """
     by_name = {
         name: replace(variant, runs_on=backend) if isinstance(variant, BrokenVariant) else variant
@@ -179,7 +180,7 @@ def choose(
 
 
 def unknown_variant(name: str, names: Collection[str], kernels: Path | None) -> str:
-    """Return the message on an unknown variant, with the user's own directory that has it."""
+    """Return the message about an unknown variant. It names a folder that has such a variant."""
     path = Path(name)
     stem = path.stem if path.suffix in {".cu", ".py"} else name
     if kernels is None and stem.isidentifier():

@@ -15,7 +15,7 @@ from gpubench.plan.scrutiny import owner_of
 from gpubench.plan.sweep import Sweep
 from gpubench.text import counted
 
-VISIT_S = 0.02  # time to bind and warm up a kernel before its samples are taken
+VISIT_S = 0.02  # time to bind a kernel to operands and to warm it up, before its samples
 
 RoundsByPoint = Mapping[Point, Sequence[Measurement]]
 """The measurements of each point so far, oldest first. The mapping grows while a job runs."""
@@ -28,15 +28,15 @@ class Visit:
     point: Point
     name: str = ""  # the visit's name for the progress display: `round 2/3`
     visits_left: int = 0  # number of visits to come, including this visit
-    left_s: float = 0.0  # expected seconds until the last visit is done; 0 while nothing is known
+    left_s: float = 0.0  # expected seconds until the last visit is done; 0 before the first visit
     fresh: bool = False
     """Whether to measure in a fresh process. Times depend on where code and data lie in memory."""
 
     wall_limit_s: float | None = None
-    """Wall time that a budget leaves for the visit. None means the policy decides."""
+    """Wall time that the budget leaves for the visit. None means that `Timing` limits the time."""
 
     outcome: Measurement | None = None
-    """A result that is known without a launch. This result is kept instead of a time."""
+    """A result that is known without a launch, and is kept in place of a measurement."""
 
 
 class Schedule(Protocol):
@@ -44,7 +44,7 @@ class Schedule(Protocol):
 
     visits: int  # maximum number of visits, including the visits before a sweep was resumed
     endings: dict[Point, str]
-    """Why each race ended, under its point without a tile. Empty for rounds."""
+    """Why each race ended, by the race's point without a tile. Empty if there are no races."""
 
     def each(self, rounds_by_point: RoundsByPoint) -> Iterator[Visit]:
         """Yield the visits. A visit is over when the next one is requested."""
@@ -60,8 +60,8 @@ class Strategy(Protocol):
     def is_race(self) -> bool:
         """Whether the points of a unit compete with each other.
 
-        One device then measures all points of a unit, kernels are compiled when their turn comes,
-        and legal tiles that were not planned may join.
+        If so, one device measures all points of a unit, each kernel is compiled when it is
+        measured, and legal tiles that were not planned may join.
         """
 
     def schedule(self, points: Sequence[Point], sweep: Sweep, device: Device) -> Schedule:
@@ -77,7 +77,7 @@ class Strategy(Protocol):
         """Return the points that every device measures, so that the devices can be compared."""
 
 
-COMMON_POINTS = 3  # number of points that all devices measure, where a sweep has no baseline
+COMMON_POINTS = 3  # number of points that all devices measure if a sweep has no baseline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +86,11 @@ class InRounds:
 
     fresh: bool = True  # whether each round after the first starts in a fresh process
     whole_problems: bool = False
-    """Whether one device measures all points of a problem, instead of all sizes of a kernel, and a
-    round measures them one after the other."""
+    """Whether one device measures all points of a problem, instead of all sizes of a kernel. If so,
+    a round measures the points of a problem one after the other."""
 
     baselines: Collection[str] = ()
-    """Variants that are not measured at a problem any more when all others have failed there."""
+    """Variants that are not measured further at a problem where all other variants have failed."""
 
     is_race = False
 
@@ -99,7 +99,7 @@ class InRounds:
         return Rounds(points, sweep.timing, sweep.seed, strategy=self)
 
     def unit(self, point: Point) -> Hashable:
-        """Return the kernel, so that it is compiled once, or the problem."""
+        """Return what identifies the problem, or the kernel, which is then compiled once."""
         if self.whole_problems:
             return point.problem_key
         return point.variant, point.tile, point.problem.dtype
@@ -132,7 +132,7 @@ class Rounds:
     """Visits every point once a round, in a new random order and in a fresh process.
 
     Interleaving spreads the machine's drift evenly over all points. A point that is done is not
-    measured again, and neither is a round that was measured before a sweep was resumed.
+    measured again. A round that was measured before the sweep was resumed is not repeated.
     """
 
     def __init__(
@@ -155,8 +155,8 @@ class Rounds:
     def _share_s(self, visits_left: int) -> float | None:
         """Return the wall time of the next visit; None without a budget.
 
-        The rest of the budget is divided equally among the visits left. So later visits get the
-        time that a visit saves, and all later visits pay for a compilation.
+        The rest of the budget is divided equally among the visits that are left. So a visit that
+        takes less time leaves more time to all later visits, and a long compilation leaves less.
         """
         budget_s = self._timing.budget_s
         if budget_s is None:
@@ -164,7 +164,7 @@ class Rounds:
         return max(0.0, budget_s - (self._clock() - self._began_s)) / visits_left
 
     def each(self, rounds_by_point: RoundsByPoint) -> Iterator[Visit]:
-        """Yield each point that lacks a round."""
+        """Yield a visit for each round that a point lacks."""
         rounds = self._timing.rounds
         forecast = Forecast({point: point.problem for point in self._points}, rounds)
         remaining = list(self._points)
@@ -202,7 +202,7 @@ class Rounds:
                         remaining.remove(baseline)
 
     def _useless(self, rounds_by_point: RoundsByPoint, failed: Point) -> list[Point]:
-        """Return the baselines at the problem of a failed point, if all others failed there."""
+        """Return the baselines at the failed point's problem if all other points failed there."""
         points = [point for point in self._points if point.problem_key == failed.problem_key]
         baselines = [point for point in points if point.variant.name in self._strategy.baselines]
         others = (point for point in points if point not in baselines)
@@ -227,7 +227,7 @@ class Forecast:
 
     def __init__(self, groups: Mapping[Hashable, Hashable], rounds: int) -> None:
         self._groups = groups
-        self._of_item = dict.fromkeys(groups, rounds)  # number of visits left to each item
+        self._of_item = dict.fromkeys(groups, rounds)  # number of visits that each item has left
         self._of_group = Counter(group for group in groups.values() for _ in range(rounds))
         self._spent_s: defaultdict[Hashable, float] = defaultdict(float)
         self._visits: Counter[Hashable] = Counter()
@@ -239,7 +239,7 @@ class Forecast:
 
     @property
     def left_s(self) -> float:
-        """Expected seconds until the last visit is done; 0 while nothing is known."""
+        """Expected seconds until the last visit is done; 0 before the first visit."""
         if not self._visits:
             return 0.0
         mean_s = sum(self._spent_s.values()) / self._visits.total()
@@ -263,19 +263,20 @@ class Forecast:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """How long a sweep takes, estimated before anything was run."""
+    """The time of a sweep, estimated before it starts."""
 
     kernels: int  # number of kernels to compile, if none is in the cache
     least_s: float
-    """Time for the minimum number of samples of each point, including all work before them."""
+    """Minimum time: each point takes its minimum number of samples at the peak rate. The time to
+    start processes and to compile is included."""
 
     expected_s: float
-    """Time if launches have a typical rate; or the budget, if it can be met."""
+    """Time if launches have a typical rate; at most the budget, but at least `least_s`."""
 
     budget_s: float | None
 
     def __str__(self) -> str:
-        """`6 kernels to compile, about 0:20`, and a budget that cannot be met."""
+        """Write `6 kernels to compile, about 0:20`, and whether the budget is too small."""
         text = f"{counted(self.kernels, 'kernel')} to compile, about {minutes(self.expected_s)}"
         if self.budget_s is not None and self.budget_s < self.least_s:
             text += f"; --budget {self.budget_s:g} cannot be met"

@@ -1,4 +1,4 @@
-"""Decides how far the code of a variant is trusted, and which checks follow from that."""
+"""Decides which checks a variant's code needs, by who wrote the code and where it runs."""
 
 from dataclasses import dataclass, replace
 
@@ -8,11 +8,11 @@ from gpubench.plan.registry import is_ours
 
 @dataclass(frozen=True, kw_only=True)
 class Scrutiny:
-    """The answer to each question about trust."""
+    """The checks that a variant's code needs."""
 
     probes_sums: bool = False
-    """Whether the width of the kernel's sums is probed. `research/verify_kernels.py --widths`
-    probes our sources."""
+    """Whether the number of bits of the kernel's sums is probed. A sweep does not probe our own
+    sources; `research/verify_kernels.py --widths` does."""
 
     probes_own_sizes: bool = False
     """Whether a probe has as many products in a sum as the measured problem, and the same remainder
@@ -26,14 +26,14 @@ class Scrutiny:
     """Whether the kernel is also launched with other operands and outputs, to see whether its time
     depends on them."""
 
-    has_own_operands: bool = False  # its process makes the operands, not the job
+    has_own_operands: bool = False  # whether the kernel's process makes the operands, not the job
     is_examined: bool = False
     """Whether another process examines the kernel's measurements."""
 
     has_own_process: bool = False
-    """Whether the function has a process to itself, gets new operands in each measurement, and is
-    examined in each measurement. Such a function can change anything in its process, also the
-    checks of other functions."""
+    """Whether the function has a process of its own, gets new operands in each measurement, and is
+    examined in each measurement. A function can change anything in its process, also the checks of
+    other functions."""
 
 
 _OURS = Scrutiny()
@@ -50,7 +50,7 @@ _USERS_FUNCTION = replace(_USERS_SOURCE, has_own_process=True)
 
 
 def scrutiny_of(variant: Variant) -> Scrutiny:
-    """Return how far a variant is trusted, by who wrote it and where it runs."""
+    """Return the checks that a variant's code needs."""
     is_call = isinstance(variant, CallVariant)
     if is_ours(variant):
         return _OUR_CALL if is_call else _OURS
@@ -58,5 +58,5 @@ def scrutiny_of(variant: Variant) -> Scrutiny:
 
 
 def owner_of(variant: Variant) -> str:
-    """Return the name of a variant that has a process to itself; empty: it shares one."""
+    """Return the variant's name if it has a process of its own; else an empty text."""
     return variant.name if scrutiny_of(variant).has_own_process else ""

@@ -28,9 +28,10 @@ def selection(
 ) -> Callable[[AnyRow], bool]:
     """Return a function that reports whether `--only` and `--exclude` keep a row.
 
-    Each is a list of terms: variants, dtypes, sizes and tiles. `only` keeps the rows that match a
-    term of every kind that it has. `exclude` removes the rows that match any of its terms. Raises
-    UsageError for a term that matches none of the rows, and if no row is left.
+    Both texts are lists of terms: variants, dtypes, sizes and tiles. `only` keeps the rows that
+    match one of its terms of each kind, such as one of its sizes and one of its tiles. `exclude`
+    removes the rows that match any of its terms. Raises UsageError for a term that matches no row,
+    and if no row is left.
     """
     included = _matches("--only", only, rows)
     excluded = _matches("--exclude", exclude, rows)
@@ -84,9 +85,9 @@ _KINDS: dict[str, tuple[Callable[[Row | BuildRow], Any], Callable[[str, set[Any]
     "size": (lambda row: (row.op, *row.numbers), _sizes),
     "tile": (lambda row: row.tile, _tiles),
 }
-"""The kinds of terms: the value of a row, and the values of all rows that a term matches. A term
-has the first kind that matches a row, so 64 is a size if any row has the size 64. `tile=64` names
-the kind.
+"""By kind of term: the function that returns a row's value, and the function that returns those of
+all rows' values that a term matches. A term has the first kind that matches a row, so 64 is a size
+if any row has the size 64. `tile=64` states the kind.
 """
 
 
@@ -111,7 +112,7 @@ def _matches(flag: str, text: str | None, rows: Sequence[Row | BuildRow]) -> dic
 
 
 def _no_match(term: str, kinds: Sequence[str], rows: Sequence[Row | BuildRow]) -> str:
-    """Return `unknown variant or dtype 'naif'; did you mean 'naive'?`."""
+    """Return a message such as `unknown variant or dtype 'naif'; did you mean 'naive'?`."""
     if len(kinds) > 1:
         kinds = ["size", "tile"] if term[:1].isdecimal() else ["variant", "dtype"]
     columns = ("compute_mode" if kind == "dtype" else kind for kind in kinds)

@@ -1,4 +1,4 @@
-"""A sweep, which is what the user asked for, and the points to measure."""
+"""A sweep as the user requested it, and the points to measure."""
 
 import math
 import os
@@ -46,12 +46,12 @@ AUTO_TILES = "auto"
 TUNED = Path("results", "tuned.toml")  # the default file of the winners of `gpubench tune`
 
 Picked = Callable[[Variant, Problem], tuple[Config, ...]]
-"""(variant, problem) → the tiles of `--tiles auto` or `tuned`; none: the default tiles."""
+"""(variant, problem) → the tiles of `--tiles auto` or `tuned`; () means the default tiles."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """The sweep that the user asked for."""
+    """The sweep that the user requested."""
 
     op: str = DEFAULT_OP
     variants: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Sweep:
 
     excluded: tuple[str, ...] = ()  # names or patterns of variants that are left out
     sizes: tuple[Size, ...] = ()
-    """Empty means the backend's `quick_size`."""
+    """The sizes to measure. Empty means the backend's `quick_size`."""
 
     problems: tuple[ListedProblem, ...] = ()
     """The problems of a list, each with its dtype, instead of all sizes in all dtypes. `sizes` and
@@ -68,18 +68,18 @@ class Sweep:
 
     tiles: tuple[str, ...] = ()
     """Tiles as users write them; each variant's space reads them. Empty means each variant's
-    default tiles. `AUTO_TILES`: what each variant's cost model picks. `plan.tuned` resolves
-    `tuned`."""
+    default tiles. `AUTO_TILES` means the tiles that each variant's cost model picks. `plan.tuned`
+    replaces `tuned`."""
 
     dtypes: tuple[str, ...] = ("float32",)
     device: str = "auto"
-    kernels: Path | None = None  # a directory of the user's own variants, swept beside ours
+    kernels: Path | None = None  # the user's folder of variants, which are measured besides ours
     output: Path | None = None
     samples: Path | None = None  # the file for the samples of every round, or None
     seed: int = 2006
     operands: tuple[Fill, ...] = (Fill.UNIFORM,)
     layouts: tuple[str, ...] = ()
-    """Names of `LAYOUTS`. Empty means each variant's own layout."""
+    """The layouts to measure, as names of `LAYOUTS`. Empty means each variant's own layout."""
 
     caches: tuple[Cache, ...] = (Cache.COLD,)
     launches: tuple[Launches, ...] = (Launches.ALONE,)
@@ -92,7 +92,7 @@ class Sweep:
 
 
 def tuned_file(tiles: Sequence[str]) -> Path | None:
-    """Return the file of winners that `tuned`, `FILE.toml` or `FILE.csv` names; None for tiles."""
+    """Return the file of winners if `--tiles` is `tuned`, `FILE.toml` or `FILE.csv`; else None."""
     text = tiles[0] if len(tiles) == 1 else ""
     if text == "tuned":
         return TUNED
@@ -100,7 +100,7 @@ def tuned_file(tiles: Sequence[str]) -> Path | None:
 
 
 def require_inputs_kept(texts: Mapping[str, str], config: Path | None) -> None:
-    """Raise UsageError if an output file is also an input file, which --force would replace."""
+    """Raise UsageError if an output file is also an input file: --force would replace the input."""
     tuned = tuned_file((texts.get("tiles", ""),))
     lists = [("--sizes", path) for path in list_paths(texts.get("sizes", ""))]
     inputs = [*lists, ("--tiles", tuned), ("--config", config)]
@@ -121,9 +121,9 @@ def plan(
 ) -> dict[Point, str | None]:
     """Return the points of a sweep on a backend, each with the reason why it cannot run, or None.
 
-    `capability` is the GPU's compute capability; None leaves it open. `multiprocessors` is for
-    `--tiles auto`; 0 means that it is not known. `picked` takes the place of `--tiles`. Raises
-    UsageError if no point can run.
+    `capability` is the GPU's compute capability; None: it is not checked. `multiprocessors` is for
+    `--tiles auto`; 0: the number is not known. `picked` replaces `--tiles`. Raises UsageError if no
+    point can run.
     """
     if not sweep.sizes:
         n = backends()[backend].quick_size
@@ -154,7 +154,7 @@ def plan(
         is_twin = point.tile in twins[variant] and not (picked and picked(variant, problem))
         if is_twin and not sweep.tiles and not point.launches.overlap:
             continue
-        # No message for a kernel without this dtype if it has another dtype of the sweep.
+        # A kernel that lacks this dtype, but has another dtype of the sweep, needs no message.
         if problem.dtype in variant.dtypes or not set(variant.dtypes) & set(sweep.dtypes):
             with described_by(variant.path):
                 reason = variant.why_not(point.tile, problem, capability)
@@ -173,7 +173,7 @@ def plan(
 
 
 def _once(refusals: Sequence[tuple[str, str]]) -> str:
-    """Return each reason once, after the names of the variants that it refuses."""
+    """Return the reasons as a text: each reason once, after the names of its variants."""
     return "; ".join(
         f"{', '.join(name for name, _ in listed)}{':' if len(listed) > 1 else ''} {reason}"
         for reason, listed in grouped(dict.fromkeys(refusals), itemgetter(1)).items()
@@ -271,10 +271,11 @@ def _layouts(sweep: Sweep, variant: Variant, dtype: str) -> Iterator[tuple[str, 
 
 
 def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, Launches, State]]:
-    """Yield the further conditions under which each point is measured.
+    """Yield the scope, cache, launches and state of each point.
 
-    End to end, there is one condition: `cold`, `alone` and `burst`. Operands that were just copied
-    are neither cold nor hot by choice. The copies keep launches apart, and are pauses between them.
+    With the scope `end-to-end`, there is only `cold`, `alone` and `burst`. Operands that were just
+    copied cannot be made cold or hot. The copies separate the launches, and the kernel pauses
+    meanwhile.
     """
     for scope in sweep.scopes:
         if scope == Scope.END_TO_END:
@@ -284,9 +285,9 @@ def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, Launches, State]]:
 
 
 def _launches_of(variant: Variant, launches: Launches, scope: Scope, timer: Timer) -> Launches:
-    """Return when a variant's launches begin: a call that waits for the GPU is not alone.
+    """Return the point's `launches`: a call that waits for the GPU is `waited`, not `alone`.
 
-    CUPTI times its kernels, not the call.
+    This does not apply to CUPTI, which times the kernels of the call, not the call.
     """
     waits = isinstance(variant, HostVariant) and variant.waits
     if waits and (launches, scope, timer) == (Launches.ALONE, Scope.KERNEL, Timer.EVENTS):
@@ -295,7 +296,7 @@ def _launches_of(variant: Variant, launches: Launches, scope: Scope, timer: Time
 
 
 def _why_not_launched(point: Point, sweep: Sweep, *, is_twin: bool) -> str | None:
-    """Return why a point's `launches` cannot be timed, or are timed as another point."""
+    """Return why a point's `launches` cannot be timed, or are already timed as another point."""
     launches = point.launches
     entry = backends()[point.variant.backend]
     if owner_of(point.variant) and Timer.OUTSIDE in {*entry.timers} - {point.timer}:
@@ -325,9 +326,9 @@ def pdl_twins(tiles: Sequence[Config | None]) -> frozenset[Config | None]:
 
 
 def _tiles(variant: Variant, asked: tuple[str, ...]) -> tuple[Config | None, ...]:
-    """Return the tiles of `--tiles` that are of the variant's kind, or else its default tiles.
+    """Return the tiles of `--tiles` that have the variant's form, or else its default tiles.
 
-    Edges (`16`) and block tiles (`128x128x8`) are different kinds: `--tiles 1..32` chooses edges,
+    Edges (`16`) and block tiles (`128x128x8`) are different forms: `--tiles 1..32` chooses edges,
     and variants with block tiles keep their defaults.
     """
     space = variant.tiles

@@ -1,4 +1,4 @@
-"""Reads a TOML file of any origin, decodes its tables, and refuses paths out of its folder."""
+"""Reads a TOML file from any author, decodes its tables, and refuses paths outside its folder."""
 
 import re
 import tomllib
@@ -12,9 +12,9 @@ from gpubench.errors import UsageError
 from gpubench.text import did_you_mean, shown
 
 MAX_BYTES = 2**20  # a configuration is a page or two
-_MAX_DOTS = 200  # maximum number in a key: the time of `tomllib` grows with its square
-_MAX_MESSAGE = 200  # characters of a message from `tomllib` or msgspec
-_MAX_DEPTH = 20  # tables and lists within each other
+_MAX_DOTS = 200  # maximum number of dots in a key: `tomllib` takes time with the number's square
+_MAX_MESSAGE = 200  # maximum number of characters of a message from `tomllib` or msgspec
+_MAX_DEPTH = 20  # maximum depth of nested tables and lists
 _LARGEST = 2**63 - 1  # TOML's integers have 64 bits; Python refuses to print much longer ones
 
 NOT_BLANK = r"\S"  # pattern of a text that is not blank
@@ -87,10 +87,10 @@ def lies_below(text: str, base: Path = Path()) -> bool:
 
 
 def decode(values: object, kind: type[Kind], where: str, *, strict: bool = True) -> Kind:
-    """Return the values as an object of a msgspec type; unless `strict`, texts as numbers too.
+    """Return the values as an object of a msgspec type. Unless `strict`, a number may be a text.
 
-    Raise UsageError in one line: `where`, msgspec's words with the place within the values, and the
-    nearest name for a misspelled one.
+    Raise UsageError with one line: `where`, msgspec's message with the place within the values, and
+    for a misspelled name the nearest valid name.
     """
     try:
         return msgspec.convert(values, kind, strict=strict)

@@ -21,8 +21,8 @@ from gpubench.results import tile_table
 from gpubench.results.provenance import source_hash
 from gpubench.text import clean, shown
 
-WAIT_S = 60.0  # longest wait for other writers of a file of winners
-RETRY_S = 0.05  # time between two tries
+WAIT_S = 60.0  # maximum time to wait for other processes that write a file of winners
+RETRY_S = 0.05  # time between two attempts to get the lock
 
 HEADING = "# What `gpubench tune` found: `--tiles {}` takes each kernel's tile from here.\n"
 
@@ -42,8 +42,8 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
 
     tile: str
     layout: str = ""
-    """Layout as in the CSV. It is empty in older files, which stands for the layout of a sweep
-    without --layouts."""
+    """Layout as in the CSV. Older files have no layouts; an empty layout means the layout of a
+    sweep without `--layouts`."""
 
     simplest: str
     """The configuration with the earliest parameters among those not shown to be slower."""
@@ -59,18 +59,18 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The problem, variant and device that this configuration is the best for."""
+        """The device, variant and problem for which this configuration is the best."""
         problem = self.dtype, self.layout, *size_of(self)
         return self.device, self.op, self.variant, *problem
 
     def distance(self, problem: Problem) -> float:
-        """Return the distance to a problem: powers of two, summed over the extents."""
+        """Return the distance to a problem: the sum of |log₂| of the ratios of all extents."""
         pairs = zip(size_of(self), problem.numbers, strict=True)
         return sum(abs(math.log2(own / other)) for own, other in pairs)
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    winner: list[Winner] = []  # msgspec copies it
+    winner: list[Winner] = []  # msgspec copies the default
 
 
 def tiles_of(path: Path) -> str:
@@ -123,7 +123,7 @@ def keep_winners(path: Path, new: Iterable[Winner]) -> None:
     """
     first: dict[tuple[object, ...], Winner] = {}
     for winner in new:
-        first.setdefault(winner.key, winner)  # cold and hot caches share a key: the cold one counts
+        first.setdefault(winner.key, winner)  # cold and hot have one key; cold comes first
     with _only_writer(path.parent):
         old = read_winners(path) if path.exists() else []
         winners = {winner.key: winner for winner in old} | first
@@ -134,9 +134,9 @@ def keep_winners(path: Path, new: Iterable[Winner]) -> None:
 
 @contextmanager
 def _only_writer(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder.
+    """Hold the lock of a folder inside the block.
 
-    After `WAIT_S`, continue without this lock: the file has a lock too.
+    After `WAIT_S`, continue without this lock, because the file has a lock, too.
     """
     ends_s = monotonic() + WAIT_S
     try:
@@ -164,11 +164,11 @@ def _table(winner: Winner) -> str:
 
 
 def tuned_tiles(sweep: Sweep, device: Device) -> tuple[Picked | None, Sequence[str]]:
-    """Return a function that picks the winners' tiles, or None without `--tiles tuned`; and notes.
+    """Return a function that picks the winners' tiles, and notes for the user.
 
-    Each variant takes the winner of each size and dtype, or of the nearest size. Winners of the
-    same layout come first. A variant that was not tuned on this device keeps its default tiles.
-    Raises UsageError if no variant was tuned.
+    Without `--tiles tuned`, the function is None. A variant takes the winner of the problem's size
+    and dtype, or else of the nearest size. Winners of the same layout are preferred. A variant that
+    was not tuned on this device keeps its default tiles. Raises UsageError if no variant was tuned.
     """
     path = tuned_file(sweep.tiles)
     if path is None:

@@ -1,6 +1,6 @@
-"""`gpubench new-kernel --from FILE.cu`: writes the description of a kernel that exists.
+"""`gpubench new-kernel --from FILE.cu`: writes the description of an existing kernel.
 
-The description holds what the source says. Comments in it name what the source does not say.
+The description has the facts that the source shows. Its comments name the facts that are missing.
 """
 
 import json
@@ -25,21 +25,21 @@ from gpubench.text import clean, shown, unknown
 
 GUESSES = dict.fromkeys(("BM", "BN"), 64) | dict.fromkeys(("BK", "TM", "TN"), 8)
 GUESSES |= {"num_threads": 256, "stages": 2, "splits": 1}
-"""Values of template parameters with these names, if the source has no values. Other parameters:
-32."""
+"""Values of template parameters by name, for a source without values. Parameters with other names
+get `EDGE`."""
 
 OTHER_NAMES = {f"block_size_{each}": f"B{each.upper()}" for each in "mnk"}
 OTHER_NAMES |= {"thread_size_y": "TM", "thread_size_x": "TN"}
 
-LONGEST = 20  # maximum number of characters of an axis. Longer names lose their middle
-EDGE = 32  # a guess: the edge of a block of two dimensions
-THREADS = 256  # a guess: the threads of a block of one dimension
+LONGEST = 20  # maximum number of characters of an axis; longer names lose their middle
+EDGE = 32  # a guess for the edge of a block of two dimensions
+THREADS = 256  # a guess for the number of threads of a block of one dimension
 NO_PRECISION = "no precision of gpubench has operands of"
-MAX_THREADS = 1024  # of a block
+MAX_THREADS = 1024  # maximum number of threads of a block
 ARRAYS = 3  # number of arrays of a product
 MAX_ALIASES = 8  # maximum number of aliases of a type that are followed
-MAX_NEIGHBOURS = 100  # maximum number of sources that may launch a kernel
-MAX_NEIGHBOUR_BYTES = 2**18  # maximum size of each
+MAX_NEIGHBOURS = 100  # maximum number of other sources that are searched for a kernel's launch
+MAX_NEIGHBOUR_BYTES = 2**18  # maximum size of each of these sources
 
 ALIASES = {
     **dict.fromkeys(("half", "half_t"), "__half"),
@@ -47,7 +47,7 @@ ALIASES = {
     **dict.fromkeys(("int8_t", "char"), "signed char"),
     "int32_t": "int",
 }
-"""Types of elements under another name."""
+"""Other names of element types, with the names that precisions have."""
 
 _VECTOR = re.compile(r"(?<=[a-z6])[24]$")  # the end of a name such as `float4`
 _OWN_HALF = re.compile(r"\b(?:cute|cutlass)::half_t\b")
@@ -65,12 +65,12 @@ _PRODUCT = re.compile(r"([MNK]|\d+)(\*([MNK]|\d+))*")
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """A description, and what its source leaves open."""
+    """A description, and the facts that its source does not show."""
 
     text: str
     asked: list[str]  # parameters whose meaning is not known
     guesses: list[str]  # fields of the description that are guesses
-    hint: str = ""  # why the function may be no product
+    hint: str = ""  # the reason to think that the function is no product
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +95,9 @@ def describe_file(
 ) -> Description:  # fmt: skip
     """Describe a source's function for the folder `home`.
 
-    The variant is called `name`. The function is called `entry`, or else `name`. Without either
-    name, it is the first host function that launches kernels, or else the first kernel.
-    `column_major` and `squares_only` are what a trial has shown. Raises UsageError for a source
+    The variant is called `name`. The function is called `entry`, or else `name`. If the source has
+    neither, the function is the first host function that launches kernels, or else the first
+    kernel. `column_major` and `squares_only` are results of a trial. Raises UsageError for a source
     without a kernel, and for a function that cannot be described.
     """
     read = _read(source, name, op, entry, home)
@@ -150,7 +150,7 @@ def describe_file(
 
 
 def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
-    """Read a source. Raises UsageError as `describe_file` does."""
+    """Return the facts about a source's function. Raises UsageError as `describe_file` does."""
     written = source_text(source)  # with its macros
     folders, linked, options = needed(source)
     own, included, _ = expanded(source, folders)
@@ -159,7 +159,7 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
         everything = sorted(
             (*functions(included), *defined),
             key=lambda each: (not each.is_kernel, -len(each.template)),
-        )  # of two templates, C++ calls the one with the more special parameters
+        )  # of two templates with a name, C++ calls the one with more special parameters
         by_name = {last(each.name): each for each in everything}
         entry = last(entry) or (name if name in by_name else "")
         if entry and entry not in by_name:
@@ -230,7 +230,7 @@ def _candidates(defined: Sequence[Function]) -> list[Function]:
 
 
 def _in_neighbours(kernel: Function, source: Path) -> Iterator[Function]:
-    """Yield functions of sources of the same repository that name the kernel and launch."""
+    """Yield the functions of other sources in the repository that may launch the kernel."""
     name = last(kernel.name)
     call, own = rf"\b{name}\s*<", rf"\b__global__\b[^;{{}}]*\b{name}\s*\("
     source = Path(os.path.realpath(source))
@@ -245,9 +245,10 @@ def _in_neighbours(kernel: Function, source: Path) -> Iterator[Function]:
 
 
 def _axes(function: Function) -> dict[str, str]:
-    """Return the axes of a template's parameters, which are in lower case but for the tile.
+    """Return the axis of each template parameter, by the parameter's name.
 
-    A parameter that is 0 has no axis.
+    An axis is in lower case, except for the tile's axes such as `BM`. A parameter with the value 0
+    has no axis.
     """
     axes = {}
     for each in function.template:
@@ -260,15 +261,19 @@ def _axes(function: Function) -> dict[str, str]:
 
 
 def _listed(texts: Iterable[str], one: str = "({},)") -> str:
-    """Return texts in the form of a tuple of Python, with numbers as such; `one`: of one text."""
+    """Return texts as a tuple in Python's syntax, where a text of digits becomes a number.
+
+    `one` is the form of a single text.
+    """
     listed = [each if each.isdecimal() else json.dumps(each, ensure_ascii=False) for each in texts]
     return one.format(listed[0]) if len(listed) == 1 else f"({', '.join(listed)})"
 
 
 def _dtypes(read: _Read, op: str) -> tuple[str, list[str]]:
-    """Return the line of the types of elements, and `dtypes` if it is a guess.
+    """Return the line that states `dtypes`, and the list `["dtypes"]` if they are a guess.
 
-    A template over the type takes the types of its explicit instances, or else the default dtypes.
+    If the element's type is a template parameter, the dtypes are those of the explicit instances,
+    or else the default dtypes.
     """
     pointers = reversed([each for each in read.arguments if each.is_pointer])
     kinds = {array_index(each, op): _resolved(each.type_name, read.text) for each in pointers}
@@ -276,7 +281,7 @@ def _dtypes(read: _Read, op: str) -> tuple[str, list[str]]:
     types = [operand or result]
     if "Scalar" in {operand, result}:
         instance = rf"\b{last(read.function.name)}\s*<\s*([\w:]+)"
-        types = [*re.findall(instance, code(read.text)), *read.function.types[:1]]  # using TA = …
+        types = [*re.findall(instance, code(read.text)), *read.function.types[:1]]  # or an alias
         types = [_resolved(each, read.text) for each in types]
         result = ""
     if dtypes := dict.fromkeys(
@@ -294,9 +299,9 @@ def _dtypes(read: _Read, op: str) -> tuple[str, list[str]]:
 
 
 def _precision(operand: str, result: str, body: str) -> str:
-    """Return the precision whose elements have these types of C++, or an empty text.
+    """Return the precision whose operands and results have these C++ types, or an empty text.
 
-    Products of float16 are summed in float16 by tensor cores or in plain code.
+    float16 becomes `float16_sum16` if tensor cores or plain code sum in float16.
     """
     result = result or operand
     names = {(each.cpp, PRECISIONS.get(each.result, each).cpp): name
@@ -323,16 +328,16 @@ def _resolved(cpp: str, text: str) -> str:
 
 
 def dtype_of(cpp: str) -> str | None:
-    """Return the element type of a type of C++, or None."""
+    """Return the name of the precision of a C++ type, or None."""
     names = (name for name, each in PRECISIONS.items() if each.cpp == _resolved(cpp, ""))
     return next(names, None)
 
 
 def _tiles(function: Function, element: str) -> tuple[str, Config, list[str], list[str]]:
-    """Return the function's instance, `sgemm<{BM}, {BN}>`, and the tile of its first launch.
+    """Return the function's instance, its tile, the lines of its space, and the guessed fields.
 
-    Also return the lines of its space, and `tiles` if values are guesses. A kernel without
-    parameters that a tile can begin with has no space.
+    The instance is a text such as `sgemm<{BM}, {BN}>`. The tile is the tile of the first launch. A
+    kernel has no space if no template parameter can be a number of the block.
     """
     axes, numbers, guesses, arguments = _axes(function), dict[str, int](), list[str](), []
     for each in function.template:
@@ -362,9 +367,9 @@ def _tiles(function: Function, element: str) -> tuple[str, Config, list[str], li
 
 
 def _launch(read: _Read, tile: Config, op: str) -> tuple[list[str], list[str]]:
-    """Return the lines of a kernel's launch, and the fields that are guesses.
+    """Return the description's lines about the launch, and the fields that are guesses.
 
-    They follow from the source's own launch, or else from the kernel's indices.
+    The lines follow from the source's own launch, or else from the kernel's indices.
     """
     launch = read.launch
     if launch.grid and launch.block:
@@ -386,7 +391,7 @@ def _launch(read: _Read, tile: Config, op: str) -> tuple[list[str], list[str]]:
 
 
 def _guessed(read: _Read, tile: Config, op: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the grid and the block as the kernel's indices suggest them."""
+    """Return the grid and the block that the kernel's indices suggest."""
     kernel, first = read.function, next(iter(tile), "")
     has_y, has_rows = (re.search(rf"\b{index}Idx\s*\.\s*y\b", kernel.body)
                        for index in ("thread", "block"))  # fmt: skip

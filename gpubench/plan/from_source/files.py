@@ -17,20 +17,21 @@ from gpubench.text import shown
 MAX_LISTED = 5  # maximum number of sources that a message lists
 MAX_FILES = 50_000  # maximum number of files of a repository that are searched for headers
 MAX_PARENTS = 6  # maximum number of folders above a source in which its repository begins
-MAX_INCLUDED_BYTES = 2**20  # headers with more are libraries: only those beside the source are read
+MAX_INCLUDED_BYTES = 2**20  # beyond this size, only the headers beside the source are read
 
-SUFFIXES = (".cu", ".cpp", ".cc")  # of sources
+SUFFIXES = (".cu", ".cpp", ".cc")  # suffixes of sources
 _ELF = b"\x7fELF"  # first bytes of a shared library
 
 _OF_CUDA = re.compile(r"(cu|nv|mma|cooperative_|device_|driver_|math_|sm_|vector_)\w*\.h")
-"""Headers of the toolkit. A library such as CUTLASS has an `mma.h` of its own."""
+"""Pattern of the names of the CUDA toolkit's headers. CUTLASS also has an `mma.h`."""
 
 _OPTIONS = {
     "-std=c++20": re.compile(r"concept\s+\w+\s*="),
     "--expt-relaxed-constexpr": re.compile(r"std::bit_cast\b"),
     "--extended-lambda": re.compile(r"\](?<!\]\])\s*(?:__host__\s*)?__device__\b"),
 }
-"""Options of nvcc by the code that needs them. Each pattern begins with text, which is fast."""
+"""Options of nvcc, with the pattern of the code that needs them. A pattern that begins with a plain
+text is fast."""
 
 _LINE_MARKER = re.compile(r'^# \d+ "(.*?)"[^\n]*\n?', re.MULTILINE)
 
@@ -51,10 +52,10 @@ def source_text(source: Path) -> str:
     nm = shutil.which("nm")
     lines = run_program([nm, "-D", "--defined-only", str(source)]).stdout.split(b"\n") if nm else []
     names = [line.split(b" T ")[1].decode() for line in lines if b" T " in line]
-    plain = [shown(name) for name in names if not name.startswith("_")]  # no C++
+    plain = [shown(name) for name in names if not name.startswith("_")]  # C++ names begin with _Z
     defines = f" and defines {', '.join(plain[:MAX_LISTED])}" if plain else ""
     raise UsageError(
-        f"--from: {source} is a library, which holds no signatures{defines}; state one: gpubench "
+        f"--from: {source} is a library, which has no signatures{defines}; state one: gpubench "
         f"judge '{source}:{[*plain, 'FUNCTION'][0]}(int M, int N, int K, const float* A, "
         "const float* B, float* C)'"
     )
@@ -67,9 +68,9 @@ def is_library(file: Path) -> bool:
 
 
 def expanded(source: Path, folders: Sequence[Path]) -> tuple[str, str, str]:
-    """Return a source's text, the text that it includes, and both in order, with macros expanded.
+    """Return a source's own text, the text that it includes, and both in their order.
 
-    g++ expands the macros, if it can.
+    Macros are expanded if g++ is installed and succeeds.
     """
     files = whole_source(source, folders)
     if sum(file.stat().st_size for file in files) > MAX_INCLUDED_BYTES:
@@ -77,7 +78,7 @@ def expanded(source: Path, folders: Sequence[Path]) -> tuple[str, str, str]:
     pieces = [(file == files[0], read_source(file)) for file in (*files[1:], files[0])]
     if compiler := shutil.which("g++"):
         names = {name for _, text in pieces for name in included_names(text)}
-        with tempfile.TemporaryDirectory(prefix=".gpubench-") as empty:  # no neighbour of a source
+        with tempfile.TemporaryDirectory(prefix=".gpubench-") as empty:  # hidden from `neighbours`
             for name in sorted(names, key=len, reverse=True):  # thread/thread.cuh before thread
                 path = Path(empty, name)
                 if not Path(name).is_absolute() and ".." not in path.parts and not path.exists():
@@ -99,8 +100,8 @@ def expanded(source: Path, folders: Sequence[Path]) -> tuple[str, str, str]:
 def needed(source: Path) -> tuple[list[Path], list[Path], list[str]]:
     """Return the include folders that a source needs, the files to link with it, and options.
 
-    A header that is not beside its file is searched in neighbouring folders, and then in the
-    repository. A source that has the name of an included header, such as `utils.cu` for
+    A header that is not beside the file that includes it is searched in neighbouring folders, then
+    in the repository. A source with the name of an included header, such as `utils.cu` for
     `utils.hpp`, must be linked.
     """
     source = Path(os.path.realpath(source))
@@ -127,7 +128,7 @@ def needed(source: Path) -> tuple[list[Path], list[Path], list[str]]:
 
 
 def neighbours(source: Path) -> list[Path]:
-    """Return the folders near a source: its own, two above it, and the folders in these.
+    """Return the folders near a source: its folder, two parents, and the folders in these three.
 
     If the source lies in a repository, only folders of the repository are returned.
     """
@@ -149,7 +150,7 @@ def root_of(source: Path) -> Path:
 def _homes_in_repository(source: Path, name: str) -> list[Path]:
     """Return the folders in a source's repository that contain a header of this name."""
     if "." not in name or _OF_CUDA.fullmatch(name) or Path("/usr/include", name).exists():
-        return []  # a header of the system
+        return []  # it is a header of the system
     parts = Path(name).parts
     paths = _headers(root_of(source)).get(parts[-1], ())
     return [path.parents[len(parts) - 1] for path in paths if path.parts[-len(parts) :] == parts]

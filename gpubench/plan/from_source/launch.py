@@ -1,7 +1,7 @@
 """Reads a kernel's template arguments, grid and block from the launch in its source.
 
-Expressions of C++ become expressions of a description, whose `/` is a division that rounds up and
-whose `//` rounds down.
+Expressions in C++ become expressions of a description. There, `/` is a division that rounds up, and
+`//` rounds down.
 """
 
 import ast
@@ -36,7 +36,7 @@ Names = dict[str, str]  # values by names
 
 @dataclass(frozen=True, kw_only=True)
 class Dimensions:
-    """The parts of a launch. A part is empty if it could not be read."""
+    """The parts of a launch, as text. A part is empty if it could not be read."""
 
     caller: str = ""
     config: str = ""  # text of the launch between <<< and >>>
@@ -52,8 +52,8 @@ def read_launch(
 ) -> Dimensions:
     """Return the parts of a kernel's first launch, or of the first launch that can be read.
 
-    `given` are the kernel's parameters with what they get, and `axes` the names of the template's
-    parameters in a tile. `text` is the source.
+    `given` has the kernel's parameters with their values. `axes` has the axis of a tile for each
+    template parameter. `text` is the source.
     """
     constants, dimensions = _values(code(text)), []
     for caller in callers:
@@ -70,7 +70,7 @@ def read_launch(
 def _read(
     launch: SourceLaunch, kernel: Function, given: list[Parameter], axes: Names, names: Names
 ) -> Dimensions:
-    """Return the parts of a launch. `names` are the values of names where it stands."""
+    """Return the parts of a launch. `names` has the values of names at the launch."""
     scope = Scope(names=names)
     template: dict[str, str] = {}
     symbols = {axis: axis for axis in axes.values()}
@@ -95,7 +95,7 @@ def _read(
     words = {word for part in parts for word in _NAME.findall(_plain(part))}
     unread = [each for each in words - {*names, *scope.symbols} if not _ROUNDS_UP.fullmatch(each)]
     missing = ALL_EXTENTS - {*scope.symbols.values()}
-    if len(unread) == len(missing) == 1:  # the extent that the kernel lacks
+    if len(unread) == len(missing) == 1:  # the unknown name must be the missing extent
         scope.symbols[unread[0]] = missing.pop()
     grid = scope.expressions(parts)
     if {*grid} != {"1"} and all(part.isdecimal() for part in grid):
@@ -120,7 +120,7 @@ def edge_of_block(kernel: Function, axis: str, text: str) -> int | None:
 
 
 def _values(text: str) -> dict[str, str]:
-    """Return the numbers that a text defines with a single value."""
+    """Return the names of numbers to which a text assigns a single value, with this value."""
     declared = {*_DECLARED.findall(text)}
     pairs = ((name, each) for name, each in assignments(text).items() if name in declared)
     return {name: each[0] for name, each in pairs if len({*each}) == 1}
@@ -134,7 +134,7 @@ class Scope:
     symbols: Names = field(default_factory=dict)  # names of a description, by C++ names
 
     def expression(self, text: str) -> str:
-        """Return an expression of C++ as a description has it, or an empty text."""
+        """Return an expression in C++ as an expression of a description, or an empty text."""
         try:
             tree = deepcopy(parse(self._expanded(text).replace("/", "//")))
             read = ast.unparse(_Calls().visit(tree)).replace(" ", "")
@@ -144,14 +144,14 @@ class Scope:
         return read if _NAME.search(read) else str(value)
 
     def expressions(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Return the parts of a grid or a block; () if one is unknown."""
+        """Return the extents of a grid or a block; () if an extent is unknown."""
         parts = [self.expression(text) for text in texts]
         while len(parts) > 1 and parts[-1] == "1":
             parts.pop()
         return tuple(parts) if all(parts) else ()
 
     def _expanded(self, text: str, depth: int = 0) -> str:
-        """Return an expression with its names replaced by what they mean."""
+        """Return an expression with its names replaced by their meanings."""
 
         def meaning(name: re.Match[str]) -> str:
             symbol = self.symbols.get(name[1], name[1].upper())
@@ -173,9 +173,9 @@ def _plain(text: str) -> str:
 
 
 def _parts(text: str, before: str) -> list[str]:
-    """Return the parts of a `dim3`, or the number, that a launch names.
+    """Return the extents of the `dim3` that a launch names, or the text itself for a number.
 
-    `before` is the code before the launch, which may make the `dim3`.
+    `before` is the code before the launch, which may define the `dim3`.
     """
     name, parts = re.escape(text), [text]
     if text.startswith("dim3"):
@@ -192,7 +192,7 @@ def _parts(text: str, before: str) -> list[str]:
 
 
 class _Calls(ast.NodeTransformer):
-    """Replaces calls of functions that round up by `/`, a description's division that does so."""
+    """Replaces calls of functions that divide and round up by `/`, which means the same."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:  # a name of ast
         name, arguments = ast.unparse(node.func), node.args

@@ -1,7 +1,7 @@
 """Finds which array, extent, stride or number each parameter of a function is.
 
-A parameter's name is read first. Where the name does not show it, the body of a kernel shows by
-which extent an array's rows are apart: `out[row * OC + col]` makes OC the columns of the result.
+A parameter's name is read first. If the name does not show the meaning, the indices in the kernel's
+body may show it: from `out[row * OC + col]` follows that OC is the number of the result's columns.
 """
 
 import re
@@ -15,7 +15,7 @@ from gpubench.model.signature import FORMATS, NULL, Parameter, split, why_unknow
 from gpubench.plan.from_source.source import BLAS, Function, calls
 
 CONSTANTS = {"alpha": "1", "beta": "0", "batch": "1", "batch_count": "1"}
-"""Values of parameters with these names, so that C = alpha·A·B + beta·C is A·B."""
+"""Values of parameters with these names. With them, C = alpha·A·B + beta·C is A·B."""
 
 UNKNOWN = "?"
 
@@ -37,7 +37,7 @@ ROWS, COLUMNS = {"row", "rows", "height", "h"}, {"col", "cols", "column", "colum
 """Words that name an extent of a matrix, as in `numARows` or `wB`."""
 
 ALL_EXTENTS = {"M", "N", "K"}
-EDGE = 16  # value of a number that only decides the block: its edge
+EDGE = 16  # value of a number that is only the edge of a block
 
 _DECORATION = re.compile(
     r"^(d|dev|device|g|gpu|h|ptr|p|mat|matrix)_(?=\w)|_(d|dev|device|g|gpu|ptr|global|ld)$"
@@ -65,7 +65,7 @@ def meanings(
 ) -> tuple[list[Parameter], tuple[str, ...]]:
     """Return the parameters with their values, and the column-major matrices.
 
-    `kernels` has the kernels of the source by name. What is not known is `?`. Raises ValueError for
+    `kernels` has the kernels of the source by name. An unknown value is `?`. Raises ValueError for
     a signature that cannot be read.
     """
     operation, on_host = OPERATIONS[op], not function.is_kernel
@@ -75,7 +75,7 @@ def meanings(
     column_major: tuple[str, ...] = ()
     if function.is_kernel and operation.has_layouts:
         column_major = _by_use(function.body, declared, values)
-        if not column_major and "__shared__" not in function.body:  # no tile in another order
+        if not column_major and "__shared__" not in function.body:  # a shared tile may be reordered
             orders = _FRAGMENT.findall(function.body)
             column_major = tuple(each.upper() for each, order in orders if order == "col")
     elif function.is_kernel and operation.is_product:
@@ -84,7 +84,7 @@ def meanings(
         if have_rows == [False, True]:  # a product vector · matrix: its first input is the vector
             values |= dict(zip(names, (values[each] for each in reversed(names)), strict=True))
     others = {name: each for name, each in kernels.items() if each is not function}
-    for launch in function.launches:  # a kernel may launch itself
+    for launch in function.launches:  # a kernel may launch kernels, too
         with suppress(ValueError, KeyError):  # CuTe's kernels have parameters without a name
             listed, column_major = meanings(others[launch.kernel], others, op)
             for argument, parameter in zip(launch.arguments, listed, strict=False):
@@ -101,7 +101,7 @@ def meanings(
     numbers = [each.name for each in declared if not each.is_pointer]
     extents = [name for name in numbers if name.casefold() in {"m", "n", "k"}]
     if operation.extents == ("M", "N") and [each.casefold() for each in extents[1:]] == ["k"]:
-        values |= dict(zip(extents, "MN", strict=True))  # the source calls N of a matrix K
+        values |= dict(zip(extents, "MN", strict=True))  # the source's name for N is K
     return [replace(each, value=values[each.name]) for each in declared], column_major
 
 
@@ -111,7 +111,7 @@ def launched(function: Function, kernels: Mapping[str, Function]) -> list[Functi
 
 
 def reads_output(function: Function, kernels: Mapping[str, Function]) -> bool:
-    """Whether a kernel, or a kernel that a host function launches, computes C from what C holds."""
+    """Whether a kernel, or a kernel that a host function launches, uses the old values of C."""
     for kernel in (function, *launched(function, kernels)):
         with suppress(ValueError):  # a parameter without a name
             updated = {*_UPDATED.findall(kernel.body)}
@@ -121,9 +121,10 @@ def reads_output(function: Function, kernels: Mapping[str, Function]) -> bool:
 
 
 def _of_library(function: Function, values: dict[str, str], op: str) -> tuple[str, ...]:
-    """Return the operands that calls of cuBLAS or CUTLASS, or CuTe's strides, take column-major.
+    """Return the matrices that calls of cuBLAS or CUTLASS, or CuTe's strides, show as column-major.
 
-    In an operation without layouts, the order of a call's arrays shows which array is the matrix.
+    In an operation without layouts, the order of a call's arrays shows which one is the matrix, and
+    `values` is updated.
     """
     operation = OPERATIONS[op]
     for arguments in calls(BLAS, function.body):
@@ -140,7 +141,7 @@ def _of_library(function: Function, values: dict[str, str], op: str) -> tuple[st
         return ()
     if gemm := _CUTLASS_GEMM.search(function.body):
         return tuple(compress("ABC", (order == "Column" for order in gemm.groups())))
-    strides = dict(_CUTE_STRIDE.findall(function.body))  # B has N rows there
+    strides = dict(_CUTE_STRIDE.findall(function.body))  # in CuTe, B has N rows
     return tuple(each for each in strides if bool(strides[each]) != (each == "B"))
 
 
@@ -171,7 +172,7 @@ def _extent_of_matrix(name: str) -> str:
 
 
 def _by_use(body: str, declared: list[Parameter], values: dict[str, str]) -> tuple[str, ...]:
-    """Fill in what a kernel's indices show; return the operands that are column-major."""
+    """Complete `values` by the kernel's indices; return the matrices that are column-major."""
     pointers = [each for each in declared if each.is_pointer and values[each.name] != NULL]
     named = {values[each.name]: each.name for each in pointers}
     if UNKNOWN in named:
@@ -216,7 +217,7 @@ def _integers(declared: list[Parameter]) -> list[str]:
 
 
 def _strides(body: str, array: str, numbers: Sequence[str]) -> set[str]:
-    """Return the numbers that an array's indices multiply, directly or through variables."""
+    """Return the numbers by which an array's indices multiply, directly or through variables."""
     text, assigned = "\n".join(_indices(body, array, numbers)), assignments(body)
     copies = {name: each[0] for name, each in assigned.items() if len(each) == 1}
     names = dict(zip(numbers, numbers, strict=True))
@@ -225,7 +226,7 @@ def _strides(body: str, array: str, numbers: Sequence[str]) -> set[str]:
 
 
 def _product(name: str) -> re.Pattern[str]:
-    """Return what matches a name with the word by which it is multiplied, if it is a word."""
+    """Return a pattern of products with `name`. A group has the other factor if it is a word."""
     space = r"[\s)(]{0,99}"
     return re.compile(rf"(\b\w++|){space}\*{space}\b{name}\b|\b{name}{space}\*{space}(\w*)")
 
@@ -242,7 +243,7 @@ def assignments(body: str) -> dict[str, list[str]]:
 
 
 def _indices(body: str, array: str, numbers: Sequence[str]) -> list[str]:
-    """Return the expressions that index an array, and the expressions of variables in an index."""
+    """Return the expressions of an array's indices, and of the variables in these indices."""
     assigned = assignments(body)
     pointer = re.compile(rf"\b{array}\s*\+|&\s*{array}\s*\[")
     pointers = {name for name in assigned if any(map(pointer.search, assigned[name]))}
@@ -254,7 +255,7 @@ def _indices(body: str, array: str, numbers: Sequence[str]) -> list[str]:
 
 
 def _complete(function: Function, declared: list[Parameter], values: dict[str, str]) -> None:
-    """Give a host function's last numbers the extent that is left, or the edge of a block."""
+    """Give a host function's unknown numbers the missing extent, or the edge of a block."""
     unknown = [name for name in _integers(declared) if values[name] == UNKNOWN]
     values |= {name: str(EDGE) for name in unknown if "block" in name.casefold()}
     unknown = [name for name in unknown if values[name] == UNKNOWN]

@@ -1,4 +1,4 @@
-"""`gpubench new-kernel --from FILE.py`: describes a Python function on arrays, or of a GPU."""
+"""`gpubench new-kernel --from FILE.py`: describes a Python function on NumPy's or GPU arrays."""
 
 import ast
 import json
@@ -11,7 +11,7 @@ from gpubench.model import OPERATIONS
 from gpubench.text import shown, unknown
 
 _KERNEL = re.compile(r"(triton|gluon|cuda|numba\.cuda)\.(jit|autotune|heuristics)\b")
-"""Decorators of functions that only a launch can call."""
+"""Pattern of the decorators of kernels, which Python code must launch."""
 
 ON_GPU = ("triton", "cupy", "numba.cuda")  # packages whose functions compute on a GPU
 TENSORS = {"torch": "torch", "triton": "torch", "jax": "jax.numpy"}
@@ -47,9 +47,9 @@ def describe_python(
 ) -> str:  # fmt: skip
     """Return the description of a function for the folder `home`.
 
-    The function is called `entry`. Without `entry`, it is the first function of the operation's
-    arrays. Without a `backend`, what the file imports decides it. Raises UsageError for a file
-    without such a function.
+    The function is called `entry`. If `entry` is empty, it is the first function that can take the
+    operation's arrays. If `backend` is empty, the file's imports decide the backend. Raises
+    UsageError for a file without such a function.
     """
     try:
         tree = ast.parse(source.read_bytes())
@@ -59,7 +59,7 @@ def describe_python(
     except (RecursionError, MemoryError) as error:
         raise UsageError(f"--from: {source} cannot be read: it is nested too deeply") from error
     except (OSError, SyntaxError, ValueError) as error:
-        number = getattr(error, "lineno", None)  # of an error in the syntax
+        number = getattr(error, "lineno", None)  # a SyntaxError has a line number
         line = f", line {number}" if number else ""
         what = getattr(error, "strerror", None) or getattr(error, "msg", error)
         raise UsageError(f"--from: {source}{line} cannot be read: {what}") from error
@@ -92,7 +92,7 @@ def describe_python(
 
 
 def _takes(function: ast.FunctionDef, count: int) -> bool:
-    """Whether a function takes this many arrays, or one less if it returns a value."""
+    """Whether a function takes `count` arrays, or one array less if it returns a value."""
     returns = any(isinstance(each, ast.Return) and each.value for each in ast.walk(function))
     return _arrays(function) == count or (_arrays(function) == count - 1 and returns)
 
@@ -103,7 +103,7 @@ def _arrays(function: ast.FunctionDef) -> int:
 
 
 def _imported(tree: ast.AST) -> set[str]:
-    """Return the packages that a file imports, and `numba.cuda`."""
+    """Return the first one and the first two parts of the names that a file imports."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Reads the functions and launches of a CUDA C++ source. Linear in the text's length."""
+"""Reads the functions and launches of a CUDA C++ source, in time linear in the text's length."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ _LAUNCH = re.compile(
     re.DOTALL,
 )
 
-BLAS = re.compile(r"\bcublas\w*(?:gemm|gemv)\w*\s*(?=\()", re.IGNORECASE)  # a call
+BLAS = re.compile(r"\bcublas\w*(?:gemm|gemv)\w*\s*(?=\()", re.IGNORECASE)  # a call of cuBLAS
 _CALLS_LAUNCH = re.compile(
     rf"<<<|\bcu(da)?Launch\w*\s*\(|\blaunch_kernel\w*\s*\(|(?i:{BLAS.pattern})"
 )
@@ -33,7 +33,7 @@ _HALF_SUMS = re.compile(r"mma[\w.]*\.f16\.f16\.f16")
 
 @dataclass(frozen=True, kw_only=True)
 class SourceLaunch:
-    """A launch of a kernel, as a function writes it."""
+    """A launch of a kernel, as a function's text has it."""
 
     caller: str
     kernel: str
@@ -47,7 +47,7 @@ class SourceLaunch:
 class Function:
     """A function that a source defines."""
 
-    name: str  # with the namespaces around it
+    name: str  # the name with its namespaces
     signature: str  # the text between the parentheses
     template: tuple[Parameter, ...]  # the template's parameters; empty for a plain function
     is_kernel: bool
@@ -83,8 +83,8 @@ class Function:
 def functions(text: str) -> Iterator[Function]:
     """Yield the functions that a CUDA C++ source defines, in order.
 
-    Functions of classes are left out, and other templates with a parameter that cannot be read.
-    Raises ValueError for a kernel with such a parameter.
+    Functions of classes are left out. A function whose template parameters cannot be read is left
+    out, too, but for a kernel ValueError is raised.
     """
     text = _DIRECTIVE.sub(" ", code(text))
     spaces: list[str] = []
@@ -131,9 +131,9 @@ def _function(heading: str, body: str, spaces: list[str]) -> Function | None:
 
 
 def reachable(name: str, by_name: Mapping[str, Function]) -> list[Function]:
-    """Return a function and all functions whose names its body has, directly or through others."""
+    """Return a function, and all functions that it names, directly or through other functions."""
     waiting, functions_by_name = [name], dict[str, Function]()
-    for each in waiting:  # it grows
+    for each in waiting:  # the list grows in the loop
         if each in by_name and each not in functions_by_name:
             functions_by_name[each] = by_name[each]
             waiting += re.findall(r"\b[A-Za-z_]\w*", by_name[each].body)
@@ -141,7 +141,7 @@ def reachable(name: str, by_name: Mapping[str, Function]) -> list[Function]:
 
 
 def calls(called: re.Pattern[str], text: str) -> Iterator[list[str]]:
-    """Yield the arguments of each call of what a pattern matches."""
+    """Yield the arguments of each call that the pattern `called` matches."""
     return (split(enclosed(text, mark.end())[0]) for mark in called.finditer(text))
 
 
@@ -151,16 +151,16 @@ def last(name: str) -> str:
 
 
 def code(text: str) -> str:
-    """Return the source without comments and without the contents of texts.
+    """Return the source without comments and without the contents of string literals.
 
-    A text with an instruction that sums in float16 becomes the name `mma_in_float16`.
+    A string literal with an instruction that sums in float16 becomes the name `mma_in_float16`.
     """
 
     def kept(skipped: re.Match[str]) -> str:
         is_sum = skipped[0][0] != "/" and _HALF_SUMS.search(skipped[0])
         return '"C"' if skipped[0] == '"C"' else " mma_in_float16 " if is_sum else " "
 
-    text = _SKIPPED.sub(kept, text)  # and a launch as Visual Studio formats it
+    text = _SKIPPED.sub(kept, text)  # the next line joins `<< <`, which Visual Studio writes
     return re.sub(r"<<\s+<(?!<)", "<<<", re.sub(r">>\s+>(?!>)", ">>>", text))
 
 

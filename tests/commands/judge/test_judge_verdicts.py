@@ -291,7 +291,7 @@ def test_a_library_is_described_by_a_signature_that_the_user_states(tmp_path: Pa
     subprocess.run(command, input=source, text=True, check=True)
     done = call(tmp_path, "new-kernel", "mine", "--from", "libmine.so")
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "holds no signatures and defines run; state one: gpubench judge 'libmine" in done.err
+    assert "has no signatures and defines run; state one: gpubench judge 'libmine" in done.err
 
 
 def test_the_table_names_verdict_ratio_and_reason() -> None:
