@@ -1,7 +1,8 @@
 """The backends, which run kernels: each is a directory whose `__init__.py` declares `BACKEND`.
 
-`Backend` holds operands and binds kernels, `Kernel` runs and is timed, and `Gauge` measures the
-device. Importing a declaration imports nothing heavy, because its functions import what they need.
+A `Backend` has operands and binds kernels to them, a `Kernel` runs and is timed, and a `Gauge`
+measures the device. Importing a declaration is quick, because its functions import other packages
+when they are called.
 """
 
 import importlib
@@ -31,13 +32,13 @@ AUTO = "auto"  # the value of `--device` that selects the first backend with a d
 
 @dataclass(frozen=True, kw_only=True)
 class Routine:
-    """The properties of a kernel, a library routine or a function that a row has."""
+    """The properties of a kernel, a library routine or a function that are written into a row."""
 
     call: Callable[..., None] | None = None
     """The function of a `CallVariant`; None if the kernel is compiled."""
 
     compiled: Resources | None = None  # registers and memory that the compiler reported
-    note: str = ""  # which compiler took NVRTC's place, or which headers were replaced
+    note: str = ""  # the compiler that was used instead of NVRTC, or the headers that were replaced
     code_hash: str = ""
     """Hash of the compiled code. Empty for a library, and for a function that compiles its own
     kernels."""
@@ -57,9 +58,9 @@ class Routine:
 
 
 class Kernel(Protocol):
-    """A compiled kernel or a library routine, bound to operands: it runs, and it is timed.
+    """A compiled kernel or a library routine that is bound to operands, to be run and timed.
 
-    Launches use one set of operands after the other. All methods that launch raise LaunchError.
+    Each launch uses the next set of operands. All methods that launch raise LaunchError.
     """
 
     @property
@@ -68,7 +69,7 @@ class Kernel(Protocol):
 
     @property
     def min_launches(self) -> int:
-        """Minimum number of launches in one sample, without the launches that predict a time."""
+        """Minimum number of launches in a sample. Launches that predict a time may be fewer."""
 
     @property
     def max_launches(self) -> int:
@@ -76,7 +77,7 @@ class Kernel(Protocol):
 
     @property
     def thread_counts(self) -> tuple[int, ...]:
-        """Numbers of CPU threads to choose from, the current one first; empty on a GPU."""
+        """Numbers of CPU threads to choose from, the current number first; empty on a GPU."""
 
     def on_threads(self, count: int) -> Self:
         """Return the kernel with another number of CPU threads."""
@@ -84,21 +85,22 @@ class Kernel(Protocol):
     def run(self, launches: int = 1) -> float | None:
         """Launch on the next sets and wait.
 
-        Return microseconds per launch if that is as accurate as a sample of slow launches.
+        Return microseconds per launch if this time is accurate enough as a sample of slow launches;
+        else None.
         """
 
     def watch(self) -> str:
-        """Return what a call does in addition to computing, such as allocating memory, else empty.
+        """Return what a call does besides computing, such as allocating memory; or an empty text.
 
-        The kernel has run before. Raises LaunchError for a call that waits for the device, as it
-        cannot be timed.
+        The kernel must have run before. Raises LaunchError for a call that waits for the device,
+        because such a call cannot be timed.
         """
 
     def kernels_run(self) -> str:
         """Return the names of the kernels of a launch, with counts; empty if they are not known.
 
-        The kernel has run before. The launch may be captured without being run, so the output of a
-        set may be unchanged.
+        The kernel must have run before. The launch may be captured without being run, so the output
+        of a set may be unchanged.
         """
 
     def sample(self, launches: int, count: int) -> list[float]:
@@ -107,7 +109,7 @@ class Kernel(Protocol):
     def sustain(self, heat_s: float, timed_s: float) -> Series:
         """Launch without a pause, untimed for `heat_s`, then timed for `timed_s`.
 
-        Raises DoesNotFitError if the launches are too short for that.
+        Raises DoesNotFitError if the launches are too short to be enqueued without a pause.
         """
 
 
@@ -115,7 +117,10 @@ class Ipc(Protocol):
     """Memory of a device that two processes use."""
 
     def export(self, size: int) -> tuple[bytes, Any]:
-        """Allocate bytes; return the handle that opens them, and the bytes. Raises LaunchError."""
+        """Allocate memory; return a handle for other processes, and the bytes as an array.
+
+        Raises LaunchError.
+        """
 
     def open(self, handle: bytes, size: int) -> Any:
         """Return the bytes that another process has exported. Raises LaunchError."""
@@ -151,15 +156,15 @@ class Gauge(Protocol):
     def configuration(self) -> dict[str, Any]:
         """Return facts that may explain a slow device: its power cap, ECC errors, the PCIe link.
 
-        Names have units. Empty if the system reports nothing.
+        Names contain the unit. Empty if the system reports nothing.
         """
 
     def health(self) -> Health:
-        """Return clocks, temperature and power now, and the clock during the latest samples."""
+        """Return the present clocks, temperature and power, and the clock of the latest samples."""
 
 
 class Backend(Protocol):
-    """A device that holds operands and binds kernels to them."""
+    """A device, with operands in its memory and kernels that are bound to them."""
 
     device: Device
     xp: ModuleType  # the array module: NumPy or CuPy
@@ -183,27 +188,28 @@ class Backend(Protocol):
         """Return whether the device still works. An illegal access makes it unusable."""
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Compile what the points need; `on_built` gets the number of instances compiled so far.
+        """Compile the points' kernels; `on_built` gets the number of instances compiled so far.
 
-        An instance that does not compile raises when it is bound, not here.
+        The error of an instance that does not compile is raised by `bind`, not here.
         """
 
     def bytes_needed(self, problem: Problem, *, cold: bool, one_set: bool = False) -> int:
-        """Return the memory that `load` takes; for `one_set` also the memory of `FixedArrays`."""
+        """Return the bytes that `load` allocates; for `one_set` also the bytes of `FixedArrays`."""
 
     def bytes_free(self) -> int:
-        """Return the memory that can be allocated now."""
+        """Return the number of bytes that can be allocated now."""
 
     def load(
         self, problem: Problem, inputs: Sequence[Any], *, cold: bool, one_set: bool = False
     ) -> OperandSets:
-        """Copy operands to the device; if `cold`, as sets that together exceed the cache.
+        """Copy operands to the device; if `cold`, as several sets that together exceed the cache.
 
-        The sets differ by their `operand_factors`. For `one_set` the cache is flushed instead.
+        The sets differ by their `operand_factors`. With `one_set`, there is one set, and the cache
+        is flushed instead.
         """
 
     def bind(self, point: Point, operands: OperandSets, rows: int | None = None) -> Kernel:
-        """Return the point's kernel on the operands, or on at most the first `rows` of M rows.
+        """Return the point's kernel on the operands; with `rows`, on at most these first rows.
 
         Raises CompileError.
         """
@@ -215,7 +221,7 @@ class Backend(Protocol):
 
         Return a function that takes a seed, fills the memory by `new_elements`, launches and waits.
         With `in_queue`, the launches are in the GPU's queue before the seed is written. Return None
-        if the queue cannot hold the launches. Without a kernel, nothing is launched. Raises
+        if the queue has no room for the launches. If `kernel` is None, nothing is launched. Raises
         LaunchError.
         """
 
@@ -240,8 +246,8 @@ class BackendEntry:
     name: str  # the name for `--device`, and in the descriptors of its variants
     auto_order: int  # `--device auto` takes the backend with the lowest number that has a device
     timers: tuple[Timer, ...]  # the timers that it has, the default one first
-    launches: tuple[Launches, ...] = (Launches.ALONE,)  # when the launches that it times may begin
-    cost: Cost = Cost()  # time of a sweep in addition to its samples, for forecasts
+    launches: tuple[Launches, ...] = (Launches.ALONE,)  # the kinds of launches that it can time
+    cost: Cost = Cost()  # typical costs of a sweep in addition to its samples, for forecasts
     quick_size: int = 512
     """M, N and K of a sweep without `--sizes`. The default variants take less than half a minute at
     this size, and differ visibly."""
@@ -251,15 +257,15 @@ class BackendEntry:
 
     is_numbered: bool = False  # whether it may have several devices, such as `cuda:0` and `cuda:1`
     devices: Callable[[int | None], list[Device]]
-    """Returns its devices, or the device with a number. Raises DeviceUnavailableError with what is
-    missing."""
+    """Returns all devices of the backend, or the device with the given number. Raises
+    DeviceUnavailableError, which names what is missing."""
 
     open: Callable[[int, Timer], Backend]
     """Opens the device with a number. Raises DeviceUnavailableError if the timer is missing."""
 
     load: Callable[[], None] | None = None
-    """Imports the modules that `open` needs, in a process that waits for its turn. None if starting
-    a process would change the times of the process that measures."""
+    """Imports the modules that `open` needs, in a process that another process keeps waiting. None
+    if starting such a process would change the times of the process that measures."""
 
     def timer(self, requested: Timer) -> Timer:
         """Return the requested timer, or the default one if the backend lacks it."""
@@ -276,8 +282,8 @@ def backends() -> dict[str, BackendEntry]:
 def find_devices(name: str) -> tuple[list[Device], dict[str, DeviceUnavailableError]]:
     """Return the devices that `--device` names.
 
-    For `auto`, the second value holds the error of each backend without a device. Raises
-    DeviceUnavailableError if the name is of a backend without a device.
+    For `auto`, the second value has the error of each backend without a device. Raises
+    DeviceUnavailableError if `name` is the name of a backend without a device.
     """
     if name != AUTO:
         backend, _, number = name.partition(":")
@@ -293,7 +299,7 @@ def find_devices(name: str) -> tuple[list[Device], dict[str, DeviceUnavailableEr
 
 
 def passed_over(name: str) -> tuple[str, ...]:
-    """Return a line for each backend that `auto` skips although a device seems to be there."""
+    """Return a line for each backend that `auto` skips although its device seems to exist."""
     if name != AUTO:
         return ()
     missing = find_devices(name)[1]
@@ -322,6 +328,6 @@ def open_backend(name: str, timer: Timer = Timer.EVENTS) -> Backend:
 
 
 def device_label(device: Device) -> str:
-    """Return a device's label in headings, beside its name: `cuda:0`, `CPU`."""
+    """Return the label that headings show beside a device's name: `cuda:0`, `CPU`."""
     numbered = backends()[device.backend].is_numbered
     return f"{device.backend}:{device.index}" if numbered else device.backend.upper()

@@ -1,4 +1,4 @@
-"""C functions of shared libraries: loaded, and called with the arguments of a signature."""
+"""Loads C functions of shared libraries, and calls them with the arguments of a signature."""
 
 import ctypes
 import os
@@ -45,7 +45,7 @@ class CFunction:
         self.bind(problem)(*arrays)
 
     def bind(self, problem: Problem) -> Callable[..., None]:
-        """Return the function of inputs and output for the extents of a problem."""
+        """Return the function (inputs…, output) for the extents of a problem."""
         slots = [_slot(each, problem) for each in self._parameters]
         return partial(_call, self._function, slots)
 
@@ -69,7 +69,7 @@ def _slot(parameter: Parameter, problem: Problem) -> Any:
 
 
 def as_number(content: Any, name: str) -> Any:
-    """Return a number as ctypes passes it by value.
+    """Return a number as a ctypes object, which is passed by value.
 
     Raises CompileError for a type that only CUDA has.
     """
@@ -82,7 +82,7 @@ def as_number(content: Any, name: str) -> Any:
 def load_library(path: Path, name: str = "") -> ctypes.CDLL:
     """Load a shared library. Raises CompileError if the system's loader refuses it.
 
-    `name` is the name of its source in the error, if it has one.
+    `name` is the name of the library's source for the error message, if there is a source.
     """
     # ctypes binds all symbols at once, but a file may have functions for absent libraries.
     system: Any = ctypes.CDLL(None)

@@ -1,4 +1,4 @@
-"""Calls of a variant's function: its arrays as tensors, its allocations, what it reports."""
+"""Calls of a variant's function: arrays become tensors, and the function's reports are read."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -19,15 +19,15 @@ MAX_NAME = 1000  # maximum length of the name of a function's algorithm
 class Prepared:
     """A function on arrays whose call is prepared ahead of the launch.
 
-    Where the host waits for each launch, the measured time includes the host's call. So `bind`
-    makes the arguments, and the call only passes them.
+    If the host waits for each launch, the measured time includes the host's call. So `bind`
+    computes the arguments, and the call only passes them.
     """
 
     bind: Callable[..., Callable[[], None]]
-    """Takes the arrays, and returns the call in the current stream."""
+    """(arrays…) → the function that makes the call in the current stream."""
 
     def __call__(self, *arrays: Any) -> None:
-        """Prepare the call, and make it."""
+        """Prepare the call for the arrays, and make it."""
         self.bind(*arrays)()
 
 
@@ -40,8 +40,8 @@ class Returning:
     def __call__(self, *arrays: Any) -> None:
         """Call the function on all arrays but the last one, into which the result is copied.
 
-        Raises TypeError for a result that is no array of the output's shape, because a smaller
-        array would be repeated.
+        Raises TypeError unless the result is an array of the output's shape: NumPy would repeat a
+        smaller array.
         """
         *inputs, output = arrays
         result = self.function(*inputs)
@@ -49,17 +49,17 @@ class Returning:
             what = getattr(result, "shape", type(result).__name__)
             raise TypeError(f"it returns {what}, and not an array of shape {(*output.shape,)}")
         if type(output).__module__.startswith("cupy") and not isinstance(result, type(output)):
-            result = import_module("cupy").from_dlpack(result)  # the current stream waits for it
+            result = import_module("cupy").from_dlpack(result)  # the stream waits for the result
         output[...] = result
 
 
 def writing(function: Callable[..., Any], variant: CallVariant) -> Callable[..., None]:
-    """Return a variant's function as a function of inputs and output that writes the output."""
+    """Return a variant's function as a function (inputs…, output) that writes the output."""
     return Returning(function) if variant.returns else function
 
 
 def why_not_called(function: Callable[..., None], arrays: Sequence[Any]) -> str:
-    """Return what to write for a function that takes only the inputs, or an empty text."""
+    """Return advice if a function takes only the inputs, or else an empty text."""
     try:
         signature(function).bind(*arrays[:-1])
     except (TypeError, ValueError):  # the arguments differ, or a builtin has no signature
@@ -68,9 +68,9 @@ def why_not_called(function: Callable[..., None], arrays: Sequence[Any]) -> str:
 
 
 def as_tensors(package: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """Return arrays as a package's tensors in the same memory, or unchanged without a package.
+    """Return arrays as a package's tensors in the same memory; unchanged if `package` is empty.
 
-    The output stays an array if the package's arrays cannot be written, such as the arrays of JAX.
+    The output stays an array if the package's tensors cannot be written, such as those of JAX.
     """
     if not package:
         return (*arrays,)
@@ -92,7 +92,7 @@ def use_stream(stream: int) -> None:
 
 
 def allocating(count_bytes: int) -> str:
-    """Return a row's note on a call that allocated this many bytes; empty for 0."""
+    """Return the row's note about a call that allocated memory; empty for 0 bytes."""
     return f"each call allocates memory ({count_bytes:,} bytes seen)" if count_bytes else ""
 
 
@@ -102,9 +102,9 @@ def torch() -> Any:
 
 
 def answers(kernel: Kernel) -> tuple[Resources | None, str]:
-    """Return what a kernel reports of itself, which a function may have written.
+    """Return the resources and the algorithm that a kernel reports; a user may have set them.
 
-    Raises LaunchError for values that no row can hold.
+    Raises LaunchError for values that cannot be written into a row.
     """
     resources, algorithm = kernel.routine.resources, kernel.routine.algorithm
     if resources is not None:

@@ -1,4 +1,4 @@
-"""Elements of operands that a seed and a place determine, so that each can be computed again."""
+"""Elements of operands that a seed and an index determine, so that each can be computed again."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ NEW_VALUES = 2**12  # number of different elements
 
 
 def new_elements(values: NDArray[Any], seed: int, places: NDArray[np.integer[Any]]) -> NDArray[Any]:
-    """Return the elements at some places of memory: for each, one of the `NEW_VALUES` values.
+    """Return the elements with these indices: each is one of the `NEW_VALUES` elements of `values`.
 
     The kernel `new_elements` of cuda/stream.cu computes the same elements.
     """

@@ -1,4 +1,4 @@
-"""Sets of operands: how many keep a cache cold, how they differ, and their order of use."""
+"""Sets of operands: the number that keeps a cache cold, their contents, and their order of use."""
 
 import math
 import zlib
@@ -11,24 +11,25 @@ from gpubench.errors import DoesNotFitError
 from gpubench.model import Point, Problem, Scope, bytes_of_element
 
 CACHES_TO_OUTGROW = 2
-"""The sets together exceed the last-level cache by this factor, so each set is evicted before
-reuse.
+"""The sets together have the size of the last-level cache times this factor, so that each set is
+evicted before it is used again.
 
-On an H200 one cache is enough (docs/decisions/0018): all bytes of a set come from DRAM again."""
+On an H200 a factor of 1 is enough (docs/decisions/0018): all bytes of a set come from DRAM
+again."""
 
 MAX_LAUNCHES = 256
 """Maximum number of launches in a sample. The shortest kernels then take 100 µs, and a launch queue
 has room for all launches."""
 
 FACTORS = ((1, 1), (-1, 2), (-1, -2), (1, -1))
-"""Factors of the two operands, for one set after the other.
+"""Factors of the two operands in the first set, in the second set, and so on.
 
-The results of consecutive sets then differ by powers of two, so each follows exactly from another.
-A workspace, a flag or a sum that is left over from the previous launch becomes visible."""
+The results of consecutive sets then differ by an exact factor, such as −2. A workspace, a flag or a
+sum that is left over from the previous launch therefore makes a result wrong."""
 
 ALIGNED_BYTES = 256
-"""Each set begins at a multiple of this, as an allocation does. A library may choose its kernel by
-the alignment, and a kernel may load words of several elements."""
+"""Each set begins at a multiple of this number of bytes, as an allocation does. A library may
+choose its kernel by the alignment, and a kernel may load several elements at once."""
 
 DOUBLED_BITS = 32
 """Minimum number of bits of operands that are doubled. Narrower types have too small a range, so
@@ -41,19 +42,19 @@ class SetPolicy:
 
     count: int  # number of sets
     flush: bool
-    """Whether all sets together fit into the cache, so that it must be flushed between samples."""
+    """Whether the sets together fit into the cache, which must then be flushed between samples."""
 
     @property
     def min_launches(self) -> int:
-        """Minimum number of launches in a sequence that is repeated: it uses each set once.
+        """Minimum number of launches in a sequence that is repeated, such as a graph.
 
-        If the cache is flushed between repetitions, the sequence may use fewer sets.
+        The sequence must use each set once, unless the cache is flushed between repetitions.
         """
         return 1 if self.flush else self.count
 
     @property
     def max_launches(self) -> int:
-        """Maximum number of launches in a sample before it reuses a set, which is warm by then."""
+        """Maximum number of launches in a sample, so that no launch finds its set in the cache."""
         return min(self.count, MAX_LAUNCHES) if self.flush else MAX_LAUNCHES
 
 
@@ -64,8 +65,8 @@ def set_policy(problem: Problem, cache_bytes: int, *, cold: bool, max_sets: int)
     """
     if not cold:
         return SetPolicy(count=1, flush=False)
-    # One set more than fills the caches, so that other sets fill them before a set is reused. At
-    # least two: with one set, a large problem would find the tail of its previous launch.
+    # One set more than fills the cache, so that the other sets fill it before a set is reused. At
+    # least two sets: with one, a large problem would find the tail of its previous launch in cache.
     count = -(-CACHES_TO_OUTGROW * cache_bytes // problem.bytes) + 1
     return SetPolicy(count=min(count, max_sets), flush=count > max_sets)
 
@@ -90,9 +91,9 @@ def result_factor(problem: Problem, index: int) -> int:
 
 
 def content_of(problem: Problem, index: int) -> int:
-    """Return which operands a set has. Sets with equal contents have equal results.
+    """Return a number that identifies a set's contents. Equal contents give equal results.
 
-    The value is the factor of the result, or the number of the set's own values.
+    The number is the factor of the result, or else the index of the set's own values.
     """
     is_linear = problem.operation.is_linear
     return result_factor(problem, index) if is_linear else index % len(FACTORS)
@@ -110,7 +111,7 @@ class Rotation:
         self._next = 0
         self._untouched = 0
         self.used = set(range(count))
-        """Sets that launches wrote into since the outputs were renewed; at first all."""
+        """Sets that launches wrote into since the outputs were last filled; at first all sets."""
 
         self.zeroed = False
         """Whether the outputs were last filled with zeros, for a kernel that reads them."""
@@ -125,7 +126,7 @@ class Rotation:
         return index
 
     def take(self, launches: int, flush: Callable[[], None] | None = None) -> list[int]:
-        """Return the next sets.
+        """Return the indices of the next sets.
 
         Call `flush` first if one of these sets was used since the last flush.
         """
@@ -146,8 +147,8 @@ class OperandSets:
     policy: SetPolicy
     rotation: Rotation
     contents: tuple[tuple[Any, ...], ...] = ()
-    """The inputs in host memory, for each content of the sets; empty if factors make the
-    contents."""
+    """The inputs in host memory, for each different content of the sets. Empty if the contents
+    differ by factors only."""
 
     def fingerprints(self) -> dict[int, int]:
         """Return a number for the output of each set that launches wrote into.
@@ -176,7 +177,7 @@ class OperandSets:
 
 
 Placed = Callable[[], AbstractContextManager[None]]
-"""Returns the block in which a kernel is launched."""
+"""Returns a context manager, inside of which a kernel must be launched."""
 
 
 class FixedArrays:
@@ -188,8 +189,8 @@ class FixedArrays:
     def place(self, point: Point, operands: OperandSets) -> tuple[tuple[Any, ...], Placed]:
         """Return the sets on which the point's kernel is launched, and the block for the launches.
 
-        For fixed addresses, a single set takes the contents of the operands at the block's start,
-        and the operands take the set's contents at the block's end. Raises DoesNotFitError for
+        For a kernel that keeps addresses, there is one set at fixed addresses. The operands are
+        copied there when the block begins, and copied back when it ends. Raises DoesNotFitError for
         launches that allocate.
         """
         if not point.variant.fixed_addresses:
@@ -214,9 +215,8 @@ class FixedArrays:
 def stacked(make: Callable[..., Any], count: int, problem: Problem) -> list[Any]:
     """Return an array for each operand and the result, with room for `count` sets in its memory.
 
-    `make` takes a shape and an element type, and returns aligned memory. Each set begins at a
-    multiple of `ALIGNED_BYTES` in it, and each matrix is row- or column-major, as the problem
-    requires.
+    `make` takes a shape and an element type, and returns aligned memory. Each set begins there at a
+    multiple of `ALIGNED_BYTES`. Each matrix is row-major or column-major, as the problem requires.
     """
     return [
         in_sets(make((count, set_size(shape, make((0,), kind).itemsize)), kind), shape, by_columns)
@@ -227,28 +227,28 @@ def stacked(make: Callable[..., Any], count: int, problem: Problem) -> list[Any]
 
 
 def set_size(shape: Sequence[int], item_bytes: int) -> int:
-    """Return the number of elements from the start of a set's array to the start of the next."""
+    """Return the number of elements from the start of one set's array to the next set's array."""
     of_line = ALIGNED_BYTES // item_bytes
     return -(-math.prod(shape) // of_line) * of_line
 
 
 def in_sets(memory: Any, shape: Sequence[int], by_columns: bool) -> Any:
-    """Return the arrays of all sets, as views of rows of memory that have the `set_size`."""
+    """Return the arrays of all sets, as views of `memory`. Each set has a row of `set_size`."""
     sets = memory[:, : math.prod(shape)]
     in_memory = sets.reshape(len(sets), *(reversed(shape) if by_columns else shape))
     return in_memory.swapaxes(1, -1) if by_columns else in_memory
 
 
 def bytes_of_sets(problem: Problem, count: int) -> int:
-    """Return the memory that a number of sets takes."""
+    """Return the number of bytes of `count` sets."""
     sizes = zip(problem.shapes, map(bytes_of_element, problem.types), strict=True)
     return count * sum(of_one * set_size(shape, of_one) for shape, of_one in sizes)
 
 
 def first_rows(sets: Sequence[Sequence[Any]], problem: Problem) -> tuple[tuple[Any, ...], ...]:
-    """Return views of arrays with more rows: the parts that `problem` needs, by set."""
+    """Return views of the first rows of each set's arrays, with the heights that `problem` has."""
     heights = [shape[0] for shape in problem.shapes]
-    if [len(array) for array in sets[0]] == heights:  # a CPU has up to thousands of sets
+    if [len(array) for array in sets[0]] == heights:  # saves time: a CPU has thousands of sets
         return tuple(map(tuple, sets))
     return tuple(
         tuple(array[:height] for array, height in zip(arrays, heights, strict=True))
@@ -257,5 +257,5 @@ def first_rows(sets: Sequence[Sequence[Any]], problem: Problem) -> tuple[tuple[A
 
 
 def _by_rows(array: Any) -> Any:
-    """Return the array, or its transpose if that is contiguous by rows in memory."""
+    """Return the array if it is row-major in memory, or else its transpose."""
     return array if array.flags.c_contiguous else array.T

@@ -40,12 +40,12 @@ Instance = tuple[str, str, Config | None, str, bool]
 """Key of a compiled function: operation, variant, tile, dtype, and whether the matrices have the
 variant's layout."""
 
-ALIGNMENT = 64  # alignment of operands in bytes: a cache line, so that it is the same in every run
-OBJECT_BYTES = 2**12  # smaller allocations of a call are Python's own objects
+ALIGNMENT = 64  # alignment of operands in bytes: a cache line, and equal in all runs
+OBJECT_BYTES = 2**12  # allocations of fewer bytes in a call are Python's own objects
 
 
 class CpuTimer:
-    """State that a backend's kernels share: the clock, the number of threads, the cache flush."""
+    """The state that all kernels share: the clock, the number of threads, and the cache flush."""
 
     def __init__(self, cache_bytes: int, clock_ns: Callable[[], int]) -> None:
         self.clock_ns = clock_ns
@@ -61,7 +61,7 @@ class CpuTimer:
         self._flush_buffer += 1
 
     def limit_threads(self, threads: int) -> None:
-        """Let BLAS use this number of threads, and also Numba and torch if they are imported."""
+        """Limit the threads of BLAS, and of Numba and torch if they are imported."""
         numba = sys.modules.get("numba")
         if (threads, torch(), numba) == self._threads:
             return
@@ -95,14 +95,15 @@ class CpuKernel:
         return replace(self, thread_counts=(count,))
 
     def run(self, launches: int = 1) -> float:
-        """Call on the next sets: microseconds per call."""
+        """Call the function on the next sets. Return microseconds per call."""
         with self.placed():
             return self._time(self.rotation.take(launches))
 
     def watch(self) -> str:
-        """Return a note on the memory that a call allocates, from NumPy or from torch.
+        """Return a note on the memory that a call allocates by NumPy or torch.
 
-        Allocations smaller than a result are scratch memory; see also OBJECT_BYTES.
+        Allocations of fewer bytes than the result are scratch memory, and are not noted. Neither
+        are allocations below OBJECT_BYTES.
         """
         arrays = self.sets[next(self.rotation)]
         tracemalloc.start()
@@ -120,7 +121,7 @@ class CpuKernel:
         return allocating(peak_bytes if peak_bytes >= max(arrays[-1].nbytes, OBJECT_BYTES) else 0)
 
     def kernels_run(self) -> str:
-        """Return nothing: a CPU runs no kernels."""
+        """Return an empty text: a CPU runs no kernels."""
         return ""
 
     def sample(self, launches: int, count: int) -> list[float]:
@@ -130,7 +131,7 @@ class CpuKernel:
             return [self._time(self.rotation.take(launches, flush)) for _ in range(count)]
 
     def sustain(self, heat_s: float, timed_s: float) -> Series:
-        """Call without a pause. The energy of the calls is not reported."""
+        """Call the function without a pause. The series has no energy."""
         times_us: list[float] = []
         started = perf_counter()
         while (spent_s := perf_counter() - started) < heat_s + timed_s or not times_us:
@@ -190,7 +191,7 @@ class CpuBackend:
             values.sum()
 
     def usable(self) -> bool:
-        """Return true: a call that fails ends itself or the process."""
+        """Return true: a call that fails raises an exception or ends the process."""
         return True
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
@@ -275,7 +276,7 @@ class CpuBackend:
         return None if in_queue else begin
 
     def _build(self, point: Point) -> Callable[..., None] | str | DoesNotFitError:
-        """Return the compiled function of a point, or why it does not compile or cannot run."""
+        """Return the compiled function of a point, or the reason why there is none."""
         key = _instance(point)
         if key not in self._built:
             try:
@@ -328,14 +329,14 @@ def _without_numba_cache() -> Iterator[None]:
 
 
 def _thread_counts(variant: CallVariant) -> tuple[int, ...]:
-    """Return the variant's number of threads, or the number of CPUs and smaller powers of two."""
+    """Return the variant's number of threads; or the number of CPUs, and smaller powers of two."""
     cpus = cpu_threads()
     powers = (1 << exponent for exponent in reversed(range((cpus - 1).bit_length())))
     return (variant.threads,) if variant.threads else (cpus, *powers)
 
 
 def _end_to_end(call: Callable[..., None], variant: CallVariant, *arrays: np.ndarray) -> None:
-    """Allocate, copy in, call, copy out, free."""
+    """Allocate arrays, copy the inputs, call the function, copy the result, and free the arrays."""
     *inputs, output = arrays
     result = np.zeros_like(output) if variant.reads_output else np.empty_like(output)
     call(*as_tensors(variant.tensors, (*(array.copy() for array in inputs), result)))

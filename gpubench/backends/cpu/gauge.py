@@ -31,7 +31,7 @@ from gpubench.text import shown
 
 MAX_CACHE_MIB = 65536
 COPY_BYTES = 2**28  # maximum size of the array that is copied
-MIN_COPY_BYTES = 2**22  # beyond the second cache of most CPUs
+MIN_COPY_BYTES = 2**22  # minimum size of that array: larger than the L2 cache of most CPUs
 COPIED_CACHES = 8  # the array exceeds the last-level cache by this factor, up to COPY_BYTES
 REPEATS = 5
 
@@ -45,7 +45,7 @@ FMA_CALL_S = 0.01  # shortest call that is timed
 
 FMA_REPEATS = 10
 
-KEPT_FOR = timedelta(days=1)  # time for which a rate that was measured on such a CPU is reused
+KEPT_FOR = timedelta(days=1)  # time for which a measured rate is reused
 
 
 class CpuGauge:
@@ -77,7 +77,7 @@ class CpuGauge:
         return {"copy": 2 * self._copy_bytes / self.copy_gbytes_per_s() / 1e3}
 
     def empty_launch_us(self) -> dict[str, float]:
-        """Return nothing: a call on a CPU has one clock."""
+        """Return an empty dictionary: there is no empty kernel on a CPU."""
         return {}
 
     def configuration(self) -> dict[str, Any]:
@@ -94,9 +94,9 @@ class CpuGauge:
         return rates | {fma_rate(dtype): self._fma_gflops(dtype) for dtype in dtypes}
 
     def _fma_gflops(self, dtype: str) -> float:
-        """Return the highest of several rates, each the sum of the threads' own rates.
+        """Return the highest of several rates. Each is the sum of the rates of all threads.
 
-        Only the time in which a thread runs counts: other work on the machine does not lengthen it.
+        Only the CPU time of a thread counts, which other work on the machine does not lengthen.
         """
         from gpubench.backends.cpu.multiply_add import multiply_adds, operations
 
@@ -154,7 +154,7 @@ def describe_cpu() -> Device:
     """Describe this machine's CPU, from /proc and /sys if they exist."""
     caches = _caches()
     blas = [info for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"]
-    blas.sort(key=lambda info: "numpy" not in info["filepath"])  # SciPy may have loaded another
+    blas.sort(key=lambda info: "numpy" not in info["filepath"])  # SciPy may use another
     return Device(
         backend="cpu",
         name=_model_name(),
@@ -177,7 +177,7 @@ def describe_cpu() -> Device:
 
 
 def _last_level_bytes(caches: Sequence[tuple[str, int]]) -> int:
-    """Return the bytes that `CACHE_VARIABLE` names, or the largest cache's bytes; else 32 MiB.
+    """Return the size in `CACHE_VARIABLE`, or else of the largest cache, or else 32 MiB; in bytes.
 
     Raises UsageError for a value that is not a whole number of MiB from 1 to 65536.
     """

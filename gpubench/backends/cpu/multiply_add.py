@@ -9,15 +9,15 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 CHAINS = 12
-"""Number of independent sums. This number hides the latency of two units (4 to 5 cycles) and needs
-16 registers."""
+"""Number of independent sums, each a vector. 12 sums hide the latency of two units (4 to 5 cycles)
+and fit into 16 registers."""
 
 ELEMENTS = {
     "float32": (ir.FloatType(), types.float32, 4),
     "float64": (ir.DoubleType(), types.float64, 8),
     "int32": (ir.IntType(32), types.int32, 4),
 }
-"""By dtype: the type in LLVM, the type in Numba, and the number of bytes."""
+"""For each dtype: the type in LLVM, the type in Numba, and the number of bytes."""
 
 
 def lanes(dtype: str) -> int:
@@ -30,8 +30,8 @@ def lanes(dtype: str) -> int:
 def multiply_adds(dtype: str) -> Any:
     """Return a compiled function (count, x, y) that replaces each sum s by s·x + y `count` times.
 
-    There are `CHAINS` vectors of sums. The function runs without Python's lock. The function
-    returns a total, so that the compiler cannot omit any work.
+    There are `CHAINS` vectors of sums. The function runs without Python's lock. It returns the
+    total of all sums, so that the compiler cannot omit any work.
     """
     element, number, _ = ELEMENTS[dtype]
     width = lanes(dtype)

@@ -5,7 +5,7 @@ from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Launches, Timer
 
 TYPICAL_FRACTION = 0.05
-"""Assumed fraction of the float32 peak, as measured for the median tile on an H200."""
+"""Fraction of the float32 peak that is assumed for a kernel: the median tile's on an H200."""
 
 
 def _devices(index: int | None) -> list[Device]:

@@ -45,7 +45,7 @@ class CudaOperands(OperandSets):
 
     outputs: Any  # the outputs of all sets, one after the other
     host_output: np.ndarray
-    """An array for the output in pageable host memory, like the arrays of `host_inputs`."""
+    """An array for the output in pageable host memory, as the arrays of `host_inputs` are."""
 
     stream: CudaStream
 
@@ -85,7 +85,7 @@ class CudaBackend:
         self.gauge = CudaGauge(self.device, self.timers, nvml)
 
     def _open_nvml(self) -> tuple[Nvml | None, tuple[str, ...]]:
-        """Open the sensors; also return notices about them for the user."""
+        """Open the GPU's sensors. Return them, or None, and notices for the user."""
         try:
             nvml = Nvml(self.device.facts["uuid"])
         except OSError as error:
@@ -101,13 +101,13 @@ class CudaBackend:
             self.timers.events.calibrate(self.timers.stream.launch_empty)
 
     def reset_caches(self) -> None:
-        """Unpin all lines of the L2 cache, and prefer neither L1 cache nor shared memory."""
+        """Unpin all lines of the L2 cache, and reset the preference for L1 or shared memory."""
         reset_caches()
 
     def usable(self) -> bool:
-        """Return whether the context still works.
+        """Return whether the CUDA context still works.
 
-        After a fault, a context fails until its process ends.
+        After a fault, all calls in a context fail until the process ends.
         """
         try:
             self.timers.stream.launch_empty()
@@ -121,7 +121,7 @@ class CudaBackend:
         self._instances.compile(points, on_built)
 
     def bytes_needed(self, problem: Problem, *, cold: bool, one_set: bool = False) -> int:
-        """Return the bytes of all sets of operands, and of the buffer that flushes the cache."""
+        """Return the bytes of all sets of operands, with the buffer that flushes the cache."""
         policy = self._policy(problem, cold=cold, one_set=one_set)
         at_fixed_addresses = bytes_of_sets(problem, one_set)
         flushed = policy.flush * self.timers.flush_bytes
@@ -172,7 +172,7 @@ class CudaBackend:
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
         with faults():
             routine = self._routine(point, problem, operands)
-            self.timers.stream.use()  # `with` of another launch ends in the default stream
+            self.timers.stream.use()  # a `with` of a stream ends in the default stream
             functions.use_stream(self.timers.stream.pointer)
             needed = routine.workspace_bytes
             if needed and needed > (free := self.bytes_free()):
@@ -218,7 +218,7 @@ class CudaBackend:
     def _routine(self, point: Point, problem: Problem, operands: CudaOperands) -> CudaRoutine:
         """Return the point's routine.
 
-        A library's routine uses its fastest algorithm on the operands.
+        The routine of a tuned library call uses the fastest algorithm for the operands.
         """
         variant = point.variant
         tune = variant.tune if isinstance(variant, CallVariant) else None
@@ -239,7 +239,7 @@ class CudaBackend:
         return call_routine(call, chosen=chosen)
 
     def _policy(self, problem: Problem, *, cold: bool, one_set: bool = False) -> SetPolicy:
-        # A sample's launches limit the number of sets, because a flush makes each set cold.
+        # More sets than a sample has launches are of no use, because a flush makes each set cold.
         max_sets = 1 if one_set else MAX_LAUNCHES
         return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=max_sets)
 
@@ -250,7 +250,7 @@ def _storable(array: Any) -> Any:
 
 
 def _workspace(routine: CudaRoutine) -> tuple[Any, ...]:
-    """Return the workspace, a routine's last argument; an empty tuple if it needs none."""
+    """Return a tuple with the workspace, a routine's last argument; empty if it needs none."""
     size = routine.workspace_bytes
     return (cupy.empty(size, np.uint8),) if size else ()
 

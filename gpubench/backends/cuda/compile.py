@@ -1,7 +1,7 @@
 """Compiles a template instance of a source for an architecture, without a device.
 
-NVRTC compiles the instance, through cuda-bindings. nvcc compiles what NVRTC cannot compile, and the
-sources whose descriptions name nvcc. NVRTC and nvcc need no GPU.
+NVRTC compiles the instance, through cuda-bindings. nvcc compiles sources that NVRTC cannot compile,
+and sources whose descriptions name nvcc. NVRTC and nvcc need no GPU.
 """
 
 import os
@@ -22,29 +22,29 @@ from gpubench.model import Resources
 from gpubench.model.sources import encoded_source, include_folders, read_source, whole_source
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--no-cache", "--device-as-default-execution-space")
-"""Options of every kernel. `--no-cache`: a cubin from NVRTC's own cache comes without ptxas' report
-of registers. `--device-as-default-execution-space`: NVRTC 13.0 treats a lambda with `auto`
-parameters as a host function, even in a kernel."""
+"""Options of every kernel. `--no-cache` is needed because a cubin from NVRTC's own cache comes
+without ptxas' report of registers. `--device-as-default-execution-space` is needed because NVRTC
+13.0 treats a lambda with `auto` parameters as a host function, even in a kernel."""
 
 NVCC = "--compiler=nvcc"
-"""The option with which a description selects nvcc. It is the first option, and is passed to no
-compiler."""
+"""The option with which a description selects nvcc. It is the first option, and no compiler gets
+it."""
 
 HOST_CODE = re.compile(r"<<\s*<|^[ \t]*#[ \t]*include", re.MULTILINE)
-"""Parts of a source that NVRTC may not support: launches and headers. In a source without such
-parts, nvcc would find the same errors as NVRTC."""
+"""Pattern of the parts of a source that NVRTC may not support: launches and headers. In a source
+without such parts, nvcc would find the same errors as NVRTC."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """A kernel for one architecture."""
+    """A kernel that was compiled for one architecture."""
 
     cubin: bytes
     symbol: str  # the instance's mangled name in the cubin
     resources: Resources
 
     note: str = ""
-    """The compiler that replaced NVRTC, or the headers that were replaced; else empty."""
+    """The compiler that was used instead of NVRTC, or the headers that were replaced; or empty."""
 
     seconds: float = field(default=0.0, compare=False)
     """Wall time of the compilation. Instances that are compiled together have the same time."""
@@ -61,8 +61,8 @@ def compile_instance(
     """Compile `expression` of a CUDA C++ file for an architecture such as `sm_90` or `sm_90a`.
 
     `options` are further options of the compiler. A user's source that NVRTC cannot compile is
-    compiled by nvcc, if that is installed. The result is kept in the user's cache, under a key of
-    everything that affects it. Raises CompileError with the compiler's first error.
+    compiled by nvcc, if nvcc is installed. The user's cache keeps the result, under a key of
+    everything that affects the result. Raises CompileError with the compiler's first error.
     """
     if NVCC in options:
         return _by_nvcc(source, expression, architecture, options[1:])
@@ -119,7 +119,7 @@ def _file(source: Path, options: tuple[str, ...], further: tuple[str, ...]) -> P
 def compile_together(
     source: Path, expressions: Sequence[str], architecture: str, options: tuple[str, ...] = ()
 ) -> tuple[Compiled, ...]:
-    """Compile several instances of a file as one program, which is faster than one by one.
+    """Compile several instances of a file as one program, which is faster than single programs.
 
     The instances share one cubin. Nothing is kept in the user's cache. Raises CompileError with the
     compiler's first error if an instance does not compile.
@@ -235,7 +235,7 @@ def _text(program: Any, size: Any, get: Any) -> bytes:
 def parse_resources(log: str, symbol: str = "") -> Resources:
     """Read ptxas' report on one kernel (`--ptxas-options=-v`); raise CompileError if it is missing.
 
-    `symbol` selects the kernel, because kernels that are not templates are always compiled too.
+    `symbol` selects the kernel: the log also has the source's kernels that are not templates.
     """
     _, heading, report = log.partition(f"Compiling entry function '{symbol}'")
     if heading:

@@ -19,14 +19,14 @@ from gpubench.backends.functions import Prepared
 DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT: the library's heuristic chooses the algorithm
 
 MATH_MODE = 16
-"""CUBLAS_DEFAULT_MATH, with TF32 only on request, and
+"""CUBLAS_DEFAULT_MATH, which uses TF32 only on request, plus
 CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of a sum over K are not rounded to 16 bits.
-By default, cuBLAS rounds such parts: a product of 129×260×1000 in bfloat16 had an error of 2e-4 on
-an H200 (cuBLAS 13.1)."""
+By default, cuBLAS rounds such parts: a product of 129×260×1000 in bfloat16 had a relative error of
+2e-4 on an H200 (cuBLAS 13.1)."""
 
 call = partial(cublaslt.call, of_library="cublas")
 
-HOPPER = 90  # the first compute capability with the larger default workspace, as CuPy writes it
+HOPPER = 90  # first compute capability with the larger default workspace, in CuPy's notation
 
 
 def gemm(dtype: str) -> Prepared:
@@ -34,8 +34,8 @@ def gemm(dtype: str) -> Prepared:
 
     `cublasGemmEx` lacks float8, so such products use the first algorithm that cuBLASLt proposes.
 
-    cuBLAS is column-major. cuBLAS reads a row-major matrix as its transpose, and Cᵀ = Bᵀ·Aᵀ. A and
-    B may be column-major.
+    cuBLAS is column-major, so it reads a row-major matrix as the transpose. So the call computes
+    Cᵀ = Bᵀ·Aᵀ. A and B may be column-major.
     """
     if dtype.startswith("float8"):
         return cublaslt.gemm(dtype)
@@ -74,7 +74,7 @@ def gemm_batched(dtype: str) -> Prepared:
 def gemm_grouped(dtype: str) -> Prepared:
     """Return C = A·B for groups of rows, each with its own B, by a call of `gemm` for each group.
 
-    The library takes the number of rows from the host, so offsets are read when operands are bound.
+    The library gets the number of rows from the host, so `bind` reads the offsets.
     """
     product = gemm(dtype)
 
@@ -120,7 +120,10 @@ def cupy_matmul(a: Any, b: Any, c: Any) -> None:
 
 
 def _matrix_vector(dtype: str, operation: int) -> Prepared:
-    """Return a product with a row-major matrix. `operation` applies to its transpose, N×M."""
+    """Return a product with a row-major matrix A (M×N).
+
+    The library reads A as its transpose, N×M, to which `operation` applies.
+    """
     routine = {"float32": "cublasSgemv_v2", "float64": "cublasDgemv_v2"}[dtype]
     one, zero = one_and_zero(GEMM_TYPES[dtype].scalar)
 
@@ -133,12 +136,12 @@ def _matrix_vector(dtype: str, operation: int) -> Prepared:
 
 
 def one_and_zero(scalar: Callable[[int], Any]) -> tuple[Any, Any]:
-    """Return references to alpha and beta of a plain product, which keep the numbers."""
+    """Return references to alpha = 1 and beta = 0. A reference keeps its number alive."""
     return ctypes.byref(scalar(1)), ctypes.byref(scalar(0))
 
 
 def _bound(function: str, arguments: tuple[Any, ...], arrays: object) -> Callable[[], None]:
-    """Return a call in the current stream, which keeps the arrays."""
+    """Return a call in the current stream. The call keeps the arrays alive."""
     routine = getattr(cublaslt.library("cublas"), function)
     handle = _handle(cupy.cuda.get_current_stream().ptr)
 
@@ -155,9 +158,9 @@ def pointer(array: Any) -> ctypes.c_void_p:
 
 @cache
 def _handle(stream: int) -> ctypes.c_void_p:
-    """Return a handle of full precision, whose calls are enqueued in a stream.
+    """Return a handle with `MATH_MODE`, whose calls are enqueued in a stream.
 
-    Each product of CuPy changes the stream and the workspace of CuPy's own handle.
+    CuPy's own handle is not used, because each product of CuPy changes its stream and workspace.
     """
     handle = new_handle(stream, _workspace())
     call("cublasSetMathMode", handle, MATH_MODE)
@@ -169,7 +172,7 @@ def new_handle(stream: int, workspace: Any) -> ctypes.c_void_p:
     handle = ctypes.c_void_p()
     call("cublasCreate_v2", ctypes.byref(handle))
     call("cublasSetStream_v2", handle, ctypes.c_void_p(stream))
-    # The workspace is set after the stream, which resets it.
+    # The workspace must be set after the stream, because setting the stream resets the workspace.
     call("cublasSetWorkspace_v2", handle, pointer(workspace), ctypes.c_size_t(workspace.nbytes))
     return handle
 
@@ -178,7 +181,7 @@ def new_handle(stream: int, workspace: Any) -> ctypes.c_void_p:
 def _workspace() -> Any:
     """Return a workspace of cuBLAS's default size (cuBLAS documentation, cublasSetWorkspace).
 
-    With its default workspace, cuBLAS allocates memory inside a graph that captures it.
+    Without it, cuBLAS would allocate memory inside a graph that captures the call.
     """
     is_hopper = int(cupy.cuda.Device().compute_capability) >= HOPPER
     return cupy.empty((32 if is_hopper else 4) * 2**20, "uint8")

@@ -1,4 +1,4 @@
-"""cuBLASLt, with an algorithm that is chosen by measuring and not by its heuristic alone.
+"""cuBLASLt, with an algorithm that is chosen by measurements, not by the library's heuristic alone.
 
 cuBLASLt is called through ctypes, because CuPy wraps it only for its own use. Names and numbers
 come from `cublasLt.h`.
@@ -21,34 +21,34 @@ from gpubench.model import Problem
 from gpubench.model.variant import Sample
 
 MAX_ALGORITHMS = 32
-"""Maximum number of algorithms that the heuristic returns, the best first (cuBLAS 13.1: up to
-8)."""
+"""Maximum number of algorithms that the heuristic may return, the best first. cuBLAS 13.1 returns
+at most 8."""
 
 WORKSPACE_BYTES = 64 * 2**20  # NVIDIA recommends 32 MiB for Hopper; splitting K may use more
 MAX_WORKSPACE_BYTES, REDUCTION_SCHEME_MASK = 1, 3  # cublasLtMatmulPreferenceAttributes_t
 
 FULL_REDUCTION = 1 | 2
-"""CUBLASLT_REDUCTION_SCHEME_INPLACE and COMPUTE_TYPE: parts of a sum over K are not rounded to the
-result's type (OUTPUT_TYPE)."""
+"""CUBLASLT_REDUCTION_SCHEME_INPLACE and COMPUTE_TYPE. The third scheme, OUTPUT_TYPE, is left out,
+because it rounds parts of a sum over K to the result's type."""
 
 TRANSA, TRANSB, EPILOGUE, BIAS_POINTER, FAST_ACCUM = 3, 4, 7, 8, 25
 SCALE_POINTERS, SCALE_MODES = (17, 18), (31, 32)  # attributes of A and of B
-"""cublasLtMatmulDescAttributes_t"""
+"""Attributes of a product: cublasLtMatmulDescAttributes_t."""
 
 Shape = tuple[int, int, int]  # M, K, N
 
 Operations = tuple[tuple[int, int], tuple[int, int]]
-"""The operation and the leading dimension of A and of B: `operation_of`."""
+"""The operation and the leading dimension of A, and of B, as `operation_of` returns them."""
 
 
 class Finish(NamedTuple):
-    """The library's operations on a product before the store; by default, none."""
+    """What the library does with a product before it stores the result; by default, nothing."""
 
     epilogue: int = 1  # cublasLtEpilogue_t: CUBLASLT_EPILOGUE_DEFAULT
     adds_matrix: bool = False  # whether a matrix is added to the product
     stores_sums: bool = False  # whether the result has the type of the sums
     scale_modes: tuple[int, ...] = ()
-    """cublasLtMatmulMatrixScale_t of A and of B, whose scales are the arguments after B."""
+    """cublasLtMatmulMatrixScale_t of A and of B. Their scales are the arguments after B."""
 
     @property
     def has_bias(self) -> bool:
@@ -73,11 +73,11 @@ class _Heuristic(ctypes.Structure):
 
 @dataclass(frozen=True, kw_only=True)
 class _Product:
-    """A product of one shape, as the library describes it."""
+    """A product of one shape, described by objects of the library."""
 
     describe: Callable[[Sequence[Any]], ctypes.c_void_p]
-    """Takes the addresses of the arrays between B and C, and returns the descriptor. The function
-    is called again for other addresses."""
+    """(addresses of the arrays between B and C) → the descriptor. The function is called again for
+    each set of addresses."""
 
     finish: Finish
     descriptor: ctypes.c_void_p
@@ -112,10 +112,10 @@ def tuned_gemm(
     finish: Finish = PLAIN,
     completed: Callable[[Prepared], Prepared] = lambda product: product,
 ) -> tuple[Prepared, str]:
-    """Return C = A·B by the fastest algorithm, and its name; the function for `CallVariant.tune`.
+    """Return C = A·B by the fastest algorithm, and the algorithm's name, for `CallVariant.tune`.
 
-    `completed` takes a product, and returns the function that replaces it. Operands in memory and
-    in the cache have different winners. On an H200 the fastest algorithm for hot operands at 256
+    `completed` takes a product, and returns the function that replaces it. Cold and hot operands
+    have different fastest algorithms. On an H200 at 256, the fastest algorithm for hot operands
     takes 1.5 times the best time for cold operands. Raises LaunchError.
     """
     dtype, shape = problem.dtype, (problem.m, problem.k, problem.n)
@@ -141,8 +141,8 @@ def algorithms(
 ) -> list[tuple[str, Prepared]]:
     """Return the name and the product of each algorithm that the heuristic proposes, best first.
 
-    The name is the library's own description of the algorithm. The description can be saved, and
-    selects the same algorithm in the same version of the library (cublasLtMatmulAlgo_t).
+    The name is the library's own description of the algorithm (cublasLtMatmulAlgo_t), in hex. In
+    the same version of the library, it selects the same algorithm.
     """
     product = _product(dtype, shape, operations, _workspace(), finish)
     proposals = (_Heuristic * MAX_ALGORITHMS)()
@@ -189,7 +189,7 @@ def _facts(problem: Problem, shape: Shape, cold: bool, finish: Finish) -> dict[s
 
 @cache
 def _workspace() -> Any:
-    """Return the workspace of all products, which run one after the other."""
+    """Return the workspace that all products share, because they run one after the other."""
     return cupy.empty(WORKSPACE_BYTES, "uint8")
 
 
@@ -202,8 +202,8 @@ def _product(
 
     def describe(others: Sequence[Any]) -> ctypes.c_void_p:
         descriptor = _created("cublasLtMatmulDescCreate", types.compute, types.scale)
-        # cuBLAS is column-major. It reads a row-major matrix as its transpose, and Cᵀ = Bᵀ·Aᵀ. So
-        # the rows of its result are our columns, each of which has its element of the bias.
+        # cuBLAS is column-major, so it reads row-major matrices as transposes and computes
+        # Cᵀ = Bᵀ·Aᵀ. The rows of its result are our columns, and the bias has an element for each.
         for attribute, operation in ((TRANSA, operation_b), (TRANSB, operation_a)):
             if operation == OP_T:
                 _set("MatmulDesc", descriptor, attribute, ctypes.c_int32(OP_T))
@@ -223,7 +223,7 @@ def _product(
     return _Product(
         describe=describe,
         finish=finish,
-        # The heuristic reads the alignment of addresses, and every array is aligned.
+        # The heuristic depends on the alignment of addresses, and all arrays have the same one.
         descriptor=describe([ctypes.c_void_p(workspace.data.ptr)] * 2),
         layouts=tuple(
             _created(
@@ -275,7 +275,7 @@ def _bound(product: _Product, chosen: _Heuristic, *arrays: Any) -> Callable[[], 
 
 @cache
 def _preference() -> ctypes.c_void_p:
-    """Return the limits of an algorithm: its workspace, and how it adds parts of a sum."""
+    """Return the limits for algorithms: the workspace, and how they add parts of a sum."""
     preference = _created("cublasLtMatmulPreferenceCreate")
     limit, schemes = ctypes.c_size_t(WORKSPACE_BYTES), ctypes.c_uint32(FULL_REDUCTION)
     _set("MatmulPreference", preference, MAX_WORKSPACE_BYTES, limit)
@@ -289,14 +289,14 @@ def _handle() -> ctypes.c_void_p:
 
 
 def _created(function: str, *arguments: Any) -> ctypes.c_void_p:
-    """Return the object that a Create function of the library makes."""
+    """Return the object that a function `…Create` of the library makes."""
     created = ctypes.c_void_p()
     call(function, ctypes.byref(created), *arguments)
     return created
 
 
 def call(function: str, *arguments: Any, of_library: str = "cublasLt") -> None:
-    """Call a function of a library. Raises LaunchError for its status, or if it does not exist.
+    """Call a function of a library. Raises LaunchError if it fails or does not exist.
 
     A Python integer is passed as a C int.
     """
@@ -315,7 +315,7 @@ def require_success(function: str, status: int) -> None:
 
 @cache
 def library(name: str = "cublasLt") -> ctypes.CDLL:
-    """Return cuBLASLt, or `cublas`, as CuPy has loaded it."""
+    """Return the library cuBLASLt or `cublas` that CuPy has loaded."""
     device.get_cublas_handle()
     for major in (13, 12):
         try:

@@ -23,9 +23,9 @@ def load_cupti() -> Any:
 
 
 class CuptiTimer:
-    """Times launches from the first to the last instruction, summed over the kernels of a call.
+    """Times each kernel from its first to its last instruction, and adds the kernels of a call.
 
-    If two kernels overlap, the common time counts once.
+    If two kernels overlap, their common time counts once.
     """
 
     def __init__(self, synchronize: Callable[[], None]) -> None:
@@ -71,10 +71,10 @@ class CuptiTimer:
 
 
 def per_launch_us(kernels: list[tuple[int, int]], launches: int, count: int) -> list[float]:
-    """Convert the starts and ends of kernels in nanoseconds to microseconds per launch by sample.
+    """Return microseconds per launch of each sample, from the kernels' starts and ends in ns.
 
-    Each launch has the same number of kernels, one or more. Raises LaunchError if the kernels do
-    not divide evenly, for example because records were lost.
+    Each launch has the same number of kernels, one or more. Raises LaunchError if the number of
+    kernels is no multiple of the number of launches, for example because records were lost.
     """
     calls = launches * count
     if not kernels or len(kernels) % calls:

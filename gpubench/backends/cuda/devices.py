@@ -1,4 +1,4 @@
-"""The GPUs of this machine: their properties, or what is missing to use them."""
+"""The GPUs of this machine: their properties, or the reason why they cannot be used."""
 
 import re
 import sys
@@ -120,7 +120,7 @@ def _describe(runtime: Any, index: int, versions: dict[str, str], uuid: str) -> 
     def attribute(name: str) -> int:
         return int(runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{name}"), index))
 
-    # From attributes, because the property structure of CUDA 13 has no clocks.
+    # Clocks come from attributes, because the property structure of CUDA 13 has none.
     memory_clock_mhz = attribute("MemoryClockRate") / 1e3
     bus_bits = attribute("GlobalMemoryBusWidth")
     return Device(
@@ -149,7 +149,7 @@ def _uuid(index: int) -> str:
     """Return the UUID as nvidia-smi prints it; empty if the driver does not report it."""
     try:
         from gpubench.backends.cuda.driver import device_uuid
-    except ImportError:  # nothing compiles without cuda-bindings, which the compiler reports
+    except ImportError:  # the compiler reports that cuda-bindings is missing
         return ""
     return device_uuid(index)
 

@@ -26,9 +26,10 @@ TENSOR_MAP_BYTES = 128
 
 SMALL_TENSOR_BYTES = 128 * 2**10
 FAULTY_UP_TO = 13010
-"""Drivers up to CUDA 13.1 set a bit in the tensor map of tensors below this size. With the bit,
-accesses at the end of an allocation may fault. It is a known issue in NVIDIA's driver release notes
-(595.71.05), seen on Blackwell. gpubench clears the bit on every GPU, as CUTLASS and Triton do."""
+"""Drivers up to this version (CUDA 13.1) set a bit in the tensor maps of tensors below
+`SMALL_TENSOR_BYTES`. With the bit, accesses at the end of an allocation may fault. NVIDIA's driver
+release notes list it as a known issue on Blackwell (595.71.05). gpubench clears the bit on every
+GPU, as CUTLASS and Triton do."""
 
 FAULTY_BIT = 64 + 21
 
@@ -105,7 +106,7 @@ def encode_tensor_map(description: TensorMap, address: int, dtype: str) -> Any:
 
 
 def tensor_map_arguments(description: TensorMap, address: int, dtype: str) -> tuple[Any, ...]:
-    """Return the arguments of cuTensorMapEncodeTiled, without interleaving, with zeros outside."""
+    """Return the arguments of cuTensorMapEncodeTiled: no interleaving, zeros outside the matrix."""
     rows, columns = description.shape
     box_rows, box_columns = description.box
     row_bytes = (description.pitch or columns) * PRECISIONS[dtype].item_bytes
@@ -178,8 +179,8 @@ def reset_caches() -> None:
       normal lines, and none of the cache is set aside for such lines.
     - The context prefers neither L1 cache nor shared memory.
 
-    Errors are ignored: GPUs before 8.0 have no such lines, and if a fault has ended the context,
-    the next launch reports that.
+    Errors are ignored. GPUs before compute capability 8.0 have no such lines. If a fault has ended
+    the context, the next launch reports it.
     """
     limit = driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE
     status, set_aside_bytes = driver.cuCtxGetLimit(limit)

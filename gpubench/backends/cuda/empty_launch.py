@@ -1,7 +1,7 @@
 """Times a launch of an empty kernel by three independent clocks.
 
-`gpubench selfcheck` compares the three times. The three times are also the bounds for the launch
-gap of other kernels.
+`gpubench selfcheck` compares the three times. They also bound the time between the launches of
+other kernels.
 """
 
 import statistics
@@ -13,7 +13,7 @@ from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.errors import LaunchError
 
 FEW_LAUNCHES = 1  # launches between two timestamps
-MANY_LAUNCHES = 257  # the difference of the times of FEW and MANY has no overhead
+MANY_LAUNCHES = 257  # the time with many launches minus the time with few has no overhead
 SAMPLES = 15
 
 MAX_BLOCKED_US = 200_000.0
@@ -40,7 +40,7 @@ def empty_launch_us(stream: Any, events: BlockedBatchTimer, cupti: CuptiTimer) -
 def _between_timestamps_us(stream: Any, launches: int) -> float:
     """Return the time between two timestamps around launches, which wait behind a blocking kernel.
 
-    The result includes the time of a timestamp. Raises LaunchError.
+    The returned time includes the time of a timestamp. Raises LaunchError.
     """
     blocked_us = 2_000.0
     while blocked_us <= MAX_BLOCKED_US:

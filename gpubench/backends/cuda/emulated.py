@@ -1,8 +1,8 @@
 """Fixed-point emulation: float64 products that cuBLAS computes from int8 products.
 
 The Ozaki scheme scales rows of A and columns of B to fixed point and cuts them into slices of 8
-bits, whose products are exact. CuPy does not wrap the functions, so they are called through ctypes.
-The functions have a handle of their own, because their workspace and strategy must not affect the
+bits, whose products are exact. The functions are called through ctypes, because CuPy does not wrap
+them. They have a handle of their own, because their workspace and strategy must not affect the
 baseline. Names and numbers come from `cublas_api.h`.
 """
 

@@ -1,4 +1,4 @@
-"""cuBLASLt's product with its epilogue, and its product with a pass over C by another kernel."""
+"""cuBLASLt's product with its own epilogue, or with another kernel's pass over C."""
 
 import ctypes
 from collections.abc import Callable
@@ -23,12 +23,12 @@ THREADS, LANES, MAX_GRID_Y = 128, 4, 65_535
 
 
 def fused(act: str, has_residual: bool) -> Finish:
-    """Return what the library does with a product. A residual is its matrix C, with beta = 1."""
+    """Return the library's epilogue. A residual is the library's matrix C, with beta = 1."""
     return Finish(epilogue=EPILOGUES[act], adds_matrix=has_residual)
 
 
 def before_pass(dtype: str) -> Finish:
-    """Return what the library does with a product before the pass: it stores sums, unrounded."""
+    """Return what the library does before the pass: it stores the sums without rounding them."""
     precision = PRECISIONS[dtype]
     return PLAIN if precision.result == precision.accumulator else Finish(stores_sums=True)
 
@@ -57,7 +57,7 @@ def with_pass(act: str, dtype: str, product: Prepared) -> Prepared:
             sums,
             bias,
             *(residual or [bias]),
-            c,  # without a residual, its place is not read
+            c,  # without a residual, the kernel does not read the argument before C
             ctypes.c_int(rows),
             ctypes.c_int(columns),
         )

@@ -11,28 +11,29 @@ from gpubench.cache import cache_file, keep_value, kept
 from gpubench.errors import LaunchError
 
 ROUNDS = 25
-"""Each round samples each algorithm. On recorded samples of 17 problems the choice was at most
-0.9 % slower than the fastest, with 15 rounds and with 25 (docs/decisions/0017)."""
+"""Number of rounds, each of which samples each algorithm. On recorded samples of 17 problems, the
+chosen algorithm was at most 0.9 % slower than the fastest, with 15 rounds and with 25 rounds
+(docs/decisions/0017)."""
 
-LEAST_ROUNDS = 3  # clearly slower algorithms leave after this number of rounds
+LEAST_ROUNDS = 3  # clearly slower algorithms leave the race after this number of rounds
 
 LIMIT_S = 1.0  # wall time after which no further round starts, and no further algorithm is tried
-SAMPLE_US = 100.0  # A sample of the fastest algorithm lasts at least this long
+SAMPLE_US = 100.0  # minimum duration of a sample of the fastest algorithm
 
 Sample = Callable[[int, int], float]
-"""Takes the number of an algorithm and the number of launches; returns microseconds per launch.
-Raises LaunchError for an algorithm that cannot run."""
+"""(index of an algorithm, number of launches) → microseconds per launch. Raises LaunchError for an
+algorithm that cannot run."""
 
 
 def choose_algorithm(
     names: Sequence[str], facts: Mapping[str, object], sample: Sample, max_launches: int
 ) -> tuple[int, str]:
-    """Return the number of the fastest algorithm, from 0, and how it was chosen.
+    """Return the index of the fastest algorithm, and how it was chosen.
 
-    The winner of a race is kept on disk under `facts`, which hold everything that affects the race.
-    All processes then use the same algorithm. If nothing can be kept, the library's first choice is
-    used, because another process might choose differently. Raises LaunchError if no algorithm can
-    run.
+    The winner of a race is kept on disk under `facts`, which contain everything that affects the
+    race. All processes then use the same algorithm. If the cache is not writable, the library's
+    first choice is used, because another process might choose differently. Raises LaunchError if no
+    algorithm can run.
     """
     file = cache_file("algorithms", facts)
     if (earlier := kept(file, str)) in names:
@@ -46,7 +47,7 @@ def choose_algorithm(
 def race(
     algorithms: int, sample: Sample, max_launches: int, clock: Callable[[], float] = perf_counter
 ) -> int:
-    """Return the number of the algorithm with the lowest median.
+    """Return the index of the algorithm with the lowest median time.
 
     Each round has a random order, and all samples have the same number of launches, so a change of
     clock or temperature affects all algorithms alike. If the first launches take `LIMIT_S`, the

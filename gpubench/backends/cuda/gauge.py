@@ -24,17 +24,18 @@ TENSOR_THREADS = 256
 TENSOR_STEPS = 4000
 
 WARPGROUP_STEP_BYTES = 2 * 64 * 256 * 128
-"""Operations of a step of `tensor_peak` by a warpgroup, with 1-byte operands."""
+"""Number of operations of a warpgroup in a step of `tensor_peak`, with operands of 1 byte."""
 
-WARP_STEP = 8 * 2 * 16 * 8 * 16  # operations of a step by a warp
+WARP_STEP = 8 * 2 * 16 * 8 * 16  # number of operations of a warp in a step of `tensor_peak`
 
 TENSOR_DTYPES = ("float16", "bfloat16", "tf32", "float64", "int8", "float8_e4m3")
-"""Element types whose peaks are measured on 9.0. On other GPUs, only bfloat16 is measured."""
+"""Precisions whose rates on tensor cores are measured on compute capability 9.0. On other GPUs,
+only bfloat16 is measured."""
 
 WARM_STEPS = 20_000  # iterations of the multiply-add kernel in a burst: about 10 ms on a large GPU
 
-SETTLED = 0.01  # the clock has settled when the rates of bursts differ by less
-SETTLED_BURSTS = 3  # number of such bursts in a row
+SETTLED = 0.01  # the clock has settled when the rates of bursts differ by less than this fraction
+SETTLED_BURSTS = 3  # number of consecutive bursts whose rates are compared
 
 COPY_BYTES = 2**30
 HOST_COPY_BYTES = 2**26
@@ -55,7 +56,7 @@ class CudaGauge:
         self._nvml = nvml
 
     def ceilings(self, dtypes: Sequence[str] = CORE_DTYPES) -> dict[str, float]:
-        """Measure the rates of memory, and the rates of all arithmetic unless `dtypes` is empty."""
+        """Measure the rates of memory, and all rates of arithmetic unless `dtypes` is empty."""
         with faults():
             self.warm_up()
             rates: dict[str, float | None] = {
@@ -82,26 +83,26 @@ class CudaGauge:
             }
 
     def empty_launch_us(self) -> dict[str, float]:
-        """Time a launch of an empty kernel by three clocks: `empty_launch`."""
+        """Time a launch of an empty kernel by three clocks (`empty_launch`)."""
         with faults():
             return empty_launch_us(self._stream, self._timers.events, self._timers.cupti)
 
     def configuration(self) -> dict[str, Any]:
-        """Return the driver's version, and what NVML reports."""
+        """Return the driver's version, and the facts that NVML reports."""
         return {
             "driver": self._device.versions.get("driver"),
             **(self._nvml.configuration() if self._nvml else {}),
         }
 
     def health(self) -> Health:
-        """Return NVML's readings, and what the timer measured since the last call."""
+        """Return NVML's readings, and the clock and times that the timer measured since then."""
         events = self._timers.events
         clock_mhz = events.take_clock_mhz()
         health = self._nvml.health(clock_mhz) if self._nvml else Health(sm_mhz=clock_mhz)
         return replace(health, overhead_us=events.overhead_us, host_us=events.take_host_us())
 
     def warm_up(self) -> None:
-        """Run multiply-adds until the rate is steady: the clock has then settled under load."""
+        """Run multiply-adds until their rate is steady, so that the clock has settled."""
         rates = deque(
             (self._fma_gflops(repeats=1) for _ in range(SETTLED_BURSTS)), maxlen=SETTLED_BURSTS
         )
@@ -172,8 +173,8 @@ class CudaGauge:
     def _latency_us(self) -> float:
         """Return the time of a chain of `CHAIN_LOADS` dependent loads from device memory.
 
-        The loads access twice the size of the last-level cache in random order, so that each load
-        goes to memory.
+        The loads access an array of twice the last-level cache's size in random order, so that each
+        load goes to memory.
         """
         lines = 2 * self._device.l2_bytes // LINE_BYTES
         order = np.random.default_rng(0).permutation(lines)

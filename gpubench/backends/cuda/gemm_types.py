@@ -1,4 +1,4 @@
-"""The types of each precision, as numbers of cublas_api.h and library_types.h."""
+"""The types of each precision for cuBLAS: constants of cublas_api.h and library_types.h."""
 
 import ctypes
 import struct
@@ -22,7 +22,7 @@ class GemmTypes(NamedTuple):
     scale: int  # the type of alpha and beta
     scalar: Any  # the ctypes type of alpha and beta
     fast_accumulation: bool = False
-    """For float8: sums stay in the tensor core and are not promoted to float32 at intervals."""
+    """Whether float8 sums stay in the tensor core, and are not promoted to float32 at intervals."""
 
 
 def half_scalar(value: int) -> ctypes.c_uint16:
@@ -31,10 +31,10 @@ def half_scalar(value: int) -> ctypes.c_uint16:
 
 
 def operation_of(matrix: Any) -> tuple[int, int]:
-    """Return the operation and the leading dimension with which a library takes a matrix.
+    """Return the operation and the leading dimension of a matrix for a library.
 
-    The libraries are column-major. They read a row-major matrix as its transpose, which is the
-    column-major matrix that they need. A column-major matrix must be transposed.
+    The libraries are column-major and compute Cᵀ = Bᵀ·Aᵀ. They read a row-major matrix as its
+    transpose, which they need. They must transpose a column-major matrix.
     """
     if matrix.flags.c_contiguous:
         return OP_N, int(matrix.shape[1])

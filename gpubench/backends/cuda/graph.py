@@ -1,8 +1,8 @@
 """CUDA graphs of launches: capture from a stream, edges between launches, and timed replays.
 
-A stream that is captured records what is enqueued as nodes of a graph. The edge between two kernels
-is programmatic if the second kernel has the attribute of programmatic dependent launch: it may
-start before the first has ended. All other edges are full.
+While a stream is captured, enqueued work becomes nodes of a graph. The edge between two kernels is
+programmatic if the second kernel has the attribute of programmatic dependent launch: this kernel
+may start before the first one has ended. All other edges are full.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,18 +16,18 @@ from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.errors import DoesNotFitError, first_line
 
 RELAXED = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-"""A library may allocate memory while it is captured."""
+"""The capture mode in which a library may allocate memory while its call is captured."""
 
 PROGRAMMATIC = driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.value
 
 _get_edges = getattr(driver, "cuGraphGetEdges_v2", driver.cuGraphGetEdges)
-"""Names, in CUDA 12 and 13, of the function that also returns the types of edges."""
+"""The function that also returns the types of edges: cuGraphGetEdges_v2 in CUDA 12."""
 
 Launch = Callable[[], None]
 
 
 class GraphTimer(BlockedBatchTimer):
-    """Times replays of a graph: a sample is one replay, behind a blocking kernel.
+    """Times replays of a graph. A sample is one replay, which is enqueued behind a blocking kernel.
 
     The overhead of a replay is calibrated with graphs of empty kernels.
     """
@@ -59,10 +59,10 @@ class GraphTimer(BlockedBatchTimer):
 
 @contextmanager
 def captured(stream: int, launches: Iterable[Launch], *, overlap: bool) -> Iterator[Any]:
-    """Yield the graph of launches, in order.
+    """Yield the graph of the launches.
 
     Each launch is a child graph, and the edges between child graphs are full. With `overlap`, all
-    launches are captured together, and the kernels determine the edges between launches. Raises
+    launches are captured together, and the attributes of the kernels determine the edges. Raises
     DoesNotFitError if a launch cannot be captured.
     """
     if overlap:
@@ -83,7 +83,7 @@ def captured(stream: int, launches: Iterable[Launch], *, overlap: bool) -> Itera
 
 @contextmanager
 def uploaded(stream: int, graph: Any) -> Iterator[Launch]:
-    """Yield a function that enqueues a replay of the graph, which is on the device already."""
+    """Copy a graph to the device, and yield a function that enqueues a replay of the graph."""
     program = _must(driver.cuGraphInstantiate(graph, 0))
     _must(driver.cuGraphUpload(program, stream))
     _must(driver.cuStreamSynchronize(stream))
@@ -98,7 +98,7 @@ def uploaded(stream: int, graph: Any) -> Iterator[Launch]:
 def overlaps(stream: int, launch: Launch) -> bool:
     """Whether a call may begin before the previous call has ended.
 
-    Raises DoesNotFitError if it cannot be captured.
+    Raises DoesNotFitError if the call cannot be captured.
     """
     with captured(stream, (launch,), overlap=True) as graph:
         inside = programmatic_edges(graph)
@@ -116,7 +116,7 @@ def programmatic_edges(graph: Any) -> int:
 
 
 def node_names(graph: Any) -> list[str]:
-    """Return what a graph's nodes run: the symbols of kernels, and the types of other nodes.
+    """Return the symbols of a graph's kernels, and the types of its other nodes.
 
     Raises DoesNotFitError.
     """
@@ -154,7 +154,7 @@ def _capture(stream: int, launches: Iterable[Launch]) -> Any:
 
 
 def _all(answer: Sequence[Any]) -> Sequence[Any]:
-    """Return what a function of the driver returned beside its status. Raises DoesNotFitError."""
+    """Return the values after the status in a driver function's answer. Raises DoesNotFitError."""
     status, *values = answer
     if status:
         raise DoesNotFitError(f"CUDA graphs: {status.name}")
@@ -162,6 +162,6 @@ def _all(answer: Sequence[Any]) -> Sequence[Any]:
 
 
 def _must(answer: Sequence[Any]) -> Any:
-    """Return the value of a function of the driver, if it has one. Raises DoesNotFitError."""
+    """Return the value in a driver function's answer, or None. Raises DoesNotFitError."""
     values = _all(answer)
     return values[0] if values else None

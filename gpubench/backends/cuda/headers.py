@@ -1,4 +1,4 @@
-"""Headers for NVRTC, which has none: the CUDA toolkit's headers, and stand-ins for the host's."""
+"""Headers for NVRTC: the CUDA toolkit's headers, and stand-ins for headers of the host."""
 
 import re
 from collections.abc import Iterable
@@ -10,8 +10,9 @@ from gpubench.model.sources import included_names, read_source
 HOST_HEADERS = ("algorithm", "assert.h", "cassert", "cmath", "cstdio", "cstdlib", "cublas_v2.h",
     "cuda_runtime.h", "device_launch_parameters.h", "iostream", "math.h", "stdio.h", "stdlib.h",
     "vector")  # fmt: skip
-"""Headers that a source for nvcc includes for its host code. NVRTC lacks these headers. The parts
-that device code may use are built into NVRTC. Each header is replaced by a type's definition."""
+"""Headers that a source for nvcc includes for its host code. NVRTC lacks these headers, but the
+parts that device code may use are built in. So a definition of the type `uint` replaces each
+header."""
 
 _FLOAT = """
 #define FLT_MAX 3.402823466e+38f
@@ -54,9 +55,9 @@ def stood_in(files: Iterable[Path]) -> tuple[str, ...]:
 
 @cache
 def header_folders(*names: str) -> tuple[str, ...]:
-    """Return the folders of the toolkit's headers of these parts, such as `cudart`.
+    """Return the folders with the headers of these parts of the toolkit, such as `cudart`.
 
-    The headers of installed wheels come first, then the headers of CUDA_HOME.
+    Installed wheels are searched first, then CUDA_HOME.
     """
     try:
         from cuda.pathfinder import find_nvidia_header_directory
@@ -69,7 +70,7 @@ def header_folders(*names: str) -> tuple[str, ...]:
 def toolkit_options() -> tuple[str, ...]:
     """Return NVRTC's options for the toolkit's headers and CCCL, or none without a toolkit.
 
-    A macro names the toolkit's version, so that cubins of another version are not used.
+    A macro has the toolkit's version, so that cached cubins of another version are not used.
     """
     folders = header_folders("cudart", "cccl")
     api = next((path for folder in folders if (path := Path(folder, API)).is_file()), None)

@@ -1,6 +1,6 @@
 """Launches that wait on the device for a seed, which determines their operands.
 
-No process can compute their results before the seed is written. By then, the host has enqueued all
+No process can compute the results before the seed is written. By then, the host has enqueued all
 launches. Another process can therefore time short launches, from the moment when it writes the seed
 to the end of the last launch.
 """
@@ -23,11 +23,11 @@ THREADS = 256
 MAX_BLOCKS = 4096
 
 WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
-"""Types of an element's bits, by their number of bytes."""
+"""Unsigned types for the bits of an element, by the element's number of bytes."""
 
 
 class HeldLaunches:
-    """The seed in host memory, and the kernels that wait for it and compute operands."""
+    """The seed in host memory, the kernel that waits for it, and kernels that fill operands."""
 
     def __init__(self, stream: CudaStream, device: Device) -> None:
         self._stream, self._device = stream, device
@@ -40,11 +40,11 @@ class HeldLaunches:
     def hold(
         self, memory: Any, values: Any, enqueue: Callable[[], None], *, in_queue: bool
     ) -> Callable[[int], None] | None:
-        """Enqueue launches; return the function that takes their seed, and waits for their end.
+        """Enqueue launches; return a function that writes their seed and waits for their end.
 
-        The seed determines which of `values` fill `memory`. Return None if the launches could not
-        be enqueued before the device began them. Without `in_queue`, the function that is returned
-        enqueues the launches. Raises LaunchError.
+        The seed determines which of `values` fill `memory`. Return None if the device began before
+        all launches were enqueued. Without `in_queue`, only the returned function enqueues the
+        launches. Raises LaunchError.
         """
         fill = f"new_elements<{WORDS[memory.dtype.itemsize]}>"
         with faults():
@@ -53,7 +53,7 @@ class HeldLaunches:
             self._stream.synchronize()
 
         def begin(seed: int) -> bool:
-            """Enqueue all; return whether the device still waits for the seed."""
+            """Enqueue all kernels; return whether the device still waits for the seed."""
             self._stored[0] = seed
             cycles = ctypes.c_longlong(int(MAX_WAIT_US * self._stream.nominal_mhz))
             stored = ctypes.c_void_p(self._memory.ptr)

@@ -1,7 +1,7 @@
-// Stands between a host function and the CUDA runtime, in the shared library of both.
+// Wrappers of the CUDA runtime's functions, in the shared library of a host function.
 //
-// The linker's option --wrap sends the calls below here. A call in the default stream goes to the
-// stream that gpubench times. While a recording is made, the names of the calls are kept.
+// The linker's option --wrap makes the host function call these wrappers. They put calls in the
+// default stream into the stream that gpubench times. During a recording, they record the calls.
 
 #include <cuda_runtime.h>
 

@@ -1,7 +1,7 @@
-"""Host functions that launch kernels: loaded from a shared library, and called with arrays.
+"""Loads host functions that launch kernels from a shared library, and calls them with arrays.
 
-In the library that nvcc makes, `host_calls.cpp` gives our stream to the calls that name no stream,
-and records all calls. A prebuilt `.so` is loaded as it is.
+In a library that nvcc makes, `host_calls.cpp` puts calls without a stream into the timed stream,
+and records calls of the CUDA runtime. A prebuilt `.so` is loaded unchanged.
 """
 
 import ctypes
@@ -55,7 +55,7 @@ class HostFunction:
             raise LaunchError(f"after the call, the CUDA runtime reports {name}")
 
     def bind(self, problem: Problem, addresses: Sequence[int]) -> Callable[[], None]:
-        """Return the call on a set of arrays, at these addresses."""
+        """Return the call on the arrays at these addresses."""
         values = kernel_arguments(self._parameters, problem)((*addresses, self._stream))
         if self._is_wrapped:
             pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
@@ -76,7 +76,7 @@ class HostFunction:
         return lambda: self(*typed)
 
     def watch(self, call: Callable[[], None]) -> str:
-        """Call once, and return a note on the kernels that it launches and what else it does."""
+        """Call once, and return a note on the launches and the other CUDA calls of the function."""
         if not self._is_wrapped:
             call()
             return ""

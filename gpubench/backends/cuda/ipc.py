@@ -1,4 +1,4 @@
-"""Memory of a GPU that two processes use, by CUDA IPC."""
+"""Shares memory of a GPU between two processes, by CUDA IPC."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ class CudaIpc:
         self._opened: dict[bytes, int] = {}  # a process opens each handle once
 
     def export(self, size: int) -> tuple[bytes, Any]:
-        """Allocate bytes outside any pool; return their handle and the bytes. Raises LaunchError.
+        """Allocate bytes outside any pool; return a handle and the bytes. Raises LaunchError.
 
         The memory is freed when this process ends.
         """

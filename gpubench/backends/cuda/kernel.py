@@ -1,8 +1,8 @@
-"""A kernel bound to operands on a GPU: it runs, and is timed in one of four ways.
+"""A kernel that is bound to operands on a GPU, and the four ways to time it.
 
 Launches of the kernel alone are timed by the blocked batch (events), by CUPTI, or as replays of a
 graph. Launches with copies and allocations, and launches that the host waits for, are timed by
-events without blocking.
+events while no kernel blocks the stream.
 """
 
 import statistics
@@ -36,13 +36,13 @@ from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_li
 from gpubench.model import Launches, Point, Scope, Series, State, Timer
 
 BLOCKED_S = 0.02
-"""Time for which the stream is blocked, to see whether a call computes in another stream."""
+"""Time for which the stream is blocked to find out whether a call computes in another stream."""
 
-UNWRITTEN = 0xA5  # content of each byte of the output before such a call
+UNWRITTEN = 0xA5  # content of each byte of the output before this call
 
 
 class CudaTimers:
-    """State that a device's kernels share: the stream, its timers, and the flush of the cache."""
+    """The state that all kernels share: the stream, its timers, and the flush of the cache."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class CudaTimers:
 
     @cached_property
     def launch_gap_us(self) -> float:
-        """Time per launch in a stream, less the time in a graph, measured with an empty kernel."""
+        """Time per launch in a stream minus the time in a graph, measured with an empty kernel."""
         empty = self.stream.launch_empty
         stream_us, graph_us = (
             statistics.median(
@@ -99,13 +99,13 @@ class CudaKernel:
     """A kernel or library routine bound to operands."""
 
     rotation: Iterator[Callable[[], None]]
-    """Launches on one set after the other, continuing after the latest launch on these operands.
-    The launches are enqueued, and nothing waits for them."""
+    """Functions that launch on the next set, and the set after it, and so on. All kernels on the
+    same operands share the order. A function enqueues its launch, and does not wait."""
 
     routine: CudaRoutine
     timers: CudaTimers
     host_output: np.ndarray
-    """Where a launch that is timed end to end leaves its result, instead of in `output`."""
+    """The array to which a launch that is timed end to end copies its result."""
 
     output: Any  # the output of the first set
     point: Point
@@ -114,10 +114,10 @@ class CudaKernel:
     thread_counts: tuple[int, ...] = ()
 
     def kernels_run(self) -> str:
-        """Return what a launch runs, as a graph of it shows, with counts, or why it is unknown.
+        """Return the kernels of a launch, with counts, or why they are unknown.
 
-        A call that may wait for the device is not captured: its CUDA functions would fail, and it
-        could end the process.
+        The launch is captured as a graph. A call that may wait for the device is not captured: its
+        CUDA functions would fail, and the call could end the process.
         """
         if self.point.scope == Scope.END_TO_END or self._may_wait:
             return ""
@@ -175,11 +175,12 @@ class CudaKernel:
 
     @cached_property
     def _overlap(self) -> tuple[bool, str]:
-        """Whether launches of a call overlap that should run alone, or why that is unknown.
+        """Whether a call's launches overlap although they should run alone, or why it is unknown.
 
-        Compiled kernels are launched without the attribute that lets them start early. A library's
-        call may use the attribute. So two calls are captured as a graph, whose edges show whether
-        they overlap. Calls that are timed end to end or by CUPTI are never timed in a graph.
+        Compiled kernels are launched without the attribute that lets them start early, but a
+        library's call may use this attribute. So two calls are captured as a graph, whose edges
+        show whether the calls overlap. This is not done for calls that are timed end to end or by
+        CUPTI, because these are never timed in a graph.
         """
         in_batches = (self.point.scope, self.point.timer) == (Scope.KERNEL, Timer.EVENTS)
         if self.routine.call is None or self.point.launches != Launches.ALONE or not in_batches:
@@ -192,8 +193,8 @@ class CudaKernel:
     def _launched(self) -> Callable[[], None]:
         """Enqueue the next launch, and return it.
 
-        A function may copy tables to the GPU at its first call for a size. A capture refuses the
-        copy, and some functions then end the process.
+        This is needed before a capture: a function may copy tables to the GPU in its first call for
+        a size. A capture refuses the copy, and some functions then end the process.
         """
         launch = next(self.rotation)
         launch()
@@ -210,7 +211,7 @@ class CudaKernel:
 
     @property
     def min_launches(self) -> int:
-        """Minimum number of launches in a sample: a graph that is replayed uses every set."""
+        """Minimum number of launches in a sample. A graph that is replayed must use every set."""
         return self.policy.min_launches if self._is_replayed else 1
 
     @property
@@ -221,8 +222,8 @@ class CudaKernel:
     def _computes_elsewhere(self) -> bool:
         """Return whether a call computes in a stream that the timed stream does not wait for.
 
-        No result may appear while the timed stream is blocked. A copy that is enqueued right behind
-        the call must contain the whole result.
+        It does not if two conditions hold: no result appears while the timed stream is blocked, and
+        a copy that is enqueued right behind the call has the whole result.
         """
         stream, address, count = self.timers.stream, self.output.data.ptr, self.output.nbytes
         early, behind = cupy.empty(count, np.uint8), cupy.empty(count, np.uint8)
@@ -245,7 +246,7 @@ class CudaKernel:
         return appeared or not np.array_equal(behind.get(), result)
 
     def sample(self, launches: int, count: int) -> list[float]:
-        """Time samples by the blocked batch, by CUPTI, or end to end by events."""
+        """Time samples in the way that fits the point, as the module's docstring describes."""
         timers = self.timers
         before = timers.flush if self.policy.flush else None
         with faults(), self.placed():
@@ -278,7 +279,7 @@ class CudaKernel:
     def _sample_unblocked(
         self, launches: int, count: int, before: Callable[[], None] | None
     ) -> list[float]:
-        """Time without blocking: copies from pageable memory wait for the host, as in a program.
+        """Time samples without a blocking kernel, for which pageable copies would wait.
 
         `before` is not timed. With `Launches.WAITED`, the host waits for each launch.
         """

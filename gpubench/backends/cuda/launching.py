@@ -45,16 +45,16 @@ class CudaRoutine(Routine):
     """A kernel or library routine, not yet bound to arrays."""
 
     bind: Callable[[Sequence[Any]], Callable[[], None]]
-    """Takes the inputs, the output and the workspace, if there is one; returns a launch on them."""
+    """(inputs, output, and the workspace if there is one) → a function that launches on them."""
 
     @property
     def workspace_bytes(self) -> int:
-        """Device memory that the routine takes as its last array; 0 for none."""
+        """Number of bytes of the workspace, the routine's last array; 0 if it needs none."""
         return self.launch.workspace_bytes if self.launch else 0
 
 
 class Instances:
-    """The instances for one GPU: each is compiled once, and loaded when it is bound."""
+    """The template instances for one GPU. Each is compiled once, and loaded when it is bound."""
 
     def __init__(self, device: Device) -> None:
         self._architecture = device.architecture
@@ -81,7 +81,7 @@ class Instances:
             if isinstance(point.variant, HostVariant)
         }
         with ThreadPoolExecutor(cpu_threads()) as pool:
-            # The largest tiles compile slowest and tend to come last, so start there.
+            # The largest tiles take longest to compile and tend to come last, so they start first.
             builds: list[Future[Any]] = [pool.submit(self._build, key) for key in reversed(keys)]
             builds += [pool.submit(compile_library, *key, self._architecture) for key in host]
             for count, _ in enumerate(as_completed(builds), 1):
@@ -205,8 +205,8 @@ def load_function(compiled: Compiled) -> Any:
 def allow(function: Any, launch: Launch) -> None:
     """Allow a function the dynamic shared memory and the cluster of a launch.
 
-    By default, its static and dynamic shared memory together may take 48 KiB, and a cluster may
-    have 8 blocks (CUDA C++ Programming Guide).
+    By default, a function may use 48 KiB of static and dynamic shared memory together, and clusters
+    of up to 8 blocks (CUDA C++ Programming Guide).
     """
     attributes = driver.CUfunction_attribute
     needed = {
@@ -225,13 +225,14 @@ def allow(function: Any, launch: Launch) -> None:
 def bind_launch(
     function: Any, launch: Launch, arguments: Sequence[Any], keep_alive: object = None
 ) -> Callable[[], None]:
-    """Prepare a launch in the current stream, so that enqueuing it is quick.
+    """Return a function that enqueues a launch in the current stream quickly.
 
-    `arguments` are the kernel's arguments as ctypes objects. The objects hold only addresses. So
-    the launch keeps a reference to `keep_alive`, and the arrays are not freed.
+    `arguments` are the kernel's arguments as ctypes objects. These contain only the addresses of
+    arrays, so the function keeps a reference to `keep_alive`, which keeps the arrays from being
+    freed.
 
-    Launches with attributes are enqueued by cuLaunchKernelEx, all others by CuPy's function.
-    docs/decisions/0004 has the cost of both ways.
+    Launches with attributes are enqueued by cuLaunchKernelEx, and all others by CuPy's function.
+    docs/decisions/0004 has the time of both functions.
     """
     pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
     stream = cupy.cuda.get_current_stream().ptr
@@ -259,7 +260,7 @@ def bind_launch(
 def bind_own(
     function: Any, grid: tuple[int, ...], threads: int, *arguments: Any
 ) -> Callable[[], None]:
-    """Prepare a launch of one of our kernels as `bind_launch` does, on CuPy's arrays."""
+    """Return a function that launches one of our kernels on CuPy arrays, as `bind_launch` does."""
     values = [
         ctypes.c_void_p(each.data.ptr) if isinstance(each, cupy.ndarray) else each
         for each in arguments
@@ -268,7 +269,7 @@ def bind_own(
 
 
 def run_all(launches: Sequence[Callable[[], None]], _alive: object = None) -> None:
-    """Enqueue launches in order, and keep the arrays `_alive`."""
+    """Enqueue launches in order. `_alive` has the arrays, which must not be freed before."""
     for launch in launches:
         launch()
 

@@ -28,7 +28,7 @@ MAX_COMPILE_S = 900
 MARKER = "gpubench_entry"
 
 STAND_INS = Path(__file__).with_name("stand_ins")
-"""Replacements of PyTorch's headers, which sources of extensions include."""
+"""Folder with replacements of PyTorch's headers, which sources of extensions include."""
 
 _ERROR = r"error|fatal|undefined reference|cannot find"
 
@@ -46,10 +46,10 @@ SHARED = (
     "-Xcompiler=-fPIC,-fno-gnu-unique",
     "-Xlinker=-Bsymbolic," + ",".join(f"--wrap={name}" for name in WRAPPED),
 )
-"""Options that keep a library's symbols private, because two libraries may define the same
+"""Options of a shared library. Its symbols stay private, because two libraries may define the same
 template."""
 
-ENTRY = "gpubench_call"  # the function that calls the host function in the library
+ENTRY = "gpubench_call"  # name of the library's function that calls the host function
 
 
 @cache
@@ -75,7 +75,7 @@ def version() -> str:
 def run(arguments: Sequence[str | Path]) -> tuple[str, str]:
     """Run nvcc, and return its output and its messages.
 
-    Raises CompileError with its first error, and if nvcc or g++ is missing.
+    Raises CompileError with nvcc's first error, and if nvcc or g++ is missing.
     """
     nvcc = find()
     if nvcc is None:
@@ -102,10 +102,10 @@ def first_error(log: str) -> str:
 
 
 def base_options(options: Sequence[str]) -> tuple[str, ...]:
-    """Return nvcc's options: a user's own, C++17 unless they name a standard, and include folders.
+    """Return nvcc's options: the user's own, C++17 unless they name a standard, include folders.
 
-    The wheels of cuBLAS and CCCL may be in other folders than nvcc, and have another version: the
-    folders come after nvcc's own.
+    The wheels of cuBLAS and CCCL may be in other folders than nvcc, and have another version. So
+    their folders come after nvcc's own.
     """
     has_standard = any(re.match("--?std", option) for option in options)
     folders = (f"-isystem={folder}" for folder in (*header_folders("cublas", "cccl"), STAND_INS))
@@ -144,7 +144,7 @@ def _driver() -> tuple[str, ...]:
 
 
 _LINKED = {"-lcublas": _cublas, "-lcuda": _driver}
-"""Functions that return the replacement of an option that links a library of CUDA."""
+"""By option that links a library of CUDA: a function that returns the options that replace it."""
 
 
 def code_for(architecture: str) -> str:
@@ -159,8 +159,9 @@ def compile_kernel(
 
     Return the cubin, the symbol of the kernel `expression`, and ptxas' log.
 
-    A kernel template that has `expression` as its argument instantiates it, and its symbol names
-    the kernel. Raises CompileError.
+    The file gets a kernel template with `expression` as template argument. This instantiates the
+    kernel, and the symbol of the template's instance contains the kernel's name. Raises
+    CompileError.
     """
     text = (
         f'#include "{source.resolve()}"\n'
@@ -178,9 +179,9 @@ def compile_kernel(
 def wrapper(variant: HostVariant, tile: Config | None, dtype: str) -> str:
     """Return the C++ that includes the source, and calls its function with an array of pointers.
 
-    Each pointer points to an argument, as for cuLaunchKernel. So the user need not change
-    templates, overloads, static functions or namespaces. The C++ function returns the runtime's
-    last error.
+    Each pointer points to an argument, as for cuLaunchKernel. The function of the user may be a
+    template, overloaded, static or in a namespace. The C++ function that is returned returns the
+    last error of the CUDA runtime.
     """
     scalar = PRECISIONS[dtype].cpp
     types = [
@@ -201,7 +202,7 @@ def compile_library(
 ) -> bytes:
     """Return the shared library of a variant's function. The library is kept in the user's cache.
 
-    From compute capability 9.0 on, the library may use instructions that only its architecture has.
+    From compute capability 9.0 on, the library is compiled for architecture-specific instructions.
     Raises CompileError.
     """
     if variant.source.suffix == ".so":

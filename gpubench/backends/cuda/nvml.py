@@ -20,18 +20,19 @@ THROTTLES = {
     0x80: "hardware slowdown",
     0x2: "application clocks",
 }
-"""NVML's clock event reasons (nvml.h, nvmlClocksEventReason…). Software and hardware thermal
-slowdown share a name here, and so do hardware slowdown and power brake. Idle is not throttling."""
+"""Names of NVML's clock event reasons (nvml.h, nvmlClocksEventReason…), by their bit. Software and
+hardware thermal slowdown have one name here, and so have hardware slowdown and power brake. The
+reason idle is left out, because it is no throttling."""
 
 FRESH_S = 0.05
-"""Time for which a reading is reused. A reading takes five calls of the driver. Each takes a
-millisecond if other processes call the driver too. Power is a mean over a second (nvml.h,
+"""Time for which a reading is reused. A reading takes five calls of the driver. A call takes a
+millisecond if other processes call the driver, too. Power is a mean over a second anyway (nvml.h,
 nvmlDeviceGetPowerUsage)."""
 
 _PARENT = re.compile(r"^PPid:\t(\d+)$", re.MULTILINE)
 
 _OF_GPUBENCH = re.compile(r"(?:^|[\0/])gpubench\0|gpubench\.process")
-"""Identifies a process of gpubench by its arguments: the command, or the program of a child."""
+"""Pattern of a gpubench process's arguments: of the command, or of a child's program."""
 
 MAX_NAMED = 3  # maximum number of processes that a notice names
 
@@ -67,7 +68,7 @@ class Nvml:
         self._latest, self._read_s = Health(), -math.inf
 
     def health(self, sm_mhz: float | None) -> Health:
-        """Return the sensors with the clock of the stream. What the GPU does not report is None."""
+        """Return the sensors' readings, and `sm_mhz` as the clock. A missing reading is None."""
         if monotonic() - self._read_s > FRESH_S:
             self._latest, self._read_s = self._sensors(), monotonic()
         return replace(self._latest, sm_mhz=sm_mhz)
@@ -87,12 +88,12 @@ class Nvml:
         )
 
     def energy_j(self) -> float | None:
-        """Return the GPU's energy since the driver was loaded, or None if it is not counted."""
+        """Return the energy that the GPU has used since the driver was loaded, or None."""
         energy_mj = self._read(self._nvml.nvmlDeviceGetTotalEnergyConsumption)
         return None if energy_mj is None else energy_mj / 1e3
 
     def configuration(self) -> dict[str, Any]:
-        """Return what may explain a GPU's speed, as far as the GPU reports it."""
+        """Return the facts that the GPU reports and that may explain its speed."""
         nvml = self._nvml
         aggregate = getattr(nvml, "NVML_AGGREGATE_ECC", 1)
         queries: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -133,10 +134,10 @@ class Nvml:
         except self._nvml.NVMLError:
             return ""
         strangers = [process.pid for process in running if not _is_ours(process.pid)]
-        if len(strangers) == len(running):  # in a container PIDs differ, so one of them is ours
+        if len(strangers) == len(running):  # container: other PIDs, and one process is ours
             return f"{len(strangers) - 1} other processes" if len(strangers) > 1 else ""
         more = f" and {len(strangers) - MAX_NAMED} more" if len(strangers) > MAX_NAMED else ""
-        # A process in another container, or one that has ended, has no name here.
+        # A process in another container, or an ended process, has no name here.
         names = {pid: read_text(f"/proc/{pid}/comm") or "process" for pid in strangers[:MAX_NAMED]}
         return ", ".join(f"{name} ({pid})" for pid, name in names.items()) + more
 

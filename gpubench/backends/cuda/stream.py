@@ -113,7 +113,7 @@ class CudaStream:
         return cycles / nanoseconds * 1e3 if multiprocessor == 0 and nanoseconds > 0 else None
 
     def fingerprints(self, arrays: Any) -> list[int]:
-        """Return a number for each of the stacked arrays. Equal bits give equal numbers."""
+        """Return a number for each array of the stack. Equal bits give equal numbers."""
         count, words = len(arrays), arrays[0].nbytes // 2
         sums = cupy.zeros(count, np.uint64)
         threads = 256
@@ -123,7 +123,7 @@ class CudaStream:
         return [int(number) for number in sums.get()]
 
     def median_us(self, enqueue: Callable[[], None], repeats: int) -> float:
-        """Return the median time of the work that a call enqueues."""
+        """Return the median time of the work that a call of `enqueue` enqueues."""
         pairs = []
         for _ in range(repeats):
             start = self.record_start()

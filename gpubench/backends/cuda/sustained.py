@@ -1,13 +1,14 @@
-"""Launches without a pause, as in a long run, until clock and power have settled, then samples.
+"""Launches without a pause, as in a long run, until clock and power have settled; then samples.
 
-Nothing is flushed and no kernel blocks the stream, because the GPU would cool meanwhile. Marks (a
-timestamp kernel and an event) lie between the launches. A sample lasts from one mark to the next,
-and the mark adds some 4 µs to the milliseconds of a sample. Samples are enqueued ahead. A sample
-counts if all its launches were enqueued before the device reached the first one. Otherwise the
-device may have waited for the host between launches, and the sample is dropped.
+The cache is not flushed and no kernel blocks the stream, because the GPU would cool meanwhile. A
+mark is a timestamp kernel and an event. Marks are enqueued between the launches, and a sample lasts
+from one mark to the next. A mark adds some 4 µs to a sample, which takes milliseconds. Samples are
+enqueued ahead. A sample counts if all its launches were enqueued before the device reached the
+first one. Otherwise the device may have waited for the host between launches, and the sample is
+dropped.
 
-A thread reads the energy counter. This takes milliseconds. If other processes call the driver too,
-a reading takes longer than the enqueued launches.
+A separate thread reads the energy counter, because a reading takes milliseconds. If other processes
+call the driver, too, a reading takes longer than the enqueued launches.
 """
 
 import math
@@ -25,9 +26,9 @@ from gpubench.errors import DoesNotFitError
 from gpubench.model import Series
 
 LEAST_AHEAD = 2
-"""Minimum number of samples in the driver's queue, as far as it has room for their launches."""
+"""Minimum number of samples that are enqueued ahead."""
 
-AHEAD_US = 40_000.0  # duration of the samples in the queue: the host may be late by it
+AHEAD_US = 40_000.0  # duration of the samples in the queue, by which the host may be late
 
 MAX_LAUNCHES = MAX_IN_FLIGHT // LEAST_AHEAD
 
@@ -42,7 +43,10 @@ Reading = tuple[float, float]  # the time of a reading in seconds, and the energ
 def metered(
     energy_j: Callable[[], float | None], clock: Callable[[], float]
 ) -> Iterator[list[Reading]]:
-    """Yield a list that gets a reading every `READ_EVERY_S`, or stays empty without a counter."""
+    """Yield a list to which a thread appends a reading every `READ_EVERY_S`.
+
+    The list stays empty if the device has no energy counter.
+    """
     readings: list[Reading] = []
     ended = Event()
 
@@ -119,7 +123,7 @@ def sustain(
 
 
 def mean_power_w(readings: Sequence[Reading]) -> float | None:
-    """Return the mean power between the counter's first and last change; None without both."""
+    """Return the mean power between the counter's first and last change; None for fewer changes."""
     changes = [after for before, after in pairwise(readings) if after[1] != before[1]]
     if len(changes) < 2:  # noqa: PLR2004 # the ends of an interval
         return None

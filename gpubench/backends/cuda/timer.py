@@ -2,9 +2,9 @@
 
 In Python, a pair of events around a launch mostly times the host. Here a blocking kernel keeps the
 stream busy while the start event, the launches and the stop event are enqueued. The device then
-runs them at its own pace, and the time per launch is (elapsed − overhead of a sample) ÷ launches.
-Each sample is checked: its start event must still be pending when its stop event has been enqueued,
-and the sample must be longer than the overhead.
+runs the launches without waiting for the host. The time per launch is (time between the events −
+overhead of a sample) ÷ launches. Each sample is checked: its start event must still be pending when
+its stop event has been enqueued, and the sample must be longer than the overhead.
 """
 
 import statistics
@@ -17,24 +17,25 @@ from typing import Any, NamedTuple
 from gpubench.errors import DeviceUnavailableError, LaunchError
 
 MAX_ATTEMPTS = 10
-"""Attempts at a sample whose blocking kernel was too short. Each attempt blocks twice as long."""
+"""Maximum number of attempts if the blocking kernel is too short. Each blocks twice as long."""
 
 MAX_IN_FLIGHT = 512
 """Maximum number of launches enqueued at once. The driver's queue holds about 1024. A full queue
 blocks the host while the blocking kernel ends."""
 
 GROUP_US = 50_000.0
-"""Time of the samples that are enqueued together. Progress and Ctrl-C are handled in between."""
+"""Time of the samples that are enqueued together. Ctrl-C is handled after such a group."""
 
 MARGIN = 1.5
 """Ratio of the blocking time to the enqueuing time. The enqueuing time is the lower median of the
-last `RECENT` samples, not their maximum: a first launch loads the kernel for milliseconds, and such
-long blocking times add up."""
+last `RECENT` samples, not their maximum. The first launch of a kernel takes milliseconds to load
+it, and the maximum would then make all blocking times long."""
 
-RECENT = 9
+RECENT = 9  # number of samples whose enqueuing times are kept
 
 WAITING_US = (5_000.0, 100_000.0)
-"""Blocking times that distinguish a launch that waits from a launch that is slow to enqueue."""
+"""Blocking times of the test whether a launch waits for the device. The second, longer time is for
+launches that are slow to enqueue."""
 
 FIRST_ENQUEUE_US = 100.0  # time to enqueue a sample, assumed before the first sample
 
@@ -42,10 +43,10 @@ CALIBRATION_LAUNCHES = 64
 CALIBRATION_SAMPLES = 50
 
 MAX_OVERHEAD_US = 10.0
-"""A tenth of the shortest sample. Calibrations on an H200 are 2.1 to 2.3 µs, that is ±3.5 %. With
-this accuracy, an overhead up to this limit leaves times accurate to 0.4 %."""
+"""Maximum overhead of a sample: a tenth of the shortest sample. Calibrations on an H200 give 2.1 to
+2.3 µs, that is ±3.5 %. An overhead of 10 µs with this accuracy leaves times accurate to 0.4 %."""
 
-MAX_CALIBRATIONS = 3  # number of calibrations before an overhead beyond that limit is an error
+MAX_CALIBRATIONS = 3  # number of calibrations before an overhead above the limit is an error
 
 
 class Sample(NamedTuple):
@@ -68,7 +69,7 @@ class BlockedBatchTimer:
         """Recent times to enqueue a sample, by its number of launches."""
 
         self._clocks_mhz: list[float] = []
-        self._host_us: list[float] = []  # times of the host per launch, of the same samples
+        self._host_us: list[float] = []  # times of the host per launch, in the latest samples
         self.overhead_us = 0.0  # time between a sample's two events beyond its launches
         self._host_overhead_us = 0.0  # time of the host to record a sample's two events
         self.void_samples = 0  # samples taken again because the blocking kernel was too short
@@ -84,9 +85,9 @@ class BlockedBatchTimer:
         self._host_us = []
 
     def take_host_us(self) -> float | None:
-        """Return the median time of the host to enqueue a launch, since the last call.
+        """Return the median time that the host took to enqueue a launch since the last call.
 
-        The time to record the two events of a sample is subtracted.
+        The time to record a sample's two events is subtracted.
         """
         times_us, self._host_us = self._host_us, []
         return max(0.0, statistics.median(times_us)) if times_us else None
@@ -94,10 +95,10 @@ class BlockedBatchTimer:
     def calibrate(self, launch: Callable[[], None]) -> None:
         """Measure `overhead_us` with an empty kernel.
 
-        A sample of L launches takes overhead + L·τ, so samples of one launch and of many launches
-        give both values. Without the correction, a launch that is timed alone would seem 2 µs
-        longer than a launch among many. Raises DeviceUnavailableError if `MAX_CALIBRATIONS` results
-        are implausible.
+        A sample of L launches of τ each takes overhead + L·τ. So samples of one launch and of many
+        launches give the overhead and τ. Without the correction, a launch that is timed alone would
+        seem 2 µs longer than a launch among many. Raises DeviceUnavailableError if
+        `MAX_CALIBRATIONS` results exceed `MAX_OVERHEAD_US`.
         """
         many = CALIBRATION_LAUNCHES
         for _ in range(MAX_CALIBRATIONS):
@@ -140,9 +141,9 @@ class BlockedBatchTimer:
     ) -> list[float]:
         """Time `count` samples of `launches` launches from `rotation`: microseconds per launch.
 
-        `before` is enqueued ahead of each sample and is not timed. A sample is void if the device
-        overtook the host, or if it is no longer than the overhead. Raises LaunchError after
-        `MAX_ATTEMPTS` void samples in a row.
+        `before` is enqueued ahead of each sample and is not timed. A sample is void if the blocking
+        kernel ended before all was enqueued, or if the sample is no longer than the overhead.
+        Raises LaunchError after `MAX_ATTEMPTS` groups of void samples in a row.
         """
         times: list[float] = []
         sample_us, failures = 0.0, 0

@@ -1,4 +1,4 @@
-// The functions of CUDA's header of this name, which the wheels do not have.
+// The functions of CUDA's header with this name, which the wheels lack.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
-// Stands for PyTorch's header, so that a source of an extension compiles without PyTorch. Its
-// functions on tensors compile, and cannot be called.
+// Replaces PyTorch's header, so that the source of an extension compiles without PyTorch. Functions
+// on tensors compile, but cannot be called.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
