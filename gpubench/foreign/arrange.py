@@ -1,9 +1,9 @@
-"""Arranges the values of an input, so that its parts differ.
+"""Arranges the values of an input, so that its parts have different sums.
 
-A large number of independent values has two properties: the sum of every eighth value is nearly an
-eighth of the whole sum, and all rows have nearly the same sum. A solution may then leave out most
-of a sum, or the whole sum, within a tolerance. An arranged input has the same values in other
-places.
+In a large number of independent values, the sum of every eighth value is nearly an eighth of the
+whole sum, and all rows have nearly the same sum. Then a solution that leaves out most of a sum may
+be right within a tolerance. An arranged input has the same values at other positions, where such a
+solution is wrong.
 """
 
 import math
@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 
 TYPES = {"float16", "bfloat16", "float32", "float64"}
-SMALLEST, LARGEST = 64, 2**26  # number of elements of an input that is arranged
-SHARE = 0.9  # share of the inputs that are arranged
-AXES = 2  # number of axes along which values are moved, one after the other
-SHORT = (1, 1, 2, 3, 4, 5, 8)  # numbers of elements in a short block
-PARTS = 8  # number of parts of the lines, each with blocks of its own, in every second input
-STEPS = 4  # number of times that each value is compared with another one
-MOST_ZEROS = 1e-3  # share of zeros in values that are independent
-MIN_LINES = 16  # number of lines whose sums show whether values are independent
-FACTOR = 3.0  # allowed ratio of the variance of their sums to that of independent values
+SMALLEST, LARGEST = 64, 2**26  # minimum and maximum number of elements of an arranged input
+SHARE = 0.9  # probability that an input is arranged
+AXES = 2  # maximum number of axes along which values are moved, one after the other
+SHORT = (1, 1, 2, 3, 4, 5, 8)  # numbers of elements of short blocks, to draw from
+PARTS = 8  # number of groups of lines; in half of the inputs, each group has other blocks
+STEPS = 4  # number of times that each value is compared with another value
+MOST_ZEROS = 1e-3  # maximum share of zeros in values that count as independent
+MIN_LINES = 16  # minimum number of lines whose means show whether values are independent
+FACTOR = 3.0  # maximum ratio of the variance of the means to that of independent values' means
 
 
 def arrange(values: Any, generator: np.random.Generator, xp: Any = np) -> None:
-    """Move the values of an array of NumPy, or of another module `xp`, such as torch, in place.
+    """Move the values of an array of the module `xp`, NumPy or torch, in place.
 
-    Only independent values are moved. The values of a triangular matrix, for example, are not.
+    The values must be independent, unlike those of a triangular matrix, for example.
     """
     if generator.random() >= SHARE:
         return
@@ -63,7 +63,7 @@ def is_independent(values: Any, xp: Any = np) -> bool:
 
 
 def _ratios(values: Any) -> list[float]:
-    """Return for each axis how the means of its lines vary, relative to independent values."""
+    """Return for each axis the variance of its lines' means, relative to independent values."""
     variance = _variance(values)
     if not 0 < variance < np.inf:
         return [0.0]
@@ -84,7 +84,7 @@ def _variance(values: Any) -> float:
 
 
 def _separate(lines: Any, generator: np.random.Generator, xp: Any, *, by_size: bool) -> None:
-    """Move large values into every second block of a line. The blocks are short, or long."""
+    """Move the larger values into every second block of each line. A block is short or long."""
     extent = lines.shape[-1]
     if not len(lines):
         return
@@ -93,7 +93,7 @@ def _separate(lines: Any, generator: np.random.Generator, xp: Any, *, by_size: b
     else:
         block = int(generator.integers(1 + extent // 8, extent // 2 + 1))
     whole = extent - extent % (2 * block)
-    first = int(generator.integers(2)) * (extent - whole)  # the rest is at the other end
+    first = int(generator.integers(2)) * (extent - whole)  # the rest stays at the other end
     pairs = lines[..., first : first + whole].reshape(*lines.shape[:-1], -1, 2, block)
     low, high = pairs[..., 0, :], pairs[..., 1, :]
     for _ in range(STEPS):

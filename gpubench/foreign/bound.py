@@ -1,4 +1,4 @@
-"""A problem's code on the bytes of a launch: inputs, the right results, and solutions."""
+"""Runs a problem's code on the bytes of a launch, for inputs, right results and solutions."""
 
 import sys
 import threading
@@ -18,31 +18,33 @@ from gpubench.text import counted
 
 DEFAULT_STREAM = 0
 BUSY_CYCLES = 400_000_000
-"""Number of cycles, about 0.2 s, for which a GPU is busy while a reference enqueues its work."""
+"""Number of cycles for which a GPU is kept busy, about 0.2 s, while a reference enqueues its
+work."""
 
 WIDENED = {"float16", "bfloat16", "float32"}
 
 
 class Bound(NamedTuple):
-    """The arguments of a workload in memory, and where its results lie."""
+    """The arguments of a workload, whose tensors lie in the bytes of a launch, and its results."""
 
-    leaves: Leaves
-    form: Any
-    results: Leaves
+    leaves: Leaves  # tensors and other values of the arguments
+    form: Any  # the nest of lists and dicts that `leaves` fill
+    results: Leaves  # tensors in the bytes of the results
     updated: list[tuple[Any, Any]]
-    """Results that first get the content of an input, which the reference changes."""
+    """Pairs (input, result) for each input that the reference reads and changes. The solution gets
+    the result's memory as input, so the input is copied there before a launch."""
 
     @property
     def arguments(self) -> Any:
-        """The arguments."""
+        """The arguments, as the reference takes them."""
         return nested(self.leaves, self.form)
 
 
 def bind(made: tuple[Leaves, Any], facts: Facts, inputs: Any, outputs: Any) -> Bound:
     """Return the arguments of a workload whose tensors lie in two arrays of bytes.
 
-    `made` is what `inputs_of` returned: its tensors are replaced. The function does not wait for a
-    device.
+    `made` is the value of `inputs_of`, of which tensors are replaced. The function does not wait
+    for a device.
     """
     leaves, form = [*made[0]], made[1]
     results = [view(outputs, part) for part in facts.outputs]
@@ -70,7 +72,7 @@ def fill(program: Program, facts: Facts, number: int, seed: int) -> memoryview:
         write(tensor, target)
         if part.is_arranged:
             is_numpys = memory.device.type == "cpu" and part.dtype != "bfloat16"
-            if is_numpys:  # on two busy CPUs torch took 0.5 s for 2¹⁸ values, and NumPy 0.02 s
+            if is_numpys:  # faster: on two busy CPUs, 0.02 s for 2¹⁸ values; torch took 0.5 s
                 arrange(target.numpy(), generator)
             else:
                 arrange(target, generator, torch)
@@ -78,7 +80,7 @@ def fill(program: Program, facts: Facts, number: int, seed: int) -> memoryview:
 
 
 def _content(tensor: Any) -> memoryview:
-    """Return the bytes of a tensor; a tensor on the CPU is not copied."""
+    """Return the bytes of a tensor. A tensor on the CPU is not copied."""
     content: memoryview = tensor.cpu().contiguous().numpy().reshape(-1).view(np.uint8).data
     return content
 
@@ -86,9 +88,9 @@ def _content(tensor: Any) -> memoryview:
 def refer(
     program: Program, facts: Facts, number: int, inputs: memoryview
 ) -> tuple[memoryview, list[memoryview]]:
-    """Return the right results in their own types, and all of them in float64.
+    """Return the bytes of the reference's results, and of its results in float64.
 
-    The second list is empty if the reference does not run in float64.
+    The list of results in float64 is empty if the reference does not run in float64.
     """
     native, in_float64 = refer_on_device(program, facts, number, inputs)
     return _content(native), [*map(_content, in_float64)]
@@ -97,7 +99,7 @@ def refer(
 def refer_on_device(
     program: Program, facts: Facts, number: int, inputs: memoryview
 ) -> tuple[Any, list[Any]]:
-    """Return the same as `refer`, in tensors of the device that nothing else changes."""
+    """Return the results of `refer` as tensors on the device, in memory of their own."""
     import torch
 
     bound, native = _on_device(program, facts, number, inputs)
@@ -113,13 +115,13 @@ def refer_on_device(
             results = _results(program, wide, facts)
         copied = (x.to(torch.float64, copy=True) for x in results)
         in_float64 += [x.contiguous().reshape(-1) for x in copied]
-    except Exception:  # a type that has no float64, or a kernel of another library
+    except Exception:  # a kernel may not support float64
         in_float64.clear()
     return native, in_float64
 
 
 def elements_of(facts: Facts) -> ModuleType:
-    """Return the module that compares results: on the GPU, if there is one that has room."""
+    """Return the module that compares results: on the GPU if it has room, else on the host."""
     if values.device().type == "cpu":
         return on_host
     from gpubench.foreign import on_device
@@ -128,7 +130,7 @@ def elements_of(facts: Facts) -> ModuleType:
 
 
 def waits(program: Program, facts: Facts, number: int, inputs: memoryview) -> bool:
-    """Return whether the reference waits for the GPU, which is kept busy when it is called."""
+    """Return whether the reference waits for the GPU. The GPU is kept busy during the call."""
     import torch
 
     if values.device().type == "cpu":
@@ -136,7 +138,7 @@ def waits(program: Program, facts: Facts, number: int, inputs: memoryview) -> bo
     bound, _ = _on_device(program, facts, number, inputs)
     torch.cuda._sleep(BUSY_CYCLES)  # noqa: SLF001 # nothing public keeps a GPU busy
     busy = torch.cuda.Event()
-    busy.record()  # the reference may wait for it, and then enqueue more
+    busy.record()  # if this event is done after the call, the reference has waited
     _results(program, bound, facts)
     has_waited: bool = busy.query()
     return has_waited
@@ -145,19 +147,19 @@ def waits(program: Program, facts: Facts, number: int, inputs: memoryview) -> bo
 def _on_device(
     program: Program, facts: Facts, number: int, inputs: memoryview
 ) -> tuple[Bound, Any]:
-    """Return a workload on its device, and the memory of its results."""
+    """Return a workload with its tensors on the device, and the memory of the results."""
     import torch
 
     memory = torch.frombuffer(bytearray(inputs), dtype=torch.uint8).to(values.device())
     native = torch.zeros(facts.output_bytes, dtype=torch.uint8, device=memory.device)
     form = _form(program, number)  # type: ignore[arg-type] # each is a class
-    values.seed(0)  # the reference may draw numbers, too
+    values.seed(0)  # the reference may draw random numbers
     return bind(form, facts, memory, native), native
 
 
 @cache
 def _form(program: Any, number: int) -> tuple[Leaves, Any]:
-    """Return a workload's inputs without its tensors, and their form."""
+    """Return a workload's inputs and their form. None takes the place of each tensor."""
     leaves, form = inputs_of(program, number, seed=0)
     return [None if is_tensor(leaf) else leaf for leaf in leaves], form
 
@@ -170,7 +172,7 @@ def _widened(leaf: Any) -> Any:
 
 
 def _results(program: Program, bound: Bound, facts: Facts) -> Leaves:
-    """Return the results of the reference: what it returns, and inputs that it changes."""
+    """Return the results of the reference: its return values, and the inputs that it changes."""
     import torch
 
     with torch.no_grad():
@@ -228,9 +230,9 @@ class Solution:
             self._require_fair(threads)
 
     def _keep(self, returned: Any, results: Leaves) -> None:
-        """Copy what was returned into the results. What already lies there is not copied.
+        """Copy returned tensors into the results, except for tensors that lie there already.
 
-        Raises LaunchError for another number of results.
+        Raises LaunchError if the number of returned tensors is wrong.
         """
         made = results_of(returned)
         if not made and (self._takes_outputs or returned is None):
@@ -246,7 +248,7 @@ class Solution:
     def _require_fair(self, threads: set[threading.Thread]) -> None:
         """Raise LaunchError if a call has replaced a clock, or leaves work that continues.
 
-        The clock of another process detects the effect of such work. This check names the cause.
+        The clock of another process detects the wrong time anyway. This check names the cause.
         """
         import torch
 
@@ -267,13 +269,13 @@ class Solution:
 
 
 def _is_of_library(thing: Any) -> bool:
-    """Whether torch, or a package with which torch compiles, defines a function or class."""
+    """Whether a function or class is part of torch, or of a package that torch's compiler uses."""
     package = str(getattr(thing, "__module__", "")).partition(".")[0]
     return package in {"torch", "triton", "concurrent", "multiprocessing"}
 
 
 def _watched_streams() -> dict[int, Any]:
-    """Return each stream that Python code makes or asks for from now on, by its handle."""
+    """Return a dictionary that gets each stream that Python code makes from now on, by handle."""
     import torch
 
     seen = dict[int, Any]()
@@ -288,7 +290,7 @@ def _watched_streams() -> dict[int, Any]:
 
 
 def clocks() -> dict[str, Any]:
-    """Return the functions by which torch and Python time, by name."""
+    """Return the functions of torch and Python that measure time, by name."""
     import torch
 
     owners = {"torch.cuda.Event": torch.cuda.Event, "time": sys.modules["time"]}

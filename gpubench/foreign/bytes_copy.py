@@ -1,7 +1,7 @@
-"""A copy of bytes as a problem: its launches need the kernels of CuPy that each problem needs.
+"""A problem that copies bytes, to compile ahead the CuPy kernels that each problem needs.
 
-The arrays of a problem are bytes (`operation.py`), so CuPy compiles the same kernels for all
-problems. The folder of this operation is gpubench's, and no foreign code runs there.
+The arrays of each problem are bytes (`operation.py`), so CuPy compiles the same kernels for all
+problems. The files of this operation are written by gpubench, so no foreign code runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ COUNT = 2**10 * ALIGNMENT
 
 
 def points(device: str) -> list[Point]:
-    """Return copies of bytes on `cuda` or `cpu`.
+    """Return the points that copy bytes on `cuda` or `cpu`.
 
     Raises UsageError if the user's cache cannot be written.
     """
@@ -53,12 +53,12 @@ def points(device: str) -> list[Point]:
             scope=Scope.KERNEL,
             timer=Timer.EVENTS,
         )
-        for cache in (Cache.COLD, Cache.HOT)  # many sets of operands, or one: other kernels
+        for cache in (Cache.COLD, Cache.HOT)  # many sets of operands need other kernels than one
     ]
 
 
 def operation() -> Operation:
-    """Return the operation."""
+    """Return the operation that copies bytes."""
     listed = ListedSize("a copy of bytes", ((COUNT,), (COUNT,)), 1)
     return operation_on_bytes("the bytes themselves", _comparison, _make, [listed], "float32")
 
@@ -76,7 +76,7 @@ def _comparison(inputs: Any) -> tuple[Any, Callable[[Any], Compared]]:
 
 
 def variant(device: str) -> CallVariant:
-    """Return the function that copies."""
+    """Return the variant whose function copies bytes."""
 
     def build(_tile: object, _dtype: str) -> Callable[..., None]:
         def copy(inputs: Any, outputs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Compares the results of a launch with the right results: by the tolerance, and further checks."""
+"""Compares the results of a launch with the right results, by the tolerance and further checks."""
 
 import math
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ from gpubench.foreign.statement import Facts, Part, Tolerance
 from gpubench.model import Compared
 
 Content = Any  # bytes, or a tensor of bytes on a GPU
-Values = Any  # elements in one dimension, in float64
+Values = Any  # an array of float64 elements in one dimension
 
 OUTSIDE = 10.0
-"""Largest error of an element outside the share that must be right, as a multiple of the tolerance,
-and of the largest error of the reference in its own types."""
+"""Largest error of an element that need not be within the tolerance. It is a multiple of the larger
+of two errors: the tolerance, and the reference's largest error in its own types."""
 
-OWN_ERRORS = 8.0  # multiple of the errors of the reference in its own types that a chunk may have
+OWN_ERRORS = 8.0  # a chunk may have this multiple of the reference's errors in its own types
 
-MIN_PAIRS = 3  # number of pairs of launches from which the variation is known
+MIN_PAIRS = 3  # minimum number of pairs of launches from which the variation is computed
 
-ROUNDED_ONCE = 1.01  # factor of the unit roundoff, because a sum has errors of its own
+ROUNDED_ONCE = 1.01  # factor on the unit roundoff of a right value that is rounded once
 
 
 class _Right(NamedTuple):
@@ -34,24 +34,25 @@ class _Right(NamedTuple):
     own_error: float
     """Largest error of the reference in its own types, as a multiple of the tolerance."""
 
-    is_wide: bool  # whether the right values are those in float64
+    is_wide: bool  # whether the right values are the reference's results in float64
 
 
 class _Launches(NamedTuple):
     """The right values of a result in other launches."""
 
     spread: Values | None
-    """Mean square of how each chunk varies between launches; None until it is measured."""
+    """For each chunk: the mean square of the right values' variation between launches. None before
+    `MIN_PAIRS` pairs of launches."""
 
     earlier: list[Values]
-    """The right values of the first launch, and of the launch before."""
+    """The right values of the first launch, and of the previous launch."""
 
 
 class Comparison:
-    """Compares results of a workload, and keeps how the right results vary between launches."""
+    """Compares results of a workload, and records the right results' variation between launches."""
 
     def __init__(self, facts: Facts, elements: ModuleType = on_host) -> None:
-        """`elements` is the module that computes where the results lie."""
+        """`elements` is the module for arithmetic on the results: `on_host` or `on_device`."""
         self._facts, self.elements = facts, elements
         self._first: list[Values] = []
         self._last: list[Values] = []
@@ -61,9 +62,9 @@ class Comparison:
     def with_reference(self, native: Content, wide: Sequence[Content]) -> "WithReference":
         """Return the comparison with the right results of a launch.
 
-        The float64 results are right if the reference's results in its own types are within the
-        tolerance of them. Otherwise, small differences have large effects, and the results in the
-        reference's own types are right.
+        `native` are the reference's results in its own types, and `wide` in float64. The float64
+        results are the right results if the native results are within the tolerance of them.
+        Otherwise, small differences have large effects, and the native results are the right ones.
         """
         outputs, tolerances = self._facts.outputs, self._facts.tolerances
         own = [self.elements.values_of(native, part) for part in outputs]
@@ -81,7 +82,7 @@ class Comparison:
         return WithReference(self._facts, right, launches, self.elements)
 
     def _right(self, own: Any, wide: Values | None, tolerance: Tolerance, part: Part) -> _Right:
-        """Return the right values: in float64, if the reference's own values agree with these."""
+        """Return the right values: in float64 if the reference's own values agree with `wide`."""
         if wide is not None:
             ratios, _ = _errors(self.elements, own, wide, tolerance, part)
             if judged(ratios, tolerance, self.elements) <= 1:
@@ -89,7 +90,7 @@ class Comparison:
         return _Right(self.elements.widened(own), own, 0.0, is_wide=False)
 
     def _learn(self, right: list[Values]) -> None:
-        """Add how the right values differ from the right values of the launch before."""
+        """Add the differences between the right values and those of the previous launch."""
         last, self._last = self._last, right
         self._first = self._first or right
         if not last:
@@ -115,7 +116,7 @@ class WithReference:
 
     @property
     def is_wide(self) -> bool:
-        """Whether the float64 results are the right results of floating-point numbers."""
+        """Whether the right results of all floating-point outputs are those in float64."""
         pairs = zip(self._facts.outputs, self._right, strict=True)
         return all(each.is_wide for part, each in pairs if _roundoff(part.dtype))
 
@@ -163,7 +164,7 @@ class WithReference:
         tolerance: Tolerance,
         part: Part,
     ) -> str:
-        """Return why a result is wrong if some of its values exceed the tolerance."""
+        """Return why a result is wrong whose errors exceed the tolerance, or an empty text."""
         elements = self._elements
         values = elements.widened(result)
         if elements.has_nan(values) and not elements.has_nan(right.values):
@@ -188,7 +189,7 @@ class WithReference:
         )
 
     def _why_not_computed(self, off: Values, right: _Right, spread: Values, part: Part) -> str:
-        """Return which elements have errors as large as the right values vary between launches."""
+        """Return a reason if errors are as large as the right values' variation, or else ""."""
         count, *span = self._elements.missed(
             off, right.values, right.own, spread, OWN_ERRORS, _roundoff(part.dtype)
         )
@@ -203,9 +204,9 @@ class WithReference:
 def _errors(
     elements: ModuleType, result: Any, right: Values, tolerance: Tolerance, part: Part
 ) -> tuple[Values, Values]:
-    """Return the error of each element as a part of the tolerance, and the error.
+    """Return for each element the ratio of its error to the allowed error, and the error itself.
 
-    Rounding the right value once to the result's type is no error.
+    The allowed error is the tolerance plus the rounding of the right value to the result's type.
     """
     relative = tolerance.relative + ROUNDED_ONCE * _roundoff(part.dtype)
     absolute = tolerance.absolute + _smallest(part.dtype)
@@ -214,7 +215,7 @@ def _errors(
 
 
 def judged(ratios: Values, tolerance: Tolerance, elements: ModuleType = on_host) -> float:
-    """Return the error that the share of elements which must be right does not exceed."""
+    """Return the largest error ratio among the share of elements that must be right."""
     count = len(ratios)
     if tolerance.share >= 1 or not count:
         return float(elements.largest(ratios))

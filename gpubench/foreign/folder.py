@@ -1,4 +1,4 @@
-"""The folder in the user's cache that makes a problem of another project an operation."""
+"""Writes a folder in the user's cache with a problem of another project as an operation."""
 
 import re
 from collections.abc import Sequence
@@ -33,15 +33,15 @@ VARIANT = variant_in(__file__, {path!r}, {digest!r})
 
 
 class Folder(NamedTuple):
-    """A problem's operation."""
+    """The folder of a problem's operation."""
 
     op: str
     path: Path
-    """The folder, as `--kernels` takes it."""
+    """The folder's path for `--kernels`."""
 
     statement: Statement
     facts: dict[int, Facts]
-    """Facts that runs of the reference showed, by the number of the workload."""
+    """Facts from runs of the reference, by the number of the workload."""
 
 
 def prepared(
@@ -52,10 +52,10 @@ def prepared(
     device: str,
     own: ForeignProcess | None = None,
 ) -> Folder:
-    """Return the operation of a problem, with its reference and solutions as functions.
+    """Write and return the folder of a problem, with the reference and the solutions as variants.
 
-    Runs the reference on the workloads of these numbers, once for all calls, in a process of its
-    own if one is given. Raises UsageError.
+    The reference runs on the workloads of these numbers, unless the cache has their facts. It runs
+    in the process `own` if one is given. Raises UsageError.
     """
     statement = forms.read(form, file)
     listed = range(1, len(statement.workloads) + 1)
@@ -107,10 +107,9 @@ def compile_ahead(
     device: str,
     own: ForeignProcess,
 ) -> None:
-    """Compile the CUDA C++ of solutions.
+    """Compile the CUDA C++ of solutions, and keep the libraries for the processes that measure.
 
-    The processes that measure the solutions use the kept libraries. Those processes also report a
-    failure, which is ignored here.
+    A failure is ignored here, because the processes that measure the solutions report it.
     """
     with suppress(UsageError):
         ((form, file),) = forms.find(problem)
@@ -122,9 +121,9 @@ def compile_ahead(
 
 
 def _facts(statement: Statement, number: int, device: str, own: ForeignProcess | None) -> Facts:
-    """Return what a run of the reference shows, which is kept."""
+    """Return the facts from a run of the reference. The user's cache keeps them."""
     digests = [digest_of(Path(each)) for each in (statement.path, *statement.sources)]
-    fields = Facts.__struct_fields__, Part.__struct_fields__  # of this version
+    fields = Facts.__struct_fields__, Part.__struct_fields__  # as of this version
     name = cache_file("examined", fields, statement, number, device, digests)
     if facts := kept(name, Facts):
         return facts
@@ -135,7 +134,7 @@ def _facts(statement: Statement, number: int, device: str, own: ForeignProcess |
 
 
 def _of_own_sizes(listed: dict[int, Facts]) -> dict[int, Facts]:
-    """Return the facts with a number of bytes that tells each workload from the others."""
+    """Return the facts with different numbers of input bytes, so that they identify workloads."""
     taken, made = set[int](), dict[int, Facts]()
     for number, facts in sorted(listed.items()):
         size = facts.input_bytes
@@ -147,7 +146,7 @@ def _of_own_sizes(listed: dict[int, Facts]) -> dict[int, Facts]:
 
 
 def _name(text: str, beside: str = "") -> str:
-    """Return a name of an operation or a function from the name of a problem or a file."""
+    """Return a valid name of an operation or a variant, from the name of a problem or a file."""
     name = _NOT_OF_NAMES.sub("_", text.lower()).strip("_")[:MAX_NAME] or "problem"
     name = name if name[0].isalpha() else f"p_{name}"
     return f"{name}_{beside}" if name == REFERENCE else name

@@ -1,4 +1,4 @@
-"""The forms of problems, and which form a file or folder has."""
+"""The forms of problems, and functions that find out the form of a file or folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,13 +23,13 @@ PLACES = {
     "gpu-mode": "submission*.py or solutions/**/*.py",
     "KernelBench": "solutions/{stem}*.py",
 }
-"""Paths of the solutions of a problem, relative to the problem's folder."""
+"""By form: patterns of the paths of solutions, relative to the problem's folder."""
 
 MAX_DEPTH = 4  # number of levels of folders in which problems are looked for
 
 
 def find(path: Path) -> list[tuple[str, Path]]:
-    """Return the problems of a file, a folder, or folders in it: the form and the file of each.
+    """Return the form and the file of each problem in a path: a file, or a folder with subfolders.
 
     Raises UsageError for a file that cannot be read.
     """
@@ -71,7 +71,7 @@ def place_of_solutions(form: str, path: Path) -> str:
 
 
 def is_model(path: Path) -> bool:
-    """Whether a path is a Python file that states a problem, and not one with kernels."""
+    """Whether a path is a Python file that states a problem, not a file with kernels."""
     try:
         return path.suffix == ".py" and bool(kernelbench.find(path))
     except (OSError, ValueError):
@@ -79,7 +79,7 @@ def is_model(path: Path) -> bool:
 
 
 def program(form: str, path: Path) -> Program:
-    """Run the code of a problem. The code may raise any exception."""
+    """Run the code of a problem, and return its functions. The code may raise any exception."""
     made: Any = FORMS[form].Program(path)
     return made  # type: ignore[no-any-return]
 

@@ -18,7 +18,7 @@ _WORDS = {"true": "True", "false": "False", "null": "None"}
 _WORD = re.compile(r'("[^"\n]*")|\b(true|false|null)\b')
 
 CHECKS = {"verbose_allclose": (1e-5, 1e-8), "verbose_allequal": (0.0, 0.0)}
-"""Functions of `utils.py` that compare, with their relative and absolute tolerances."""
+"""Functions of a task's `utils.py` that compare, with their relative and absolute tolerances."""
 
 Arguments = dict[str, Any]
 
@@ -38,7 +38,7 @@ def solutions(path: Path) -> list[Path]:
 def _read(path: Path) -> tuple[list[Arguments], dict[str, Path]]:
     """Return the arguments of all tests and benchmarks, and the task's files by name.
 
-    Each item is a line, `- {"m": 64, "seed": 1}`, as in all tasks that were published.
+    In all published tasks, each item is one line, such as `- {"m": 64, "seed": 1}`.
     """
     section, listed, files = "", list[Arguments](), dict[str, Path]()
     for line in read_text(path).splitlines():
@@ -62,7 +62,7 @@ def _read(path: Path) -> tuple[list[Arguments], dict[str, Path]]:
 
 
 def read(path: Path) -> Statement:
-    """Return the statement of a task. Raises ValueError for what cannot be used, or OSError."""
+    """Return the statement of a task. Raises ValueError for an invalid file, or OSError."""
     listed, files = _read(path)
     names = [" ".join(f"{k}={v}" for k, v in each.items() if k != "seed") for each in listed]
     names = [name or "its inputs" for name in names]
@@ -88,7 +88,7 @@ class Program:
         sys.path.append(str(path.parent))
 
     def _watched(self, name: str, check: Any) -> Any:
-        """Return a function that records its tolerances, and then compares."""
+        """Return a function that records the tolerances of `check`, and then calls it."""
         names = signature(check)
 
         def compare(*arguments: Any, **named: Any) -> Any:
@@ -114,7 +114,7 @@ class Program:
         return self._module.ref_kernel(*arguments)
 
     def tolerances(self, arguments: Any, result: Sequence[Any]) -> list[Tolerance]:
-        """Return the tolerances by which the task's own check compares. Raises UsageError."""
+        """Return the tolerances that the task's own check uses. Raises UsageError."""
         self._seen.clear()
         output = result[0] if len(result) == 1 else tuple(result)
         self._module.check_implementation(*arguments, output)

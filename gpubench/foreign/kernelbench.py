@@ -11,7 +11,7 @@ from gpubench.foreign.statement import Statement, Tolerance, Workload, read_text
 
 NAMES = {"Model", "get_inputs", "get_init_inputs"}
 
-WEIGHTS_SEED = 42  # seed of the weights, which are equal in both models
+WEIGHTS_SEED = 42  # seed of the weights, so that `Model` and `ModelNew` have equal weights
 
 TOLERANCES = {"float32": 1e-4, "float64": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
 
@@ -37,7 +37,7 @@ def solutions(path: Path) -> list[Path]:
 
 
 def read(path: Path) -> Statement:
-    """Return a file's statement. Raises ValueError for what cannot be used, or OSError."""
+    """Return a file's statement. Raises ValueError for an invalid file, or OSError."""
     if lacking := NAMES - _defined(path):
         raise ValueError(f"{min(lacking)} is missing")
     return Statement("KernelBench", str(path), path.stem, (Workload("its inputs"),))
@@ -56,7 +56,7 @@ class Program:
     def inputs(self, number: int, seed: int) -> Sequence[Any]:
         """Return the inputs, whose random values a seed determines.
 
-        The GPU draws them, unless the problem's code fails if its tensors are there.
+        The GPU draws the values, unless the problem's code fails with tensors on the GPU.
         """
         del number
         import torch
@@ -68,7 +68,7 @@ class Program:
                     return list(self._module.get_inputs())
             except torch.OutOfMemoryError:
                 raise  # another process may have the memory, and would draw other values
-            except Exception:  # a conversion to NumPy, for example
+            except Exception:  # a conversion of a GPU tensor to NumPy fails, for example
                 self._draws_on_device = False
         values.seed(seed)
         return list(self._module.get_inputs())
@@ -82,7 +82,7 @@ class Program:
         return self._models[is_wide](*arguments)
 
     def _made(self, kind: Any) -> Any:
-        """Return a model whose weights the same seed determines."""
+        """Return a model whose weights are determined by `WEIGHTS_SEED`."""
         values.seed(WEIGHTS_SEED)
         return kind(*self._module.get_init_inputs()).to(values.device())
 

@@ -1,8 +1,8 @@
 """Arithmetic on the elements of results in the memory of a GPU, by torch.
 
-The functions are those of `on_host.py`. A comparison of 2²⁴ elements takes some milliseconds here,
-and most of a second there. No function needs a kernel that has no deterministic form, because a
-problem may allow deterministic kernels alone.
+`on_host.py` has the same functions for host memory. A comparison of 2²⁴ elements takes some
+milliseconds on a GPU, and most of a second on the host. All functions use kernels that have a
+deterministic form, because a problem may forbid other kernels.
 """
 
 import math
@@ -19,7 +19,7 @@ from gpubench.foreign.tensors import view
 Values = Any  # a tensor of float64 in one dimension
 
 BYTES_OF_ELEMENT = 200
-"""Memory for an element of the results: right values of several launches in float64, and errors."""
+"""Bytes of memory per element of a result: right values of several launches, and errors."""
 
 
 def has_room(facts: Facts) -> bool:
@@ -51,9 +51,9 @@ def widened(values: Any) -> Values:
 
 
 def errors(result: Any, right: Values, absolute: float, relative: float) -> tuple[Values, Values]:
-    """Return the error of each element as a part of what is allowed, and the error.
+    """Return for each element the ratio of its error to the allowed error, and the error itself.
 
-    The part is infinite if only one of the two values is a finite number.
+    The ratio is infinite if only one of the two values is a finite number.
     """
     values = result.double()
     error = (values - right).abs()
@@ -64,7 +64,7 @@ def errors(result: Any, right: Values, absolute: float, relative: float) -> tupl
 
 
 def ranked(values: Values, rank: int) -> float:
-    """Return the value of a rank, where 0 is the rank of the smallest."""
+    """Return the value with a rank. The smallest value has the rank 0."""
     return float(values.sort().values[rank])
 
 
@@ -102,7 +102,7 @@ def share_within(ratios: Values) -> float:
 
 
 def span(is_chosen: Any) -> tuple[int, int, int]:
-    """Return the number of chosen elements, the first one and the last one."""
+    """Return the number of chosen elements, and the indices of the first and the last of them."""
     chosen = is_chosen.nonzero().reshape(-1)
     return (len(chosen), int(chosen[0]), int(chosen[-1])) if len(chosen) else (0, 0, 0)
 
@@ -115,7 +115,7 @@ def missed(
     own_errors: float,
     roundoff: float,
 ) -> tuple[int, int, int]:
-    """Return the `span` of elements whose errors are as large as right values vary."""
+    """Return the `span` of elements whose errors are as large as the right values' variation."""
     size = right.abs()
     usual = torch.maximum(own_errors * (own.double() - right).abs(), 4 * roundoff * size)
     limit = torch.maximum(VARIES**2 * varies, chunk_means(usual.square()))
@@ -126,7 +126,7 @@ def missed(
 
 
 def chunk_means(squares: Values) -> Values:
-    """Return the mean of each chunk. What is not finite in right results does not count."""
+    """Return the mean of each chunk. Values that are not finite count as 0."""
     count = len(squares)
     finite = pad(squares.where(squares.isfinite(), 0.0), (0, -count % CHUNK if count else CHUNK))
     sums = finite.view(-1, CHUNK).sum(1)
@@ -136,5 +136,5 @@ def chunk_means(squares: Values) -> Values:
 
 
 def squares_of_differences(right: Values, last: Values) -> Values:
-    """Return for each chunk half of the mean square of how values differ between two launches."""
+    """Return half of the mean squared difference of two launches' values, for each chunk."""
     return chunk_means((right - last).square() / 2)

@@ -18,18 +18,18 @@ from gpubench.hardware.host import cpu_threads
 Values = NDArray[np.float64]
 T = TypeVar("T")
 
-CHUNK = 256  # number of elements whose error is compared with how their right values vary
+CHUNK = 256  # number of elements whose mean error is compared with their right values' variation
 
 BLOCK = 2**16
-"""Number of elements that are compared at once, so that what is computed stays in caches."""
+"""Number of elements that are compared at once, so that intermediate arrays stay in caches."""
 
 MAX_THREADS = 8
-MIN_BLOCKS = 8  # number of blocks that are worth several threads
+MIN_BLOCKS = 8  # minimum number of blocks for which several threads are used
 
 VARIES = 0.5
-"""Largest error of a chunk, relative to how its right values vary between launches."""
+"""Largest error of a chunk, relative to the variation of its right values between launches."""
 
-NAMES = {"float4_e2m1fn_x2": "uint8"}  # types that NumPy lacks, and what is compared instead
+NAMES = {"float4_e2m1fn_x2": "uint8"}  # types that NumPy lacks, and types that replace them
 
 
 def tensor_of(output: Any) -> Any:
@@ -56,9 +56,9 @@ def widened(values: NDArray[Any]) -> Values:
 
 
 def of_blocks(count: int, function: Callable[[slice], T]) -> list[T]:
-    """Return what a function returns for each block of a number of elements.
+    """Call a function on each block of `count` elements, and return the list of its values.
 
-    Blocks consist of whole chunks. Threads are of use, as NumPy computes without Python's lock.
+    A block consists of whole chunks. Several threads help, because NumPy releases Python's lock.
     """
     blocks = [slice(at, min(at + BLOCK, count)) for at in range(0, count, BLOCK)]
     if len(blocks) < MIN_BLOCKS:
@@ -70,9 +70,9 @@ def of_blocks(count: int, function: Callable[[slice], T]) -> list[T]:
 def errors(
     result: NDArray[Any], right: Values, absolute: float, relative: float
 ) -> tuple[Values, Values]:
-    """Return the error of each element as a part of what is allowed, and the error.
+    """Return for each element the ratio of its error to the allowed error, and the error itself.
 
-    The part is infinite if only one of the two values is a finite number.
+    The ratio is infinite if only one of the two values is a finite number.
     """
     ratios, off = np.empty(result.size), np.empty(result.size)
 
@@ -96,7 +96,7 @@ def errors(
 
 
 def ranked(values: Values, rank: int) -> float:
-    """Return the value of a rank, where 0 is the rank of the smallest."""
+    """Return the value with a rank. The smallest value has the rank 0."""
     return float(np.partition(values, rank)[rank])
 
 
@@ -136,7 +136,7 @@ def share_within(ratios: Values) -> float:
 
 
 def span(is_chosen: NDArray[np.bool_]) -> tuple[int, int, int]:
-    """Return the number of chosen elements, the first one and the last one."""
+    """Return the number of chosen elements, and the indices of the first and the last of them."""
     chosen = np.flatnonzero(is_chosen)
     return (chosen.size, int(chosen[0]), int(chosen[-1])) if chosen.size else (0, 0, 0)
 
@@ -149,11 +149,12 @@ def missed(
     own_errors: float,
     roundoff: float,
 ) -> tuple[int, int, int]:
-    """Return the `span` of elements whose errors are as large as right values vary.
+    """Return the `span` of elements whose errors are as large as the right values' variation.
 
-    In a chunk, the mean error counts. An error of a single element counts if it is also as large as
-    half of the element. `varies` is the mean square of how each chunk varies between launches.
-    Errors below `own_errors` times the errors of the reference's own results do not count.
+    A chunk is missed if its mean error is that large. A single element is missed if its error is
+    also as large as half of the element. `varies` has the mean square of each chunk's variation
+    between launches. Errors below `own_errors` times the errors of the reference's own results do
+    not count.
     """
     is_missed = np.zeros(off.size, np.bool_)
 
@@ -176,7 +177,7 @@ def missed(
 
 
 def chunk_means(squares: Values) -> Values:
-    """Return the mean of each chunk. What is not finite in right results does not count."""
+    """Return the mean of each chunk. Values that are not finite count as 0."""
     if not squares.size:
         return np.zeros(1)
     starts = np.arange(0, squares.size, CHUNK)

@@ -1,6 +1,6 @@
-"""A problem of another project as an operation, and its solutions as functions.
+"""A problem of another project as an operation, and its solutions as variants.
 
-The folder of a problem holds `problem.json`, a `Record`, beside `operation.py` and the functions.
+The folder of a problem contains `problem.json` (a `Record`), `operation.py`, and the variants.
 """
 
 import hashlib
@@ -24,19 +24,19 @@ from gpubench.process.child import runs_foreign_code
 
 RECORD = "problem.json"
 REFERENCE = "reference"
-"""Name of the function that is the problem's own reference, and of its file."""
+"""Name of the variant that calls the problem's own reference, and of its file."""
 
 PRECISIONS = ("float64", "float32", "float16", "bfloat16")
-"""Types of inputs by whose peak a problem is rated."""
+"""Precisions whose peak may be the peak of a problem, by the type of an input."""
 
 Bytes = NDArray[np.uint8]
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A problem, and what runs of its reference showed."""
+    """A problem, and facts from runs of its reference."""
 
     statement: Statement
-    device: str  # the backend
+    device: str  # the backend's name
     facts: dict[int, Facts]
 
 
@@ -46,14 +46,14 @@ def read_record(folder: Path) -> Record:
 
 
 def dtype_of(record: Record) -> str:
-    """Return the precision by whose peak a problem is rated: its first floating-point input's."""
+    """Return the precision of a problem, that is, of its first floating-point input or output."""
     facts = next(iter(record.facts.values()))
     types = [part.dtype for part in (*facts.inputs, *facts.outputs)]
     return next((name for name in types if name in PRECISIONS), "float32")
 
 
 def operation_in(file: str) -> Operation:
-    """Return the operation of a problem's folder, which has this file."""
+    """Return the operation of the problem in whose folder this file lies."""
     record = read_record(Path(file).parent)
     statement, unknown = record.statement, ListedSize("", ((ALIGNMENT,), (ALIGNMENT,)), 1)
     listed = [unknown] * len(statement.workloads)
@@ -124,9 +124,10 @@ def operation_on_bytes(
 
 
 def variant_in(file: str, solution: str = "", digest: str = "") -> CallVariant:
-    """Return the description of a solution, or of the problem's reference.
+    """Return the variant of a solution; or of the problem's reference if `solution` is empty.
 
-    `digest` is the digest of the solution's content, so the description changes with the content.
+    `digest` is the digest of the solution's content, so that the description's file changes with
+    the content.
     """
     record = read_record(Path(file).parent)
 

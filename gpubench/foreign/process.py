@@ -1,6 +1,6 @@
-"""Runs a problem's code in a process of its own, and checks what it answers.
+"""Runs a problem's code in a separate process, and checks the answers of that process.
 
-A process that runs foreign code already, such as one that measures, runs the code itself.
+A process that runs foreign code anyway, such as a measuring process, also runs the problem's code.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request about a workload."""
+    """A request about a workload of a problem."""
 
     what: Literal["facts", "inputs", "results", "tensors", "load"]
     form: str
@@ -36,8 +36,8 @@ class Request(msgspec.Struct, frozen=True):
     number: int
     facts: Facts | None = None
     seed: int = 0
-    content: memoryview = memoryview(b"")  # of the inputs
-    solution: str = ""  # the file to load, which compiles it
+    content: memoryview = memoryview(b"")  # the bytes of the inputs
+    solution: str = ""  # the solution to load, whose CUDA C++ is then compiled
 
 
 def ask_for(
@@ -46,9 +46,9 @@ def ask_for(
     process: ForeignProcess | None = None,
     home: Path | None = None,
 ) -> Any:
-    """Return the answer to a request, by default from the process of the problem (`keep`).
+    """Return the answer to a request, from `process` or from the process of the problem (`keep`).
 
-    The process may write what it keeps for the folder `home`, by default the problem's folder.
+    The process may write into the cache of the folder `home`, by default the problem's folder.
     Raises UsageError with the file and what is wrong.
     """
     if runs_foreign_code():
@@ -74,7 +74,7 @@ def keep(path: Path) -> ForeignProcess:
 
 
 def end() -> None:
-    """End the processes of single problems."""
+    """End the processes that `keep` started."""
     while _kept:
         _kept.popitem()[1].end()
 
@@ -86,8 +86,8 @@ def begin(path: str) -> None:
 
 def serve(descriptor_of_socket: int) -> None:
     """Answer requests until the channel closes."""
-    with suppress(ImportError):  # which each request reports
-        import torch  # noqa: F401 # it takes seconds
+    with suppress(ImportError):  # each request reports that torch is missing
+        import torch  # noqa: F401 # the import takes seconds
 
     def answer(content: bytes) -> bytes:
         return msgspec.msgpack.encode(_answer(msgspec.msgpack.decode(content, type=Request)))
@@ -99,7 +99,7 @@ _programs: dict[tuple[str, str], Program] = {}
 
 
 def program_of(form: str, path: str, device: str) -> Program:
-    """Return the code of a problem, which runs once in a process.
+    """Return the functions of a problem. Its code is run once per process.
 
     The code may raise any exception.
     """
@@ -136,7 +136,7 @@ def _is_wide(program: Program, facts: Facts, number: int, inputs: memoryview) ->
 def _answered(request: Request) -> Any:
     program = program_of(request.form, request.path, request.device)
     if request.what == "load":
-        from gpubench.foreign import solutions  # which finds compilers
+        from gpubench.foreign import solutions  # imports modules for nvcc
 
         solutions.load(program, Path(request.solution), "")
         return memoryview(b"")

@@ -1,4 +1,4 @@
-"""The form of SOL-ExecBench and FlashInfer-Trace: a definition, and workloads line by line."""
+"""The form of SOL-ExecBench and FlashInfer-Trace: a definition, and a file of workloads."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,18 +12,18 @@ from gpubench.model.expression import evaluate
 
 SHARE = "required_matched_ratio"
 LIMITS = {"max_atol": "absolute", "max_rtol": "relative", "max_error_cap": "cap", SHARE: "share"}
-"""Fields of a tolerance here, and in `Tolerance`. The defaults of these fields are equal."""
+"""Fields of a tolerance in this form, with the fields of `Tolerance` that have equal defaults."""
 
 
 class _Axis(msgspec.Struct):
     type: Literal["var", "const", "expr"]
     value: int = 0
-    expression: str = ""  # of other axes
+    expression: str = ""  # an expression of other axes
 
 
 class _Tensor(msgspec.Struct):
     dtype: str
-    shape: list[str | int] | None = None  # None: a number
+    shape: list[str | int] | None = None  # None means a single number
 
 
 class _Definition(msgspec.Struct):
@@ -65,7 +65,7 @@ def solutions(path: Path) -> list[Path]:
 
 
 def _root(definition: Path) -> Path | None:
-    """Return the folder of traces that has a definition; None for a folder of its own."""
+    """Return the folder of FlashInfer-Trace that contains a definition; None if there is none."""
     return next((each.parent for each in definition.parents if each.name == "definitions"), None)
 
 
@@ -80,9 +80,9 @@ def _read(path: Path) -> tuple[_Definition, list[_Line]]:
 
 
 def read(path: Path) -> Statement:
-    """Return a definition's statement. Raises ValueError for what cannot be used, or OSError."""
+    """Return a definition's statement. Raises ValueError for an invalid file, or OSError."""
     definition, listed = _read(path)
-    workloads, share = list[Workload](), 1.0 if _root(path) else 0.99  # FlashInfer-Trace: all
+    workloads, share = list[Workload](), 1.0 if _root(path) else 0.99  # FlashInfer-Trace has 1
     for line in listed:
         _shapes(definition, line)
         stated = {SHARE: share, **(line.tolerance or {})}
@@ -141,10 +141,10 @@ class Program:
         return [made[name] for name in definition.inputs]
 
     def reference(self, arguments: Sequence[Any]) -> Any:
-        """Return the results in the order of the definition."""
+        """Return the reference's results in the order of the definition."""
         result, names = self._module["run"](*arguments), self._definition.outputs
         return [result[name] for name in names] if isinstance(result, Mapping) else result
 
     def solution(self, module: Any) -> Any:
-        """Return the function `run` of a module; None if it has none."""
+        """Return the function `run` of a module; None if the module has none."""
         return getattr(module, "run", None)

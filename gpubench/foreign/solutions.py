@@ -78,7 +78,7 @@ def load(program: Program, path: Path, dtype: str) -> tuple[Function, bool]:
 
 
 def _lacks(entry: str, module: Any) -> str:
-    """Return that a module lacks what a solution must have, and what it defines instead."""
+    """Return the message that a module lacks `entry`, with the names that it defines instead."""
     items = vars(module).items()
     own = (name for name, each in items if getattr(each, "__module__", "") == module.__name__)
     has = ", ".join(islice(own, MAX_LISTED)) or "nothing"
@@ -86,7 +86,7 @@ def _lacks(entry: str, module: Any) -> str:
 
 
 def _described(variant: CallVariant, dtype: str) -> Function:
-    """Return the function of a description, as one of tensors."""
+    """Return the function of a description, as a function that takes tensors."""
     function = variant.build(variant.tiles.defaults[0] if variant.tiles else None, dtype)
     if variant.tensors == "torch" or variant.backend == "cuda":
         return function
@@ -128,7 +128,7 @@ def _of_json(solution: Solution) -> tuple[Function, bool]:
 
 
 def _compiled(solution: Solution, folder: Path) -> Any:
-    """Return the module of a solution's CUDA C++. The library is kept, as it takes long to make."""
+    """Return the module of a solution's CUDA C++. The cache keeps it: compiling takes a minute."""
     import torch
     from torch.utils import cpp_extension
 

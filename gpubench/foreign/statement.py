@@ -12,7 +12,7 @@ ALIGNMENT = 256  # alignment of each tensor in the bytes of a launch
 
 
 class Tolerance(msgspec.Struct, frozen=True):
-    """An element is right if |error| ≤ absolute + relative·|right|."""
+    """The limits of errors. An element is right if |error| ≤ absolute + relative·|right|."""
 
     absolute: float = 1e-2
     relative: float = 1e-2
@@ -36,38 +36,39 @@ class Workload(msgspec.Struct, frozen=True):
 
     name: str
     tolerance: Tolerance | None = None
-    """None if the problem's own check states it when it runs."""
+    """The tolerance. None if it is known only when the problem's own check runs."""
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """A problem."""
+    """The statement of a problem."""
 
     form: str
-    path: str  # the file that states it
+    path: str  # the problem's file
     name: str
     workloads: tuple[Workload, ...]
     sources: tuple[str, ...] = ()  # further files whose code runs
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A tensor in the bytes of a launch."""
+    """The place and the type of a tensor in the bytes of a launch."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    dtype: str  # as torch names it
+    dtype: str  # name of the element type in torch
     offset: int
     leaf: int
-    """The tensor's position among the inputs, or among the reference's results; -1 for neither."""
+    """The tensor's index among the inputs, or among the results that the reference returns; -1 for
+    a result that is not returned."""
 
     output: int = -1
-    """Position of the output that takes the place of this input in memory; -1 if there is none."""
+    """Index of the output that has the memory of this input; -1 if no output has it."""
 
-    is_read: bool = True  # whether the reference reads this input, if an output takes its place
+    is_read: bool = True  # whether the reference reads this input, if an output has its memory
     is_arranged: bool = False  # whether the values of this input may be moved (`arrange.py`)
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Facts about a workload that a run of the reference shows."""
+    """Facts about a workload, from a run of the reference."""
 
     inputs: tuple[Part, ...]
     outputs: tuple[Part, ...]
@@ -75,26 +76,26 @@ class Facts(msgspec.Struct, frozen=True):
     output_bytes: int
     flops: int
     tolerances: tuple[Tolerance, ...]  # one for each output
-    is_wide: bool = False  # whether the reference runs in float64
+    is_wide: bool = False  # whether the reference's float64 results are the right results
     waits: bool = False  # whether the reference waits for the GPU
 
 
 class Program(Protocol):
     """The code of a problem, in a process that has torch."""
 
-    ENTRY: str  # what a solution's Python file must define, such as `function run`
+    ENTRY: str  # the name that a solution's Python file must define, such as `function run`
 
     def inputs(self, number: int, seed: int) -> Sequence[Any]:
         """Return the arguments of a workload, whose random values a seed determines."""
 
     def reference(self, arguments: Sequence[Any]) -> Any:
-        """Return the result of the arguments. Floating-point values may be float64."""
+        """Return the result for the arguments, whose floating-point values may be float64."""
 
     def tolerances(self, arguments: Any, result: Sequence[Any], /) -> Sequence[Tolerance]:
         """Return the tolerance of each result, if the statement has none."""
 
     def solution(self, module: Any) -> Any:
-        """Return the function of the same arguments in a solution's module, or None."""
+        """Return a solution's function from its module, or None. It takes the same arguments."""
 
 
 def read_text(path: Path) -> str:

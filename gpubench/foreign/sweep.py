@@ -1,4 +1,4 @@
-"""A sweep over a problem of another project, which `--op` names by its path."""
+"""A sweep over a problem of another project. `--op` is the path of the problem."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from gpubench.plan.problems import ListedProblem
 from gpubench.plan.ranges import parse_sizes
 from gpubench.text import shown
 
-MAX_AT_ONCE = 8  # number of references that run at once
+MAX_AT_ONCE = 8  # maximum number of references that run at the same time
 
 
 def is_problem(text: str) -> bool:
@@ -26,8 +26,8 @@ def is_problem(text: str) -> bool:
 def at_once(options: Mapping[str, Any]) -> int:
     """Return the number of references that run at the same time.
 
-    Each has its process, and its threads. With a GPU, it imports torch for most of the time, in a
-    single thread.
+    Each reference has its process and threads. With a GPU, the process spends most of the time on
+    the import of torch, in a single thread.
     """
     threads = 2 if _device(options) == "cpu" else 1
     return max(1, min(MAX_AT_ONCE, cpu_threads() // threads))
@@ -38,9 +38,9 @@ def prepare_ahead(
 ) -> dict[Path, Path]:
     """Run the references of problems in parallel, and return the folders of their kernels.
 
-    `of_problem` would run them one after the other. `of_problem` repeats a failure of the
-    preparation, and reports it. The processes of the references answer further requests, until
-    `process.end` is called.
+    Without this call, `of_problem` runs the references one after the other. A failure is ignored
+    here, because `of_problem` repeats and reports it. The processes of the references answer
+    further requests, until `process.end` is called.
     """
     from gpubench.foreign import folder, forms, process
 
@@ -57,7 +57,7 @@ def prepare_ahead(
         try:
             list(pool.map(prepare, *zip(*problems, strict=True)))
         except BaseException:
-            process.end()  # so that the threads end
+            process.end()  # the threads then get an error, and end
             raise
     return folders
 
@@ -65,13 +65,13 @@ def prepare_ahead(
 class Compilations:
     """Compiles the CUDA C++ of solutions, a minute each, while other problems are judged.
 
-    A fault is found again by the process that measures a solution.
+    An error is ignored here, because the process that measures the solution reports it.
     """
 
     def __init__(
         self, problems: Sequence[tuple[Path, Sequence[Path]]], options: Mapping[str, Any]
     ) -> None:
-        """Begin."""
+        """Begin to compile the solutions of the problems."""
         from gpubench.foreign import folder, process
         from gpubench.plan.foreign_process import ForeignProcess
 
@@ -88,12 +88,12 @@ class Compilations:
             )
 
     def wait_for(self, path: Path) -> None:
-        """Wait for the solutions of a problem."""
+        """Wait until the solutions of a problem are compiled."""
         if running := self._running.get(path):
             running.result()
 
     def end(self) -> None:
-        """End, even if some solutions are not compiled yet."""
+        """End the processes, even if some solutions are not compiled yet."""
         self._processes.close()
         self._pool.shutdown()
 

@@ -1,4 +1,4 @@
-"""Places tensors in the bytes of a launch, and examines them in runs of the reference."""
+"""Gives tensors their places in the bytes of a launch, and collects facts by running references."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,12 @@ from gpubench.foreign.arrange import is_arrangeable, is_independent
 from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Program, Tolerance
 
 MAX_TENSOR_BYTES = 2**31
-"""Maximum bytes of all inputs, and of all results. Each launch has new inputs, and right results of
-several launches are kept in float64."""
+"""Maximum number of bytes of all inputs together, and of all results together. Memory must also
+have room for the right results of several launches in float64."""
 
 ARRANGED_SEEDS = (1, 2, 3)  # seeds of inputs that show whether values depend on each other
 
-NOISE = {True: 0xFF, False: 0x55}  # bytes that are NaN in a type of floating-point numbers, or not
+NOISE = {True: 0xFF, False: 0x55}  # bytes of unwritten floats (NaN), and of other types
 
 PLAIN = (int, float, str, bool, type(None))
 
@@ -25,18 +25,20 @@ Leaves = list[Any]
 
 
 class Ran(NamedTuple):
-    """A run of the reference."""
+    """The outcome of a run of the reference."""
 
     outputs: Leaves
-    leaf_of: list[int]
-    """For each output, the input that is the same memory; -1 for none."""
+    """The results that the reference returned, then the inputs that it changed."""
 
-    returned: int  # the first outputs are those that it returned; further ones are changed inputs
-    changed: set[int]
+    leaf_of: list[int]
+    """For each output: the index of the input that has the same memory; -1 for none."""
+
+    returned: int  # number of outputs that the reference returned
+    changed: set[int]  # indices of the inputs that the reference changed
 
 
 def flat(value: Any) -> tuple[Leaves, Any]:
-    """Return the tensors and other values in a nest of lists and dicts, and its form."""
+    """Return the values in nested lists and dicts as a flat list, and the form of the nesting."""
     from torch.utils import _pytree
 
     leaves, form = _pytree.tree_flatten(value)
@@ -44,7 +46,7 @@ def flat(value: Any) -> tuple[Leaves, Any]:
 
 
 def nested(leaves: Leaves, form: Any) -> Any:
-    """Return the nest of these values."""
+    """Return the values in the nested lists and dicts of a form."""
     from torch.utils import _pytree
 
     return _pytree.tree_unflatten(leaves, form)
@@ -65,7 +67,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def results_of(value: Any) -> Leaves:
-    """Return the tensors that a function returned. Numbers become tensors."""
+    """Return the tensors in a function's result. A number in it becomes a tensor."""
     import torch
 
     made = (torch.tensor(x) if isinstance(x, int | float) else x for x in flat(value)[0])
@@ -73,7 +75,7 @@ def results_of(value: Any) -> Leaves:
 
 
 def view(memory: Any, part: Part) -> Any:
-    """Return the tensor that lies in memory."""
+    """Return the tensor at the place of `part` in `memory`."""
     import torch
 
     kind = getattr(torch, part.dtype)
@@ -82,7 +84,7 @@ def view(memory: Any, part: Part) -> Any:
 
 
 def write(tensor: Any, target: Any) -> None:
-    """Copy a result into its place. Raises LaunchError for another shape, or another kind."""
+    """Copy a result into `target`. Raises LaunchError for a wrong shape or kind of tensor."""
     import torch
 
     if type(tensor) not in {torch.Tensor, torch.nn.Parameter}:
@@ -93,13 +95,13 @@ def write(tensor: Any, target: Any) -> None:
     if tensor.numel() != target.numel():
         raise LaunchError(f"it returns the shape {(*tensor.shape,)}, and not {(*target.shape,)}")
     tensor = tensor.detach().reshape(target.shape)
-    if tensor.dtype == target.dtype and tensor.element_size() == 1:  # some have no copy
+    if tensor.dtype == target.dtype and tensor.element_size() == 1:  # some have no copy_
         tensor, target = tensor.view(torch.uint8), target.view(torch.uint8)
     target.copy_(tensor)
 
 
 def parts_of(tensors: Iterable[tuple[int, Any]]) -> tuple[list[Part], int]:
-    """Return where tensors lie one after the other, and the number of bytes."""
+    """Return places for tensors, one after the other, and the total number of bytes."""
     import torch
 
     parts, offset = list[Part](), 0
@@ -117,7 +119,7 @@ def parts_of(tensors: Iterable[tuple[int, Any]]) -> tuple[list[Part], int]:
 
 
 def run(program: Program, leaves: Leaves, form: Any) -> Ran:
-    """Run the reference on inputs, which it may change."""
+    """Run the reference on inputs, which it may change, and return the outcome."""
     import torch
 
     before = copies(leaves)
@@ -134,7 +136,10 @@ def run(program: Program, leaves: Leaves, form: Any) -> Ran:
 
 
 def examine(program: Program, number: int, stated: Tolerance | None) -> Facts:
-    """Return what runs of the reference show of a workload, which may state its tolerance."""
+    """Return the facts about a workload from runs of the reference.
+
+    `stated` is the tolerance of the workload, or None if the problem's check has it.
+    """
     from torch.utils.flop_counter import FlopCounterMode
 
     leaves, form = inputs_of(program, number, seed=1)
@@ -179,7 +184,7 @@ def examine(program: Program, number: int, stated: Tolerance | None) -> Facts:
 
 
 def _arranged(program: Program, number: int, parts: Sequence[Part]) -> set[int]:
-    """Return the inputs whose values may be moved: they look independent for one of the seeds."""
+    """Return the inputs whose values look independent for a seed, so that they may be moved."""
     can_be = {
         part.leaf
         for part in parts
@@ -208,7 +213,7 @@ def _is_contiguous(part: Part) -> bool:
 
 
 def copies(leaves: Leaves) -> Leaves:
-    """Return the values with copies of the tensors."""
+    """Return the same values, with each tensor copied."""
     return [leaf.clone() if is_tensor(leaf) else leaf for leaf in leaves]
 
 
@@ -226,7 +231,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _without_content(program: Program, number: int) -> set[int]:
-    """Return the inputs that the problem left unwritten: they are memory for a result."""
+    """Return the inputs whose memory the problem leaves unwritten, because it is for a result."""
     leaves = []
     for noise in NOISE.values():
         with values.filled_with(noise):
@@ -235,14 +240,14 @@ def _without_content(program: Program, number: int) -> set[int]:
 
 
 def _is_ignored(program: Program, number: int, at: int, expected: Ran) -> bool:
-    """Whether the reference ignores the content of an input, so that it only holds a result."""
+    """Whether the reference ignores the content of an input, which is only memory for a result."""
     right = copies(expected.outputs)
     leaves, form = inputs_of(program, number, seed=1)
     is_float = leaves[at].is_floating_point()
     leaves[at].untyped_storage().fill_(NOISE[is_float])
     try:
         ran = run(program, leaves, form)
-    except Exception:  # an index that is out of range, for example
+    except Exception:  # the noise may be an index that is out of range, for example
         return False
     pairs = zip(ran.outputs, right, strict=False)
     return len(ran.outputs) == len(right) and all(_same(x, y) for x, y in pairs)

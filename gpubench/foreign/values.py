@@ -1,4 +1,4 @@
-"""Runs the files of problems, and makes the values of inputs. torch is imported when it is used."""
+"""Runs the files of problems, and makes the values of inputs. Functions import torch."""
 
 import math
 import random as python_random
@@ -12,26 +12,26 @@ from typing import Any
 import msgspec
 import numpy as np
 
-FLOAT4 = "float4_e2m1fn_x2"  # two elements a byte
+FLOAT4 = "float4_e2m1fn_x2"  # name of torch's type with two elements in a byte
 NARROW = {"float8_e4m3fn", "float8_e5m2"}
 LARGEST_INTEGERS = {"int8": 127, "uint8": 255, "bool": 1}
-LARGEST_INTEGER = 1023  # of other integers
+LARGEST_INTEGER = 1023  # largest value of other integer types
 
 POSITIVE = re.compile(r"var|std|scale|rms|delta|dt\b|decay|temperature", re.IGNORECASE)
-"""Names of inputs whose values are to be positive."""
+"""Names of inputs whose values must be positive."""
 
 GAIN = re.compile(r"norm.*weight|gamma|ln_.*weight", re.IGNORECASE)
-"""Names of weights of norms, whose values vary around 1."""
+"""Names of weights of normalizations, whose values vary around 1."""
 
 SHARES = re.compile(r"probs|softmax|attn_weights", re.IGNORECASE)
-"""Names of inputs whose rows have the sum 1."""
+"""Names of inputs whose rows must have the sum 1."""
 
 _device = "cpu"
 
 
 def use_device(name: str) -> None:
     """Let references and models of this process compute on `cpu` or `cuda`."""
-    global _device  # noqa: PLW0603 # one for a process
+    global _device  # noqa: PLW0603 # a process has one device
     _device = name
 
 
@@ -44,10 +44,10 @@ def device() -> Any:
 
 @cache
 def drawing_device() -> Any:
-    """Return the device that draws the values of inputs, which are equal in all processes.
+    """Return the device that draws the values of inputs, which must be equal in all processes.
 
-    A GPU draws 10⁸ values in some milliseconds, and a CPU needs a second. But different GPUs draw
-    different values. So the CPU draws them if processes may use different GPUs.
+    A GPU draws 10⁸ values in some milliseconds, and a CPU needs a second. But GPUs of different
+    models draw different values. So the CPU draws them if this machine has such GPUs.
     """
     import torch
 
@@ -59,7 +59,7 @@ def drawing_device() -> Any:
 
 
 def seed(number: int) -> None:
-    """Seed all generators that a problem may use."""
+    """Seed all generators of random numbers that a problem may use."""
     import torch
 
     torch.manual_seed(number)
@@ -68,7 +68,7 @@ def seed(number: int) -> None:
 
 
 def module_of(path: Path, name: str, text: str = "") -> ModuleType:
-    """Run a file, or a text of it, as the module of a name, which other files may import."""
+    """Run a file, or `text` in its place, as a module that other files may import by `name`."""
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module
@@ -77,7 +77,7 @@ def module_of(path: Path, name: str, text: str = "") -> ModuleType:
 
 
 def random(name: str, shape: tuple[int, ...] | None, dtype: str) -> Any:
-    """Return random values that suit an input's name: normal values, and integers of a range."""
+    """Return random values that suit an input's name: normally distributed floats, or integers."""
     import torch
 
     if shape is None:
@@ -107,7 +107,7 @@ def random(name: str, shape: tuple[int, ...] | None, dtype: str) -> Any:
 
 
 def stored(path: Path, key: str) -> Any:
-    """Return a tensor of a file in the form of safetensors: lengths and types, then the bytes."""
+    """Return the tensor with the name `key` from a file in the format safetensors."""
     import torch
 
     types = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -122,7 +122,7 @@ def stored(path: Path, key: str) -> Any:
 
 
 def modes() -> tuple[Any, Any]:
-    """Return two modes of torch: tensors for a GPU are made on the CPU; floats become float64."""
+    """Return two modes of torch: the first uses the CPU for GPUs, the second float64 for floats."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -148,7 +148,7 @@ def modes() -> tuple[Any, Any]:
 
 
 def filled_with(noise: int) -> Any:
-    """Return a mode of torch in which memory without content holds a byte everywhere."""
+    """Return a mode of torch in which uninitialized memory has `noise` in each byte."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -180,7 +180,7 @@ def _widened(value: Any, floats: Any, wide: Any) -> Any:
 
 
 def free_memory() -> None:
-    """Give back the GPU memory that torch keeps, because this process may then wait for long."""
+    """Release the GPU memory that torch keeps, because this process may then be idle for long."""
     import torch
 
     if torch.cuda.is_initialized():
@@ -188,7 +188,7 @@ def free_memory() -> None:
 
 
 def without_compiler() -> None:
-    """Let `use_deterministic_algorithms` import no compiler, which takes 5 s, before torch does."""
+    """Keep `use_deterministic_algorithms` from importing torch's compiler, which takes 5 s."""
     import torch
 
     use = torch.use_deterministic_algorithms
@@ -204,7 +204,7 @@ def without_compiler() -> None:
 
 
 def without_gpu() -> None:
-    """Let code run on the CPU that asks for a GPU by a call of torch."""
+    """Make torch's calls that request a GPU use the CPU instead."""
     import torch
 
     class Generator(torch.Generator):  # type: ignore[misc]
