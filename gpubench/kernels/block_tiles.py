@@ -1,4 +1,4 @@
-"""Block tiles: their spaces, the reasons why a tile is illegal, and the launches of kernels."""
+"""Block tiles: spaces of tiles, reasons why a tile is illegal, and launches of their kernels."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,8 +21,8 @@ def blocks(
 ) -> Space:
     """Return the space of block tiles BM×BN×BK with a tile TM×TN per thread: `128x128x8/8x8`.
 
-    `further` are more axes, such as `stages`, in the order of the template's arguments. `together`
-    returns why a combination is illegal, or None.
+    `further` has more axes, such as `stages`, in the order of the template's arguments. `together`
+    returns why a combination of values is illegal, or None.
     """
     thread_tiles = [tuple(map(int, thread.split("x"))) for thread in threads]
 
@@ -42,13 +42,13 @@ def blocks(
 
 
 def threads_of(tile: Config) -> int:
-    """Return the threads of a block of BM×BN, one for each thread tile."""
+    """Return the number of threads of a block of BM×BN, with one thread for each thread tile."""
     bm, bn, tm, tn = tile.numbers("BM", "BN", "TM", "TN")
     return bm * bn // (tm * tn)
 
 
 def rows_and_columns(tile: Config) -> tuple[int, int]:
-    """Return the rows and columns of a block's tile of C, which share loads from global memory."""
+    """Return the numbers of rows and columns of a block's tile of C, which share their loads."""
     rows, columns = tile.numbers("BM", "BN")
     return rows, columns
 
@@ -60,19 +60,19 @@ def tiles_of_c(tile: Config, problem: Problem) -> int:
 
 
 def block_per_tile(tile: Config, problem: Problem) -> Launch:
-    """Launch one block per tile of C. The grid's x runs over columns, and its y over rows."""
+    """Return a launch of one block per tile of C, with x along the columns and y along the rows."""
     bm, bn = tile.numbers("BM", "BN")
     return Launch(grid=(-(-problem.n // bn), -(-problem.m // bm)), block=(threads_of(tile),))
 
 
 variant = partial(CudaVariant, launch=block_per_tile, reuse=rows_and_columns)
-"""Returns a kernel whose blocks compute tiles of C, by default one block per tile."""
+"""Returns the variant of a kernel whose blocks compute tiles of C. Default: one block per tile."""
 
 
 def rasterized(tile: Config, problem: Problem) -> Launch:
-    """Launch one block per tile of C in one dimension, for a kernel that orders the tiles itself.
+    """Return a launch of one block per tile of C, for a kernel that orders the tiles itself.
 
-    A block has `padded_stages_bytes` of shared memory.
+    The grid has one dimension, and a block has `padded_stages_bytes` of shared memory.
     """
     return Launch(
         grid=(tiles_of_c(tile, problem),),
@@ -82,7 +82,7 @@ def rasterized(tile: Config, problem: Problem) -> Launch:
 
 
 def at_most_1024_threads(tile: Config) -> str | None:
-    """Return why a block cannot have the threads of a tile, or None."""
+    """Return why a block cannot have the number of threads that a tile needs, or None."""
     bm, bn, tm, tn = tile.numbers("BM", "BN", "TM", "TN")
     if bm % tm or bn % tn:
         return f"{tile}: {tm}x{tn} a thread does not divide {bm}x{bn}"
@@ -102,7 +102,7 @@ def whole_warps(tile: Config) -> str | None:
 
 
 def warps_that_fit(shared_bytes: Callable[[Config], int]) -> Callable[[Config], str | None]:
-    """Require whole warps of 4×8 threads, and no more dynamic shared memory than a block has."""
+    """Return a constraint: whole warps of 4×8 threads, and dynamic shared memory that fits."""
 
     def together(tile: Config) -> str | None:
         if shared_bytes(tile) > MAX_SHARED_BYTES:
@@ -115,6 +115,6 @@ def warps_that_fit(shared_bytes: Callable[[Config], int]) -> Callable[[Config], 
 
 
 def padded_stages_bytes(tile: Config) -> int:
-    """Return the bytes of STAGES tiles of 4-byte elements, with A's rows padded by 16 bytes."""
+    """Return the bytes of all stages, for elements of 4 bytes, with A's rows padded by 16 bytes."""
     bm, bn, bk, stages = tile.numbers("BM", "BN", "BK", "stages")
     return 4 * stages * bk * (bm + 4 + bn)

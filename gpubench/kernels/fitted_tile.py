@@ -1,6 +1,6 @@
-"""Threads, memory and launches of the kernels whose tiles vary by 16 rows or columns.
+"""Threads, memory and launches of the kernels whose tiles vary in steps of 16 rows or columns.
 
-The numbers are the same as in `fitted_tile.cuh` and `split_sums.cuh`.
+The constants must equal those of `fitted_tile.cuh` and `split_sums.cuh`.
 """
 
 from collections.abc import Sequence
@@ -27,33 +27,35 @@ from gpubench.model import Config, Launch, Problem, Space, TensorMap
 from gpubench.model.variant import PORTABLE_CLUSTER
 
 EXTENTS = range(64, 257, 16)
-"""Rows and columns of a tile. One extent is a multiple of 64, the rows of an instruction. The other
-is the columns of an instruction."""
+"""Numbers of rows and columns of a tile. One of the two is a multiple of 64, the number of rows of
+a tensor core instruction. The other is the instruction's number of columns."""
 
 ROWS_BY_16, ROWS_BY_8 = range(16, 257, 16), range(8, 257, 8)
-"""Rows of a tile whose columns are a multiple of 64. Kernels that store results by boxes have rows
-by 8. A tile has less than 64 rows only where one row of tiles covers C."""
+"""Numbers of rows of a tile whose columns are a multiple of 64, in steps of 16 or 8. Kernels that
+store results by boxes use steps of 8. A tile has less than 64 rows only if one row of tiles covers
+C."""
 
 PAIRS = ("1x1", "1x2", "2x1")
 CLUSTERS = (*PAIRS, "1x4", "4x1", "2x2", "2x4", "4x2")
-"""Rows and columns of blocks that share operands: at most two blocks, or at most eight."""
+"""Rows × columns of the blocks that share operands: of at most two blocks, and of at most eight."""
 
 RESIDENT = (132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7, 7, 7, 7)
-"""Number of clusters of 1 to 16 blocks that an H200 of 132 multiprocessors holds, with one block on
-each (cudaOccupancyMaxActiveClusters)."""
+"""Number of clusters that an H200 of 132 multiprocessors holds, for clusters of 1 to 16 blocks with
+one block per multiprocessor (cudaOccupancyMaxActiveClusters)."""
 
 L2_BYTES = 50_000_000
-"""Bytes of the L2 cache of an H100. A kernel lets weights leave the cache first from half of this
-on, where that was faster."""
+"""Bytes of the L2 cache of an H100. If B has at least half of these bytes, some kernels mark its
+lines to leave the cache first, where this was faster."""
 
-MAX_SUMS_OF_TURNS = 208  # maximum number of sums of a thread, where a warpgroup has a tile alone
-STAGES = range(3, 13)  # numbers of stages that are tried, where a kernel names no others
+MAX_SUMS_OF_TURNS = 208  # maximum number of sums of a thread if a warpgroup has a tile of its own
+STAGES = range(3, 13)  # numbers of stages to try, unless a kernel names other numbers
 
 BY_64 = 64
 
 SENT_COLUMNS = {BYTES_STEP: 8, 32: 32}
-"""A block of a cluster sends a multiple of this number of columns of B, by the values of k in a
-step: in 8 bits B lies along k, and the swizzle has 8 rows; in TF32 boxes have 32 columns."""
+"""By the number of values of k in a step: a block of a cluster sends a multiple of this number of
+columns of B. With 8 bits, B lies along k, and the swizzle has 8 rows. With TF32, boxes have 32
+columns."""
 
 MAX_CLUSTER, MAX_LARGE_CLUSTER = PORTABLE_CLUSTER, 16
 """Maximum number of blocks in a cluster: on every GPU with clusters, and on H100 and H200 (CUDA C++
@@ -62,28 +64,30 @@ Programming Guide)."""
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """What configurations a kernel has, and how its blocks take tiles."""
+    """The configurations of a kernel, and how its blocks share the tiles."""
 
     dtypes: tuple[str, ...] = DTYPES
     rows: Sequence[int] = EXTENTS
     columns: Sequence[int] = EXTENTS
-    step: int = STEP  # values of k of a step, in rows of 128 bytes
-    splits: Sequence[int] = (1,)  # parts of K, by the blocks of a cluster
+    step: int = STEP  # number of values of k in a step: 128 bytes of a row
+    splits: Sequence[int] = (1,)  # numbers of parts of K; each part has its block of the cluster
     clusters: tuple[str, ...] = CLUSTERS
     large_clusters: tuple[tuple[int, int, int], ...] = ()
-    """Rows, columns and parts of K of the clusters of more than eight blocks that are compared."""
+    """Clusters of more than eight blocks that the model compares: rows, columns and parts of K."""
 
-    in_turns: bool = False  # whether blocks stay, and each of two warpgroups has tiles of its own
+    in_turns: bool = False
+    """Whether blocks are persistent, and each of two warpgroups has tiles of its own."""
+
     odd_rows: bool = False
-    """Whether it takes only problems with rows that are no multiple of 16 bytes."""
+    """Whether the kernel takes only problems whose rows are no multiple of 16 bytes."""
 
     sends_equal_rows: bool = False
-    """Whether each block of a cluster sends an equal part of A's rows at each step."""
+    """Whether each block of a cluster sends an equal part of A's rows in each step."""
 
-    options: str = "/group=8"  # what a configuration says after its cluster
+    options: str = "/group=8"  # the text of a configuration after its cluster
 
     def compares(self, down: int, across: int, parts: int) -> bool:
-        """Return whether the model compares clusters with these blocks and parts of K."""
+        """Return whether the model compares clusters with these rows, columns and parts of K."""
         small = down * across * parts <= MAX_CLUSTER
         return small or (down, across, parts) in self.large_clusters
 
@@ -123,23 +127,23 @@ TF32 = Form(
 ANY_ROWS = replace(SPLIT, splits=range(1, MAX_CLUSTER + 1), large_clusters=(), odd_rows=True)
 
 FORMS = (WHOLE, TURNS, SPLIT, BYTES, BYTES_TURNS, TF32, ANY_ROWS)
-"""All forms. Forms for the same precision are compared with each other."""
+"""All forms. The model compares forms for the same precision with each other."""
 
 MAX_SUMS = {1: 128, 2: 192, 3: 96}
-"""Maximum number of sums of a thread, by number of warpgroups that multiply: 240 registers of a
-thread hold 192 sums beside addresses, 160 registers hold 96."""
+"""Maximum number of sums of a thread, by the number of warpgroups that multiply. A thread with 240
+registers can have 192 sums besides addresses; with 160 registers, 96 sums."""
 
 FREE_SUMS = {1: 128, 2: 128, 3: 64}
-"""Maximum number of sums of a thread without moving registers between warpgroups."""
+"""Maximum number of sums of a thread for which no registers move between warpgroups."""
 
 SUM_BYTES = 4
 
-UNIT = 16  # rows of a tile that parts of K add up at once
+UNIT = 16  # number of rows of a tile that the parts of K add up at once
 
 
 def consumers(rows: int, columns: int) -> int:
     """Return the number of warpgroups that multiply a tile."""
-    extent = rows if columns % BY_64 else columns  # that is a multiple of 64
+    extent = rows if columns % BY_64 else columns  # the extent that is a multiple of 64
     return 1 if extent == BY_64 else 3 if extent % (3 * BY_64) == 0 else 2
 
 
@@ -149,19 +153,22 @@ def sums(rows: int, columns: int) -> int:
 
 
 def stage_bytes(rows: int, columns: int) -> int:
-    """Return the shared memory of a stage."""
+    """Return the bytes of shared memory of a stage."""
     return (rows + -(-columns // BY_64) * BY_64) * ROW_BYTES
 
 
 def threads(tile: Config) -> int:
-    """Return the threads of a block: one warp fetches, or a warpgroup that gives up registers."""
+    """Return the number of threads of a block.
+
+    One warp fetches. If threads need many registers, a warpgroup fetches and gives up registers.
+    """
     extents = tile.numbers("BM", "BN")
     fetching = 128 if sums(*extents) > FREE_SUMS[consumers(*extents)] else 32
     return 128 * consumers(*extents) + fetching
 
 
 def shared_bytes(tile: Config) -> int:
-    """Return the shared memory of the stages, and later of results or of sums for other blocks."""
+    """Return the bytes of shared memory for the stages, and later for results or partial sums."""
     rows, columns, stages = tile.numbers("BM", "BN", "stages")
     each = SUM_BYTES if "splits" in tile else 2
     return int(max(stages * stage_bytes(rows, columns), rows * columns * each))
@@ -191,7 +198,7 @@ def why_not_shared(tile: Config) -> str | None:
 def why_not_in_group(tile: Config, at_most: int = MAX_CLUSTER) -> str | None:
     """Return why a cluster's blocks cannot share a tile's operands, or None.
 
-    Rows that are no multiple of 8 for each block are sent by the blocks in turns.
+    If the blocks cannot send multiples of 8 rows each, they take turns to send all rows.
     """
     rows, _ = cluster(tile)
     if tile["BN"] % ((sent_columns := SENT_COLUMNS.get(tile["BK"], 1)) * rows):
@@ -202,9 +209,10 @@ def why_not_in_group(tile: Config, at_most: int = MAX_CLUSTER) -> str | None:
 
 
 def box_of_a(rows: int, across: int) -> int:
-    """Return the rows of A that a block sends by a copy: its part, or all where blocks take turns.
+    """Return the number of rows of A that a block sends by a copy.
 
-    The swizzle has 8 rows, so parts are multiples of them.
+    This is a block's part of the rows, or all rows if blocks take turns. A part is a multiple of 8
+    rows, which the swizzle has.
     """
     return rows if rows % (8 * across) else rows // across
 
@@ -221,7 +229,7 @@ def outgrows_l2(problem: Problem) -> bool:
 
 
 def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
-    """Return the maps of A and B, of the last columns of B where it lies along n, and of C.
+    """Return the tensor maps of A, B and C. If B lies along n, its last columns have another map.
 
     A box is the part of a step that a block sends, or a piece of the results.
     """
@@ -237,7 +245,7 @@ def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
         boxes = box_of_b(tile["BN"], rows), tile["BK"] // rows
         widths = width, tile["BN"] % width or width
         of_b = [row_major_map(B, (k, n), box) for box in zip(boxes, widths, strict=True)]
-    if tile["BM"] * rows >= m and outgrows_l2(problem):  # each launch reads B once
+    if tile["BM"] * rows >= m and outgrows_l2(problem):  # each launch reads B once, from memory
         of_b = [replace(tensor_map, l2_promotion_bytes=256) for tensor_map in of_b]
     return a, *of_b, c
 
@@ -252,20 +260,20 @@ def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
 
 
 def turns_bytes(tile: Config) -> int:
-    """Return the shared memory of the stages, and of a box of results of each warpgroup."""
+    """Return the bytes of shared memory for the stages and for each warpgroup's box of results."""
     rows, columns, stages = tile.numbers("BM", "BN", "stages")
     return int(stages * stage_bytes(rows, columns) + 2 * rows * ROW_BYTES)
 
 
 def why_not_in_turns(tile: Config) -> str | None:
-    """Return why a warpgroup cannot have a tile of this size, or share it in this way, or None."""
+    """Return why a warpgroup cannot have a tile of this size or this cluster, or None."""
     if (needed := tile["BM"] * tile["BN"] // 128) > MAX_SUMS_OF_TURNS:
         return f"{tile}: {needed} sums a thread, more than {MAX_SUMS_OF_TURNS}"
     return why_not_in_group(tile)
 
 
 def turns(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
-    """Launch the number of resident blocks, or fewer blocks if these end together."""
+    """Return a launch of all blocks that fit at once, or of fewer blocks if these end together."""
     rows, columns = cluster(tile)
     blocks = rows * columns
     at_most = max(1, RESIDENT[blocks - 1] * multiprocessors // RESIDENT[0])

@@ -1,4 +1,4 @@
-"""Instances of templates for the layout and the alignment of A and B, for `Launch.kernel`."""
+"""Texts for `Launch.kernel`: instances of templates for the layout or alignment of A and B."""
 
 from collections.abc import Callable
 

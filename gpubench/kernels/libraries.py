@@ -13,7 +13,10 @@ MATRICES = (2, 2, 2)  # numbers of dimensions of the arrays of gemm
 
 
 def refuse_ragged_bytes(_tile: Config | None, problem: Problem) -> str | None:
-    """Refuse rows that `cublasLtMatmul` does not take: int8 needs multiples of 4, float8 of 16."""
+    """Refuse rows that `cublasLtMatmul` does not take.
+
+    N and K must be multiples of 4 in int8, and of 16 in float8.
+    """
     whole = {"int8": 4, "float8_e4m3fn": 16}.get(problem.precision.element, 1)
     if problem.n % whole or problem.k % whole:
         return (
@@ -24,7 +27,7 @@ def refuse_ragged_bytes(_tile: Config | None, problem: Problem) -> str | None:
 
 
 def cublas(op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64")) -> CallVariant:
-    """Return the variant that calls cuBLAS, the baseline of the GPU's variants."""
+    """Return the variant that calls cuBLAS, the baseline of the variants on a GPU."""
 
     def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
         from gpubench.backends.cuda import cublas as routines
@@ -44,9 +47,10 @@ def cublas(op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64"))
 
 
 def torch_in_precision(dtype: str, multiply: Callable[..., None]) -> Callable[..., None]:
-    """Return a function of torch with the arithmetic of a precision. Only "tf32" uses TF32.
+    """Return a function that calls `multiply` of torch with the arithmetic of a precision.
 
-    The setting belongs to the process, so each call sets it. Sums are kept in float32.
+    Only "tf32" uses TF32. The setting applies to the whole process, so each call sets it. Sums are
+    kept in float32.
     """
     import torch
 
@@ -62,9 +66,10 @@ def torch_in_precision(dtype: str, multiply: Callable[..., None]) -> Callable[..
 
 
 def numpy_blas(op: str, *, threads: int) -> CallVariant:
-    """Return NumPy's BLAS on one thread, or on the best number (0): the CPU variants' baseline.
+    """Return the variant that calls NumPy's BLAS, the baseline of the variants on a CPU.
 
-    BLAS reads a transposed view without a copy.
+    `threads` is 1, or 0 for the fastest number of threads. BLAS reads a transposed view without a
+    copy.
     """
 
     def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
@@ -92,10 +97,10 @@ def numpy_blas(op: str, *, threads: int) -> CallVariant:
 def cpu_loop(
     idea: str, loop: Callable[..., None], dimensions: tuple[int, ...] = (2, 1, 1)
 ) -> CallVariant:
-    """Return a loop on one thread, compiled by Numba.
+    """Return the variant of a loop on one thread, which Numba compiles.
 
-    It takes arrays, whose numbers of dimensions are `dimensions`: by default a matrix and two
-    vectors. Products of two matrices take operands in any layout.
+    `dimensions` has the number of dimensions of each array: by default, the loop takes a matrix and
+    two vectors. A product of two matrices takes operands in any layout.
     """
 
     def build(_tile: Config | None, dtype: str, *, strided: bool = False) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""Copies of operands whose rows are no multiple of 16 bytes, in front of a product."""
+"""Copies operands whose rows are no multiple of 16 bytes into padded rows, before a product."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ from gpubench.kernels.tensor_cores import ALIGNED_BYTES
 from gpubench.model import Config, Launch, Problem
 
 PADDED_TO, PART_BYTES = 128, 1024
-"""A copied row has a multiple of the first number of bytes; a warp copies the second number."""
+"""The bytes of a padded row are a multiple of `PADDED_TO`. A warp copies `PART_BYTES` bytes."""
 
 THREADS = 256
 
@@ -14,27 +14,27 @@ WORKSPACE = 3  # index of the workspace among the kernel's arrays
 
 
 def operand_shapes(problem: Problem) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the rows and columns of A and B as they lie in memory."""
+    """Return the numbers of rows and columns of A and of B, as they lie in memory."""
     m, n, k = problem.m, problem.n, problem.k
     return (m, k), (n, k) if "B" in problem.column_major else (k, n)
 
 
 def row_bytes(problem: Problem) -> list[int]:
-    """Return the bytes of a row of A and of B, or 0 if the TMA takes it."""
+    """Return the bytes of a row of A and of B, or 0 if the TMA takes the rows without a copy."""
     item = problem.precision.item_bytes
     each = [columns * item for _, columns in operand_shapes(problem)]
     return [of_row if of_row % ALIGNED_BYTES else 0 for of_row in each]
 
 
 def takes_any_rows(_tile: Config, _problem: Problem) -> None:
-    """Refuse no problem."""
+    """Refuse no problem: rows of any length are copied."""
 
 
 def on_padded_rows(product: Launch, problem: Problem) -> Launch:
-    """Launch the copies, then a product whose tensor maps describe the copies.
+    """Return a launch of the copies, then of a product whose tensor maps describe the copies.
 
-    The workspace holds the copies. The product may start early, and waits for the copies itself. A
-    problem without rows to copy has the product alone.
+    The copies are in the workspace. The product may start early, and waits for the copies itself.
+    If no rows must be copied, the launch is the product alone.
     """
     parts, begins, end = [], [], 0
     shapes, of_row = operand_shapes(problem), row_bytes(problem)

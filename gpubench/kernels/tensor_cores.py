@@ -1,6 +1,6 @@
-"""Tiles, roles, tensor maps and grids of the kernels on tensor cores.
+"""Tiles, warpgroups, tensor maps and grids of the kernels on tensor cores.
 
-The constants are the same as in `tensor_cores.cuh`.
+The constants must equal those of `tensor_cores.cuh`.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +13,8 @@ from gpubench.model.variant import PORTABLE_CLUSTER
 
 DTYPES = ("bfloat16", "float16")
 
-ROW_BYTES = 128  # bytes of a row of a tile in shared memory: elements of A along k, or columns of B
-STEP, BYTES_STEP = 64, 128  # elements of a row of a tile, and so BK: with 16 bits, and with 8 bits
+ROW_BYTES = 128  # bytes of a row in shared memory: of A along k, or of B along k or n
+STEP, BYTES_STEP = 64, 128  # BK for elements of 16 bits and of 8 bits, so that a row has ROW_BYTES
 PIECE_ROWS, NARROW = 64, 128  # rows that a warpgroup multiplies at once; columns of a narrow tile
 
 FEWER_WIDE = 256
@@ -23,29 +23,29 @@ FEWER_WIDE = 256
 ALIGNED_BYTES = 16  # the TMA takes rows whose bytes are a multiple of this
 
 MAX_DYNAMIC_BYTES = 226 * 1024
-"""Maximum dynamic shared memory. The barriers take 1 KiB more, with alignment."""
+"""Maximum bytes of dynamic shared memory. The barriers and the alignment take 1 KiB more."""
 
 STATIC_BYTES = 2 * 1024
-"""Shared memory of a multiprocessor that a block takes beside its dynamic shared memory: the
-barriers, and 1 KiB that CUDA reserves."""
+"""Bytes of shared memory that a block takes besides its dynamic shared memory: for the barriers,
+and 1 KiB that CUDA reserves."""
 
 RESULT_BYTES = 2 * 64 * ROW_BYTES
 """Bytes of the two result buffers of each warpgroup that multiplies."""
 
 MAX_SUMS = 192
-"""Maximum number of sums of a thread. More do not fit beside addresses into 240 registers."""
+"""Maximum number of sums of a thread. More sums and the addresses do not fit into 240 registers."""
 
 MULTIPROCESSORS = 132  # multiprocessors of H100 and H200 with SXM sockets, if no GPU is given
 A, B, C = range(3)  # indices of the kernel's arrays
 
 
 def consumers(tile: Config) -> int:
-    """Return the number of warpgroups that multiply. One more warpgroup fetches."""
+    """Return the number of warpgroups that multiply. Another warpgroup fetches."""
     return 1 if tile["BM"] == PIECE_ROWS else 2
 
 
 def threads(tile: Config) -> int:
-    """Return the threads of a block: 128 in each warpgroup."""
+    """Return the number of threads of a block, with 128 in each warpgroup."""
     return 128 * (consumers(tile) + 1)
 
 
@@ -56,21 +56,21 @@ def cluster(tile: Config) -> tuple[int, int]:
 
 
 def stages_bytes(tile: Config, item_bytes: int = 2) -> int:
-    """Return the shared memory of the stages."""
+    """Return the bytes of shared memory of the stages."""
     bm, bn, bk = tile.numbers("BM", "BN", "BK")
     return int(tile.get("stages", 1)) * (bm + bn) * bk * item_bytes
 
 
 def stages_and_results_bytes(tile: Config) -> int:
-    """Return the shared memory of stages whose rows have BK elements, and of the result buffers."""
+    """Return the bytes of shared memory of the stages, whose rows have BK elements, and results."""
     return stages_bytes(tile, ROW_BYTES // tile["BK"]) + consumers(tile) * RESULT_BYTES
 
 
 def operand_maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
     """Return the tensor maps of A and B.
 
-    A box of A has the rows that one block sends. A box of B has the columns of a row of 128 bytes.
-    If B lies along k, its box has 64 columns, or 32, as in `fetch_step`.
+    A box of A has the rows that one block sends. If B lies along n, a box has the columns of a row
+    of 128 bytes. If B lies along k, a box has 64 or 32 columns, as `fetch_step` needs them.
     """
     m, n, k = problem.m, problem.n, problem.k
     rows, columns = cluster(tile)
@@ -112,8 +112,8 @@ def clusters(tile: Config, problem: Problem) -> int:
 def even_grid(tiles: int, at_most: int) -> int:
     """Return the minimum number of workers that take no more rounds than `at_most` workers.
 
-    For 256 tiles and 66 workers it is 64. More workers would end no earlier, and workers that are
-    alone in the last round disturb the others: 0.5 to 1.6 % on an H200.
+    For 256 tiles and at most 66 workers, it is 64. With more workers, the last round would end no
+    earlier, and an uneven last round takes 0.5 to 1.6 % longer on an H200.
     """
     rounds = -(-tiles // at_most)
     return -(-tiles // rounds)
@@ -134,7 +134,7 @@ def block_per_part(tile: Config, problem: Problem, *, threads: int, shared_bytes
 
 
 def why_not_in_cluster(tile: Config, at_most: int = PORTABLE_CLUSTER) -> str | None:
-    """Return why a cluster cannot have the blocks of a tile's parts of K, or None."""
+    """Return why a cluster cannot have the number of blocks that a tile states, or None."""
     rows, columns = cluster(tile)
     if (blocks := rows * columns * tile.get("splits", 1)) > at_most:
         return f"{tile}: {blocks} blocks in a cluster, more than {at_most}"
@@ -142,7 +142,7 @@ def why_not_in_cluster(tile: Config, at_most: int = PORTABLE_CLUSTER) -> str | N
 
 
 def persistent(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
-    """Launch at most one block per multiprocessor, in whole clusters."""
+    """Return a launch of at most one block per multiprocessor, in whole clusters."""
     rows, columns = cluster(tile)
     blocks = rows * columns
     grid = blocks * even_grid(clusters(tile, problem), max(1, multiprocessors // blocks))
@@ -157,9 +157,9 @@ def persistent(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
 
 
 def from_registers(threads: Callable[[Config], int]) -> Callable[[Config, Problem, int], Launch]:
-    """Return `persistent` with `threads`, and with results stored from registers.
+    """Return a function like `persistent` for kernels that store results from registers.
 
-    So all shared memory is for stages.
+    These have `threads` threads per block, and use all shared memory for stages.
     """
 
     def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
@@ -174,9 +174,9 @@ def from_registers(threads: Callable[[Config], int]) -> Callable[[Config, Proble
 
 
 def two_widths(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
-    """Launch with the number of columns in wide tiles with which the last block ends earliest.
+    """Return a launch with wide and narrow tiles, divided so that the last block ends earliest.
 
-    If narrow tiles divide a wide tile, all columns are in wide tiles.
+    If a wide tile consists of whole narrow tiles, all tiles are wide.
     """
     rows, columns = cluster(tile)
     blocks = rows * columns
@@ -199,8 +199,8 @@ def split(
 ) -> tuple[int, int]:
     """Return the number of wide tiles per row of tiles, and the number of workers.
 
-    The first criterion is the time of the slowest worker. The second is few narrow tiles, as they
-    take more bytes per operation. The third is few workers, as in `even_grid`.
+    The choice minimizes the time of the slowest worker; then the number of narrow tiles, because
+    these take more bytes per operation; and then the number of workers, as `even_grid` does.
     """
 
     def narrow(wide: int) -> int:
@@ -227,7 +227,7 @@ def split(
 
 
 def sums_that_fit(tile: Config) -> str | None:
-    """Return why a thread cannot have its sums of a tile, or None."""
+    """Return why a thread cannot have the number of sums that a tile needs, or None."""
     bm, bn = tile.numbers("BM", "BN")
     if (sums := bm * bn // (128 * consumers(tile))) > MAX_SUMS:
         return f"{tile}: {sums} sums a thread, more than {MAX_SUMS}"
@@ -244,7 +244,7 @@ def tiles(
     constraint: Callable[[Config], str | None] = sums_that_fit,
     **further: Sequence[int | str],
 ) -> Space:
-    """Return the space of tiles BM×BN×`step`, as `128x256x64/s4/cluster=2x1`, with further axes.
+    """Return the space of tiles BM×BN×`step` with further axes: `128x256x64/s4/cluster=2x1`.
 
     `constraint` returns why a block cannot have a tile of this size, or None.
     """
@@ -277,7 +277,10 @@ def variant(
     refuse: Callable[[Config, Problem], str | None] = refuse,
     auto_tiles: Callable[[Problem, int], tuple[str, ...]] | None = None,
 ) -> CudaVariant:
-    """Return a kernel for Hopper. `launches` takes the number of multiprocessors last."""
+    """Return the variant of a kernel for Hopper.
+
+    `launches` is a function (tile, problem, number of multiprocessors) → the launch.
+    """
 
     def launch(tile: Config, problem: Problem) -> Launch:
         return launches(tile, problem, MULTIPROCESSORS)

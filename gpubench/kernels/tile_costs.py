@@ -1,14 +1,15 @@
-"""Which configuration suits a shape: a cost model.
+"""A cost model that predicts which configuration of a kernel suits a shape.
 
-A block's step multiplies the elements of its tile by some values of k. Its time has three bounds:
-the multiply-adds, what all blocks together fetch from the L2 cache, and a third one. For a `Choice`
-this is what arrives in a multiprocessor, for a `SmallTile` the accesses to shared memory. The model
-takes their p-norm, their maximum with a soft edge, and adds the time of the step's barriers. It
-multiplies by the steps of the multiprocessor that has the most, and adds the cost of a launch, of a
-tile's end, and of parts of K.
+In a step, a block multiplies its tile for some values of k. The time of a step has three bounds.
+The first bound is the time of the multiply-adds. The second bound is the time in which all blocks
+together fetch from the L2 cache. The third bound is the time in which data arrive in a
+multiprocessor (for a `Choice`), or the time of the accesses to shared memory (for a `SmallTile`).
+The model takes the p-norm of the bounds, which is a smooth maximum, and adds the time of the step's
+barriers. It multiplies this time by the number of steps of the multiprocessor that has the most
+steps. Then it adds the time of a launch, of the end of a tile, and of the parts of K.
 
-A kernel states the properties of its configurations: as a `Choice` where warpgroups multiply on
-tensor cores, and as a `SmallTile` where warps of several blocks of a multiprocessor multiply.
+A kernel states the properties of its configurations as a `Choice` if warpgroups multiply on tensor
+cores. It states them as a `SmallTile` if the warps of several blocks share a multiprocessor.
 """
 
 from __future__ import annotations
@@ -47,77 +48,79 @@ from gpubench.kernels.tensor_cores import cluster as blocks_of_cluster
 from gpubench.model import Config, Problem
 
 LONG_K, SHORT_RING = 16, 8
-"""Steps of a tile from which a ring may have more than eight stages. At few steps, sixteen stages
-instead of eight take 0.07 µs more (docs/decisions/0028-few-rows.md)."""
+"""A tile with at least `LONG_K` steps may have more than `SHORT_RING` stages. With fewer steps,
+sixteen stages instead of eight take 0.07 µs more (docs/decisions/0028-few-rows.md)."""
 
-PICKS = 3  # number of configurations that the model picks of a kernel that it ranks alone
+PICKS = 3  # number of configurations to pick for a kernel that the model ranks alone
 
 PICKS_TOGETHER = 8
-"""Number of configurations that the model picks among kernels that it ranks together. At 12
-products in TF32 on an H100, which were not used to fit the model, the best of two takes 3.8 %
-longer than the fastest of some 35 configurations, the best of four 2.2 %, and the best of eight 1.6
-%."""
+"""Number of configurations to pick from kernels that the model ranks together. It was tested at 12
+products in TF32 on an H100, which were not used to fit the model, with some 35 configurations each.
+The best of two picks takes 3.8 % longer than the fastest configuration, the best of four picks 2.2
+% longer, and the best of eight picks 1.6 % longer."""
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")
 
 SECTOR_BYTES = 32  # bytes of a sector of the L2 cache
-CLOCK_MHZ = 1755.0  # clock at which clock counts become times; the constants are fitted to it
-RATE = 128  # multiply-adds a clock of a multiprocessor, in float32 and on float64's tensor cores
+CLOCK_MHZ = 1755.0  # clock that converts numbers of clocks to times, as in the fit of the constants
+RATE = 128  # multiply-adds of a multiprocessor per clock, in float32 and on float64's tensor cores
 
 ARRIVAL_US = ROW_BYTES / 64 / 1980
-"""Time in which 128 bytes arrive in a multiprocessor: 64 bytes a clock, at an H100's
-highest clock."""
+"""Time in which 128 bytes arrive in a multiprocessor: 64 bytes per clock, at the highest clock of
+an H100."""
 
 GPCS = 8
-"""Number of graphics processing clusters (GPCs) of an H100 and an H200. A cluster of blocks lies in
-one of these parts of the GPU, and each has an equal share of the L2 cache's rate."""
+"""Number of graphics processing clusters (GPCs) of an H100 or H200. All blocks of a cluster run in
+one GPC. Each GPC has an equal share of the L2 cache's rate."""
 
 READ_US, LATENCY_US = 4.2e-3, 1.4
-"""Time in which an H200 reads 128 bytes from memory for each multiprocessor, at 4.02 TB/s; and time
-from the request of a step to its arrival while memory is busy."""
+"""Two times of an H200: to read 128 bytes from memory for each multiprocessor, at 4.02 TB/s; and
+from the request of a step's data to their arrival while memory is busy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
     """Constants of the model for one architecture, in microseconds unless stated otherwise."""
 
-    launch: float  # from one launch to the next, without any steps
+    launch: float  # time from one launch to the next, without any steps
     end: float
-    """For 10,000 elements of a tile: its first steps and its results, which nothing overlaps."""
+    """Time per 10,000 elements of a tile for its first steps and its results, which overlap with
+    nothing."""
 
     tensor: float
-    """Factor on the rate of multiply-adds, at `CLOCK_MHZ`: 32 elements a clock and step on tensor
-    cores, and 128 multiply-adds a clock otherwise."""
+    """Factor on the time of multiply-adds. Without it, tensor cores take a clock and step for 32
+    elements of a tile, and other units take a clock for 128 multiply-adds, at `CLOCK_MHZ`."""
 
-    l2: float  # for 1,000 rows of 128 bytes that each of 132 blocks fetches: the L2 cache's rate
+    l2: float  # time in which each of 132 blocks fetches 1,000 rows of 128 bytes from the L2 cache
     barriers: float
-    """For a step: threads wait for the stage, and free it. Nothing overlaps this time."""
+    """Time per step in which threads wait for the stage and free it. It overlaps with nothing."""
 
     norm: float  # exponent p of the norm
-    add_elements: float  # for 10,000 elements of a tile whose sums meet
-    add_parts: float  # for each part of K
-    launch_of_turns: float = 0  # `launch` where the warpgroups of a block take turns
+    add_elements: float  # time per 10,000 elements of a tile to add the sums of all parts of K
+    add_parts: float  # time for each part of K
+    launch_of_turns: float = 0  # `launch` for kernels whose warpgroups take turns
     end_of_turns: float = 0  # `end` for the last tile of a block whose warpgroups take turns
-    not_transposed: float = 1  # factor where an instruction's columns are C's columns
+    not_transposed: float = 1  # factor on `tensor` if an instruction's columns are columns of C
     sector: float = 0
-    """Share by which a row of A or B of 128 bytes counts more where it lies in five sectors of 32
-    bytes, not four."""
+    """Fraction by which the time to fetch a row of 128 bytes of A or B grows if the row lies in
+    five sectors of 32 bytes instead of four."""
 
     idle: float = 0
-    """Share by which a round's steps take less time, for each share of the multiprocessors that is
-    idle in the round. The busy multiprocessors probably get more power and more of the L2 cache."""
+    """Fraction by which the steps of a round take less time, times the fraction of multiprocessors
+    that are idle in the round. The busy multiprocessors probably get more power and more of the L2
+    cache."""
 
     shared_rows: float = 0
-    """Share of a row that a block fetches beside its part of the row, where blocks share rows."""
+    """Fraction of a row that a block fetches in addition to its part, if blocks share rows."""
 
     launch_of_pairs: float = 0
-    """What each doubling of the blocks that share operands adds to the time of a launch."""
+    """Time that each doubling of the number of blocks that share operands adds to a launch."""
 
-    shared: float = 0  # factor on shared memory's rate of 128 bytes a clock, at `CLOCK_MHZ`
+    shared: float = 0  # factor on the time of shared memory at 128 bytes per clock and `CLOCK_MHZ`
     uneven: float = 0
-    """How far blocks gather on one multiprocessor, not spread: 0 not at all, 1 until it is full.
-    A launch that does not fill all multiprocessors does not spread its blocks evenly."""
+    """How unevenly a launch spreads its blocks if it does not fill all multiprocessors. 0: evenly.
+    1: one multiprocessor gets blocks until it is full."""
 
 
 COSTS_OF_TENSOR_CORES = Costs(
@@ -125,25 +128,25 @@ COSTS_OF_TENSOR_CORES = Costs(
     not_transposed=1.06, sector=0.2992, barriers=0.0166, idle=0.2904, norm=6.732,
     add_elements=0.9029, add_parts=0.0969,
 )  # fmt: skip
-"""For launches alone on compute capability 9.0. research/fit_tiles.py fitted them to
+"""Costs for launches alone on compute capability 9.0. research/fit_tiles.py fitted them to
 alone_17_bfloat16 and alone_18_float16 in results/h100/shapes, and to the products of few rows of
 seed 61 (few_rows_bfloat16 at commit e975581f). The fit compares the configurations of a shape with
-each other, so a predicted time can be off by more than the difference between two of them."""
+each other. So the error of a predicted time can exceed the difference of two configurations."""
 
 COSTS_OF_8_BITS = replace(
     COSTS_OF_TENSOR_CORES, launch=3.233, launch_of_turns=3.829, end=0.6708, end_of_turns=0.1442,
     tensor=1.1, l2=1.819, not_transposed=1.041, sector=0.167, barriers=0.0008969, idle=0.15,
     norm=5.396, add_elements=0.7807, add_parts=0.07844,
 )  # fmt: skip
-"""Fitted to 20 products in float8 on an H200, with 40 configurations of each
-(results/h200/fit_float8.csv). Times in int8 did not shape them."""
+"""Costs that were fitted to 20 products in float8 on an H200, with 40 configurations of each
+(results/h200/fit_float8.csv). Times in int8 were not used."""
 
 COSTS_OF_FLOAT32 = Costs(
     launch=5.267, end=1.5376, tensor=1.07147, shared=1.52432, l2=1.0309,
     barriers=0.012768, norm=6, add_elements=0.8344, add_parts=0, uneven=0.3043,
 )  # fmt: skip
-"""Fitted to the times of seed 11 (results/h200/shapes/fit_11_*.csv), as the constants of
-float64."""
+"""Costs that were fitted to the times of seed 11 (results/h200/shapes/fit_11_*.csv), as the
+constants of float64 were."""
 
 COSTS = {
     "bfloat16": COSTS_OF_TENSOR_CORES,
@@ -162,7 +165,7 @@ COSTS = {
     "float32": COSTS_OF_FLOAT32,
     "int32": COSTS_OF_FLOAT32,
 }  # fmt: skip
-"""By precision. The constants of TF32 are fitted to results/h100/fit_tf32.csv and
+"""Costs by precision. The constants of TF32 are fitted to results/h100/fit_tf32.csv and
 fit_clusters_tf32.csv."""
 
 
@@ -172,14 +175,14 @@ class Tile:
 
     rows: int
     columns: int
-    down: int = 1  # blocks of a cluster that share columns
-    across: int = 1  # blocks of a cluster that share rows
-    splits: int = 1  # parts of K
+    down: int = 1  # number of blocks of a cluster that share columns of B
+    across: int = 1  # number of blocks of a cluster that share rows of A
+    splits: int = 1  # number of parts of K
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(Tile):
-    """The properties of a configuration that the model uses."""
+    """The properties of a configuration whose warpgroups multiply on tensor cores."""
 
     form: Form
     resident: int = 1  # number of blocks that a multiprocessor holds at once
@@ -205,7 +208,10 @@ class Choice(Tile):
     def rounds_us(
         self, problem: Problem, clusters: int, at_once: int, multiprocessors: int, costs: Costs
     ) -> float:
-        """Return the time of a step of each round of tiles, of clusters that are there at once."""
+        """Return the sum over all rounds of tiles of the time of one step in the round.
+
+        In a round, `at_once` clusters are resident at the same time.
+        """
         fetched = _rows_fetched(self, problem, costs)
         blocks = self.down * self.across * self.splits
         from_memory = outgrows_l2(problem)
@@ -214,18 +220,19 @@ class Choice(Tile):
         def round_us(busy: float) -> float:
             """Return the time of a step while `busy` clusters work."""
             share = busy * blocks / multiprocessors
-            # The share in the GPC with the most clusters, where fetches take longest.
+            # The share of busy multiprocessors in the GPC that has the most clusters, whose fetches
+            # take longest.
             fullest = min(math.ceil(busy / GPCS) * GPCS * blocks / multiprocessors, 1)
             step_us = _step_us(self, fetched, fullest, costs)
             step_us *= 1 - costs.idle * (1 - busy / at_once)
             if from_memory:
-                # Rows of tiles find some of the columns in the cache that other rows have read.
+                # A row of tiles finds some columns of B in the cache, because other rows read them.
                 read_us = READ_US * self.columns / self.down * share / math.sqrt(rows_of_tiles)
                 step_us = max(step_us, read_us, LATENCY_US / self.stages)
             return step_us
 
         rounds, rest = divmod(clusters, at_once)
-        if self.form.in_turns:  # rounds are evened
+        if self.form.in_turns:  # all rounds have the same number of tiles (`even_grid`)
             whole = rounds + (rest > 0)
             return whole * round_us(clusters / whole)
         return rounds * round_us(at_once) + (round_us(rest) if rest else 0.0)
@@ -240,19 +247,19 @@ class Choice(Tile):
 
 @dataclass(frozen=True, kw_only=True)
 class SmallTile(Tile):
-    """The properties of a configuration of which a multiprocessor holds several blocks."""
+    """The properties of a configuration with several blocks per multiprocessor."""
 
     tile: Config
     warps: int  # number of warps of a block that multiply
     resident: int  # number of blocks that a multiprocessor holds at once
     issued: float
-    """Instructions that the loop issues for each multiply-add or multiplication: at least 1."""
+    """Number of instructions that the loop issues per multiply-add, including it: at least 1."""
 
-    shared_clocks: float  # clocks that a step's accesses to shared memory take, without conflicts
+    shared_clocks: float  # clocks of a step's accesses to shared memory, without bank conflicts
 
     @classmethod
     def of(cls, tile: Config, **properties: float) -> SmallTile:
-        """Return the properties with the extents of a tile."""
+        """Return the configuration with the extents of a tile and these properties."""
         rows, columns, splits = tile.numbers("BM", "BN", "splits")
         down, across = blocks_of_cluster(tile)
         extents = {"rows": rows, "columns": columns, "down": down, "across": across}
@@ -261,7 +268,7 @@ class SmallTile(Tile):
     def rounds_us(
         self, problem: Problem, clusters: int, at_once: int, multiprocessors: int, costs: Costs
     ) -> float:
-        """Return the time of a step of all blocks of the multiprocessor that has the most."""
+        """Return the time of a step of all blocks of the multiprocessor with the most blocks."""
         full, rest = divmod(-(-clusters // at_once), self.resident)
         held = float(rest)
         if not full:
@@ -275,8 +282,8 @@ class SmallTile(Tile):
         )
 
         def step_us(together: float) -> float:
-            """Return the time of a step of each of `together` blocks."""
-            rate = RATE / self.issued * min(together * self.warps / 4, 1)  # of a scheduler's warps
+            """Return the time in which each of `together` blocks makes a step."""
+            rate = RATE / self.issued * min(together * self.warps / 4, 1)  # 4 schedulers
             products = self.rows * self.columns * self.tile["BK"]
             multiply_us = costs.tensor * products / rate / CLOCK_MHZ
             return together * (costs.barriers + _norm((multiply_us, *of_memory), costs.norm))
@@ -290,7 +297,7 @@ class SmallTile(Tile):
 def predicted_us(
     choice: Choice | SmallTile, problem: Problem, multiprocessors: int, costs: Costs
 ) -> float:
-    """Return the time of a product in short bursts with operands in the cache, in microseconds."""
+    """Return the microseconds of a product in short bursts, with operands in the cache."""
     area, pair, parts = choice.rows * choice.columns, choice.down * choice.across, choice.splits
     clusters = problem.batch * math.prod(
         -(-extent // each)
@@ -300,7 +307,7 @@ def predicted_us(
         )
     )
     if isinstance(choice, Choice):
-        resident = RESIDENT[pair * parts - 1]  # clusters
+        resident = RESIDENT[pair * parts - 1]  # number of clusters
         in_turns, depth, together = choice.form.in_turns, choice.form.step, choice.resident
     else:
         size = min(pair * parts, MAX_CLUSTER)
@@ -324,14 +331,14 @@ def _norm(bounds_us: Sequence[float], exponent: float) -> float:
 
 
 def _rows_fetched(choice: Choice, problem: Problem, costs: Costs) -> float:
-    """Return what a block fetches of a step, in rows of 128 bytes that lie in whole sectors."""
+    """Return the data that a block fetches in a step, as a number of aligned rows of 128 bytes."""
     pitch_of_b = problem.k if "B" in problem.column_major else problem.n
 
     def fetched(rows: int, blocks: int, pitch: int) -> float:
-        """Return the rows that each of `blocks` blocks fetches, which share them."""
+        """Return the number of rows that each block fetches if `blocks` blocks share `rows`."""
         each = rows * (1 / blocks + costs.shared_rows * (blocks > 1))
         pitch_bytes = pitch * problem.precision.item_bytes
-        if pitch_bytes % ALIGNED_BYTES:  # rows are copied first, and then begin with a line
+        if pitch_bytes % ALIGNED_BYTES:  # rows are copied first, and then begin at cache lines
             return each
         return each * (1 + costs.sector * (pitch_bytes % SECTOR_BYTES != 0))
 
@@ -340,9 +347,9 @@ def _rows_fetched(choice: Choice, problem: Problem, costs: Costs) -> float:
 
 
 def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> float:
-    """Return the time of a step where `share` of the multiprocessors fetch `fetched` rows each.
+    """Return the time of a step if `share` of the multiprocessors fetch `fetched` rows each.
 
-    A tile's rows and columns all arrive in a multiprocessor, also those that other blocks of its
+    All rows and columns of a tile arrive in a multiprocessor, also those that other blocks of the
     cluster fetch.
     """
     tensor = costs.tensor * choice.rows * choice.columns / 32 / CLOCK_MHZ
@@ -355,8 +362,8 @@ def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> floa
 def choices(form: Form, problem: Problem) -> Iterator[Choice]:
     """Yield the configurations of a kernel of this form that the model compares.
 
-    Among extents that need the same number of tiles, it yields only the smallest extent. Where K is
-    in parts, this is the smallest multiple of `UNIT` rows.
+    Of the extents that need the same number of tiles, only the smallest extent is yielded. If K is
+    in parts, it is the smallest multiple of `UNIT` rows.
     """
     steps = -(-problem.k // form.step)
     for cluster in form.clusters:
@@ -395,7 +402,7 @@ def choices(form: Form, problem: Problem) -> Iterator[Choice]:
 
 
 def _fewest(extent: int, together: int, sizes: Sequence[int]) -> set[int]:
-    """Return, for each number of tiles that cover an extent, the smallest of a tile's extents."""
+    """Return the smallest size of a tile for each number of tiles that can cover an extent."""
     smallest: dict[int, int] = {}
     for size in sizes:
         smallest.setdefault(-(-extent // (size * together)), size)
@@ -418,7 +425,7 @@ def ranked(
 
 @cache
 def choices_of(form: Form) -> Choices:
-    """Return the function that yields the configurations of a form, always the same one."""
+    """Return the function that yields a form's configurations, as the same object each time."""
     return partial(choices, form)
 
 
@@ -426,9 +433,9 @@ def choices_of(form: Form) -> Choices:
 def picked(
     problem: Problem, multiprocessors: int, among: tuple[Form, ...] = FORMS
 ) -> Mapping[Form, list[Choice | SmallTile]]:
-    """Return what is picked of some forms for a problem's precision, by form.
+    """Return the configurations that the model picks for a problem, by form.
 
-    Each form has at least one configuration, so that `--tiles auto` always measures it.
+    Each form that suits the problem gets at least one pick, so that `--tiles auto` measures it.
     """
     odd_rows = any(row_bytes(problem))
     # Kernels whose warpgroups take turns copy no rows, and store results by boxes.
@@ -448,9 +455,9 @@ def picked(
 def first_together(
     ranked_together: Iterable[tuple[Key, Item]], kernels: Collection[Key]
 ) -> dict[Key, list[Item]]:
-    """Return what is picked of all kernels' items, each with its kernel, the fastest first.
+    """Return the picked items of each kernel, from pairs of a kernel and an item, fastest first.
 
-    Beyond `PICKS_TOGETHER`, each kernel without a pick has its first item.
+    The first `PICKS_TOGETHER` items are picked. A kernel without a pick gets its first item.
     """
     of_kernel: dict[Key, list[Item]] = {kernel: [] for kernel in kernels}
     for place, (kernel, item) in enumerate(ranked_together):
@@ -461,7 +468,7 @@ def first_together(
 
 @dataclass(frozen=True)
 class Picks:
-    """Picks configurations of a kernel, as `CudaVariant.auto_tiles`."""
+    """Picks configurations of a kernel: a function for `CudaVariant.auto_tiles`."""
 
     form: Form
     among: tuple[Form, ...] = FORMS
@@ -473,25 +480,26 @@ class Picks:
         return choices_of(self.form)
 
     def __call__(self, problem: Problem, multiprocessors: int) -> tuple[str, ...]:
-        """Return configurations of the form for a problem."""
+        """Return the picked configurations of the form for a problem."""
         return tuple(map(str, picked(problem, multiprocessors, self.among).get(self.form, ())))
 
 
 @dataclass(frozen=True)
 class DifferentPicks:
-    """Picks configurations of a kernel that is ranked alone, as `CudaVariant.auto_tiles`.
+    """Picks configurations of a kernel that is ranked alone, for `CudaVariant.auto_tiles`.
 
-    The picks differ in the size of a tile's part of K, or in the number of blocks of a cluster. At
-    30 shapes on an H200 (seed 11 of `research/shapes.py`), the best of three takes 0.3 % longer
-    than the fastest configuration in float64, and 0.9 % in float32. Twice as many are picked where
-    rows of B are no multiple of 16 bytes, because the constants were fitted without such rows.
+    The picks differ in the size of a tile per part of K, or in the number of blocks of a cluster.
+    At 30 shapes on an H200 (seed 11 of `research/shapes.py`), the best of three picks takes 0.3 %
+    longer than the fastest configuration in float64, and 0.9 % longer in float32. If rows of B are
+    no multiple of 16 bytes, twice as many are picked, because the constants were fitted without
+    such rows.
     """
 
     choices: Choices
-    few_rows: int = 0  # maximum M for which twice as many are picked
+    few_rows: int = 0  # maximum M for which twice as many configurations are picked
 
     def __call__(self, problem: Problem, multiprocessors: int) -> tuple[str, ...]:
-        """Return configurations for a problem."""
+        """Return the picked configurations for a problem."""
         different: dict[tuple[float, int], str] = {}
         is_unfitted = problem.m <= self.few_rows or row_bytes(problem)[1] > 0
         count = PICKS * (2 if is_unfitted else 1)

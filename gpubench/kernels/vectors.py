@@ -7,13 +7,14 @@ from functools import partial
 from gpubench.model import ITEM_BYTES, Config, CudaVariant, Gpu, Launch, Problem, Space
 
 THREADS = (32, 64, 128, 256, 512, 1024)
-"""Threads of a block: whole warps, and a power of two for reductions in a tree."""
+"""Numbers of threads of a block: whole warps, and powers of two for reductions in a tree."""
 
 SLAB_ROWS = (32, 64, 128, 256, 512, 1024)
-"""Rows that one block adds up, if several blocks add up a column."""
+"""Numbers of rows that one block adds up, if several blocks add up a column."""
 
 SUM_COLUMNS, SUM_GROUPS = 32, 16
-"""Columns and groups of threads of a block that adds up parts, as in `partial_sums.cuh`."""
+"""Number of columns, and of groups of threads, of a block that adds up parts of sums. The numbers
+must equal those of `partial_sums.cuh`."""
 
 MAX_SHARED = 6144  # maximum number of 8-byte elements in 48 KB of shared memory
 
@@ -23,19 +24,20 @@ def tile_grid(
     default: tuple[str, ...],
     refuse: Callable[[Config], str | None] | None = None,
 ) -> Space:
-    """Return the space of tiles `AxBxC` with a number for each axis.
+    """Return the space of tiles such as `128x1x4`, with a number for each axis.
 
-    `refuse` returns why a combination is illegal, or None.
+    `refuse` returns why a combination of numbers is illegal, or None.
     """
     return Space(axes=axes, block=tuple(axes), default=default, constraint=refuse)
 
 
 variant = partial(CudaVariant, block="threads", reuse=lambda _tile: (1, 1))
-"""Returns a kernel whose blocks have the threads of the tile, and whose loads nothing shares."""
+"""Returns the variant of a kernel. By default, a block has the tile's number of threads, and no
+elements of the result share a load."""
 
 
 def sum_launch(kernel: str, columns: int, *int_arguments: int) -> Launch:
-    """Launch a template of the variant's source that adds up parts of `columns` elements each."""
+    """Return a launch of the template `kernel`, which adds up parts of `columns` elements each."""
     return Launch(
         grid=(-(-columns // SUM_COLUMNS),),
         block=(SUM_COLUMNS, SUM_GROUPS),
@@ -45,9 +47,10 @@ def sum_launch(kernel: str, columns: int, *int_arguments: int) -> Launch:
 
 
 def slab_launch(tile: Config, problem: Problem, kernel: str, sum_kernel: str) -> Launch:
-    """Launch the sums of columns over slabs of rows, 16 bytes per thread, then of the slabs' parts.
+    """Return a launch that adds up columns within slabs of rows, then the slabs' partial sums.
 
-    The tile is threads × rows per slab × unroll. The workspace holds the parts.
+    A thread adds up 16 bytes of columns. The tile has the numbers of threads, of rows per slab, and
+    of unrolled iterations. The partial sums are in the workspace.
     """
     threads, rows = tile.numbers("threads", "rows_per_slab")
     item = ITEM_BYTES[problem.dtype]
@@ -62,11 +65,12 @@ def slab_launch(tile: Config, problem: Problem, kernel: str, sum_kernel: str) ->
 
 
 def staged_blocks(outputs: int, threads: int, gpu: Gpu) -> int:
-    """Return the number of blocks for `outputs` rows or columns, up to what the GPU holds.
+    """Return the number of blocks for `outputs` rows or columns.
 
-    If there are more outputs than that, it is the largest divisor of their number, as published. If
-    the divisor is less than half of what the GPU holds (it is 1 for a prime), all blocks but the
-    last compute the same number of outputs.
+    If the GPU holds as many blocks as there are outputs, each output has a block. Otherwise, the
+    number of blocks is the largest divisor of the number of outputs, as published. This divisor may
+    be less than half of the blocks that the GPU holds; for a prime, it is 1. Then all blocks but
+    the last one compute the same number of outputs.
     """
     resident = gpu.threads_per_multiprocessor // threads * gpu.multiprocessors
     if outputs <= resident:
@@ -77,9 +81,10 @@ def staged_blocks(outputs: int, threads: int, gpu: Gpu) -> int:
 
 
 def on_staged_blocks(launch: Launch, tile: Config, problem: Problem, gpu: Gpu) -> Launch:
-    """Launch blocks with an equal number of consecutive outputs, instead of one for each output.
+    """Return a launch whose blocks compute several outputs each, an equal number if possible.
 
-    This is the `specialize` of the published staged kernels, and of each of their launches.
+    The given launch has a block for each output. The function is the `specialize` of the published
+    staged kernels. It also changes the next launches.
     """
     following = (on_staged_blocks(each, tile, problem, gpu) for each in launch.next_launches)
     blocks = staged_blocks(launch.grid[0], tile["threads"], gpu)
@@ -87,7 +92,7 @@ def on_staged_blocks(launch: Launch, tile: Config, problem: Problem, gpu: Gpu) -
 
 
 def _refuse_staged(tile: Config) -> str | None:
-    """Refuse tiles whose part of x and sums exceed shared memory."""
+    """Refuse a tile if its part of x and its sums exceed shared memory."""
     threads, vec_blocks = tile.numbers("threads", "vec_blocks")
     if threads * (vec_blocks + 1) > MAX_SHARED:
         return f"takes up to {MAX_SHARED // threads - 1} vec_blocks with {threads} threads: 48 KB"

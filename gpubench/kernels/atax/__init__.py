@@ -1,1 +1,1 @@
-"""A product, and one with the transposed matrix: c = Aᵀ·(A·v). PolyBench calls the pair atax."""
+"""A product, then a product with the transposed matrix: c = Aᵀ·(A·v), PolyBench's atax."""

@@ -1,4 +1,4 @@
-"""A product, and the product with the transposed matrix, as PolyBench names the pair."""
+"""A product, then the product of the transposed matrix with its result: PolyBench's atax."""
 
 from gpubench.model.operation import Array, Operation
 

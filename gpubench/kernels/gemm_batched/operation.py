@@ -6,7 +6,7 @@ from gpubench.model.operation import Array, Operation
 
 
 def _scale(xp: Any, a: Any, b: Any) -> Any:
-    """Return ‖row of A‖·‖column of B‖ of each element."""
+    """Return ‖row of A‖·‖column of B‖ for each element of C."""
     rows, columns = xp.square(a).sum(axis=2), xp.square(b).sum(axis=1)
     return xp.sqrt(rows)[:, :, None] * xp.sqrt(columns)[:, None, :]
 

@@ -1,1 +1,1 @@
-"""Matrix products and what follows them in a model, C = act(A·B + bias) + residual."""
+"""Matrix products with a bias, activation and residual, C = act(A·B + bias) + residual."""

@@ -1,8 +1,8 @@
-"""A product with what follows it in a model: C = act(A·B + bias) + residual.
+"""A product with the operations that follow it in a model: C = act(A·B + bias) + residual.
 
-The order of operations: the sum over K; the bias of the column; the activation; the residual. All
-are computed in the type of the sum, and only C is rounded to its own type. GELU is the form with
-tanh. Each operation leaves out the activation, the residual, or neither.
+A kernel computes the sum over K, then adds the column's bias, applies the activation, and adds the
+residual. All of this is in the type of the sum, and only C is rounded to its own type. GELU is the
+form with tanh. An operation may have no activation (`bias`), or no residual.
 """
 
 import math
@@ -14,7 +14,7 @@ from gpubench.model.operation import Array, Operation
 
 
 class Form(NamedTuple):
-    """What follows a product with a bias."""
+    """The operations after a product with a bias."""
 
     act: str  # the activation, or "bias" for none
     has_residual: bool
@@ -29,7 +29,7 @@ FORMS = {
     f"gemm_{form.act}{form.suffix}": form
     for form in map(Form._make, product(("bias", "relu", "gelu", "silu"), (False, True)))
 }
-"""The operations by name."""
+"""The forms of the operations, by the operation's name."""
 
 ROOT = math.sqrt(2 / math.pi)
 
@@ -39,13 +39,13 @@ ACTS: dict[str, Callable[[Any, Any], Any]] = {
     "gelu": lambda xp, z: 0.5 * z * (1 + xp.tanh(ROOT * z * (1 + 0.044715 * z * z))),
     "silu": lambda xp, z: 0.5 * z * (1 + xp.tanh(0.5 * z)),  # z / (1 + exp(-z))
 }
-"""The activations of arrays of the module `xp`."""
+"""By activation: the function (xp, array) that computes it, where `xp` is the array's module."""
 
 
 def _scale(xp: Any, a: Any, b: Any, *added: Any) -> Any:
-    """Return what bounds the size of the sum before the activation, which hardly enlarges errors.
+    """Return ‖row of A‖·‖column of B‖ + |bias| + |residual| for each element of C.
 
-    ‖row of A‖·‖column of B‖ + |bias| + |residual|.
+    It bounds the size of the sum before the activation, which hardly enlarges errors.
     """
     norms = xp.sqrt(xp.square(a).sum(axis=1))[:, None] * xp.sqrt(xp.square(b).sum(axis=0))
     return norms + sum(map(xp.abs, added))

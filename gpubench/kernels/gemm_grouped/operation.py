@@ -1,10 +1,10 @@
-"""Products of groups of rows, each with its own matrix, as models with experts have them.
+"""Products of groups of rows with a matrix per group, as in models with experts.
 
-A router sends each row of A to one of GROUPS experts, and the rows of an expert lie one below the
-other. `offsets` has the row behind the last row of each group. Groups are drawn at random for each
-row: in `gemm_grouped` all are equally likely, and in `gemm_grouped_skewed` the r-th most popular
-group gets 1/r of the rows of the first one. So a group has any number of rows, or none. M is their
-mean.
+A router sends each row of A to one of GROUPS experts. The rows of an expert are a group, and lie
+one below the other. `offsets` has the index of the row after the last row of each group. Each row's
+group is drawn at random. In `gemm_grouped`, all groups are equally likely. In
+`gemm_grouped_skewed`, the r-th most likely group has 1/r of the first one's probability. So a group
+has any number of rows, or none. M is the mean number.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ from gpubench.model.operation import Array, Operation, Shape
 
 
 def spans(offsets: Any) -> Iterator[tuple[int, int, int]]:
-    """Yield the number, the first row, and the row behind the last row of each group with rows."""
+    """Yield the index, the first row, and the row after the last row of each group with rows."""
     for group, (begin, end) in enumerate(pairwise((0, *map(int, offsets)))):
         if end > begin:
             yield group, begin, end
@@ -29,7 +29,7 @@ def _reference(xp: Any, a: Any, b: Any, offsets: Any) -> Any:
 
 
 def _scale(xp: Any, a: Any, b: Any, offsets: Any) -> Any:
-    """Return ‖row of A‖·‖column of its B‖ of each element."""
+    """Return ‖row of A‖·‖column of its group's B‖ for each element of C."""
     scale = xp.sqrt(xp.square(a).sum(axis=1))[:, None] * xp.ones(b.shape[2])
     for group, begin, end in spans(offsets):
         scale[begin:end] *= xp.sqrt(xp.square(b[group]).sum(axis=0))
@@ -37,10 +37,10 @@ def _scale(xp: Any, a: Any, b: Any, offsets: Any) -> Any:
 
 
 def _drawn(exponent: int) -> Callable[..., Sequence[Any]]:
-    """Return a function that draws operands. Groups have shares of 1/rank to the `exponent`."""
+    """Return a function that draws operands. A group's share of rows is 1 / rank**exponent."""
 
     def make(rng: Any, shapes: Sequence[Shape]) -> Sequence[Any]:
-        import numpy as np  # completion needs this file without it
+        import numpy as np  # completion reads this file, and must be fast
 
         of_a, of_b, (groups,) = shapes
         shares = 1 / rng.permutation(np.arange(1.0, groups + 1)) ** exponent

@@ -1,9 +1,10 @@
-"""Products of elements that share scales, as models in float8 have them.
+"""Products of matrices whose elements share scales, as in models in float8.
 
-Numbers of 8 bits have too small a range for a whole matrix, so elements have scales in float32. In
-`gemm_scaled`, as in DeepSeek-V3, each 128 values of k of a row of A have a scale (activations), and
-so have 128×128 elements of B (weights). The scales of A lie along m, and those of B along k, as
-libraries take them. In `gemm_scaled_rows` each row of A has a scale, and each column of B.
+Numbers of 8 bits have too small a range for a whole matrix, so groups of elements have a scale in
+float32. In `gemm_scaled`, as in DeepSeek-V3, a scale belongs to 128 values of k in a row of A
+(activations), or to 128×128 elements of B (weights). In memory, the scales of A lie along m, and
+the scales of B along k, as libraries require. In `gemm_scaled_rows`, each row of A and each column
+of B has a scale.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 
 from gpubench.model.operation import Array, Operation
 
-BLOCK = 128  # values of k, and columns of B, that share a scale
+BLOCK = 128  # number of values of k, and of columns of B, that share a scale
 
 
 def by_blocks(xp: Any, a: Any, b: Any, a_scales: Any, b_scales: Any) -> tuple[Any, Any]:
@@ -35,7 +36,7 @@ def _operation(
         return a @ b
 
     def scale(xp: Any, *operands: Any) -> Any:
-        """Return ‖row of A‖·‖column of B‖ of each element, with scales."""
+        """Return ‖row of A‖·‖column of B‖ of the scaled matrices, for each element of C."""
         a, b = scaled(xp, *operands)
         return xp.sqrt(xp.square(a).sum(axis=1))[:, None] * xp.sqrt(xp.square(b).sum(axis=0))
 
