@@ -43,8 +43,8 @@ class Bound(NamedTuple):
 def bind(made: tuple[Leaves, Any], facts: Facts, inputs: Any, outputs: Any) -> Bound:
     """Return the arguments of a workload whose tensors lie in two arrays of bytes.
 
-    `made` is the value of `inputs_of`, of which tensors are replaced. The function does not wait
-    for a device.
+    `made` is the value that `inputs_of` returned. Its tensors are replaced by those in the bytes.
+    The function does not wait for a device.
     """
     leaves, form = [*made[0]], made[1]
     results = [view(outputs, part) for part in facts.outputs]

@@ -62,7 +62,10 @@ def stages_bytes(tile: Config, item_bytes: int = 2) -> int:
 
 
 def stages_and_results_bytes(tile: Config) -> int:
-    """Return the bytes of shared memory of the stages, whose rows have BK elements, and results."""
+    """Return the bytes of shared memory of the stages and of the result buffers.
+
+    A row of a stage has `ROW_BYTES` bytes, that is, BK elements.
+    """
     return stages_bytes(tile, ROW_BYTES // tile["BK"]) + consumers(tile) * RESULT_BYTES
 
 

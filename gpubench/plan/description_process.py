@@ -80,7 +80,7 @@ class _Range(msgspec.Struct, frozen=True):
 
 
 class _Tiles(msgspec.Struct, frozen=True):
-    """A `Space`, whose constraint is a function."""
+    """A `Space` as plain data, without its constraint, which is a function."""
 
     axes: dict[str, tuple[int | str, ...] | _Range]
     block: tuple[str, ...]

@@ -233,7 +233,7 @@ def _text(program: Any, size: Any, get: Any) -> bytes:
 
 
 def parse_resources(log: str, symbol: str = "") -> Resources:
-    """Read ptxas' report on one kernel (`--ptxas-options=-v`); raise CompileError if it is missing.
+    """Read ptxas' report on a kernel (`--ptxas-options=-v`). Without one, raise CompileError.
 
     `symbol` selects the kernel: the log also has the source's kernels that are not templates.
     """

@@ -48,7 +48,7 @@ class HeldLaunches:
         """
         fill = f"new_elements<{WORDS[memory.dtype.itemsize]}>"
         with faults():
-            if fill not in self._fill:  # a module that is loaded later waits for the device
+            if fill not in self._fill:  # now, because loading waits for the device
                 self._fill[fill] = own_kernel(fill, self._device)
             self._stream.synchronize()
 
