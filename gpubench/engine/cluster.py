@@ -198,7 +198,7 @@ def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
                 scheduler={"cls": Scheduler, "options": scheduler},
                 security=shared["security"],
                 silence_logs=logging.CRITICAL,
-                shutdown_on_close=False,  # at the end of this process, `all_ended` does that
+                shutdown_on_close=False,  # `all_ended` closes it when this process ends
             )
             try:
                 cluster = _whole(make)

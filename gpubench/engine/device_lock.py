@@ -36,7 +36,7 @@ def lock_device(device: Device, until: ExitStack) -> str:
             "two sweeps on one GPU would disturb each other; wait, or end the other sweep"
         )
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    with suppress(OSError):  # a full disk
+    with suppress(OSError):  # the disk may be full
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()} since {now}".encode(), 0)
     return ""

@@ -185,7 +185,7 @@ class LocalPool:
         return self.device
 
     def renew(self) -> None:
-        """End the executor's process; the next point starts another."""
+        """End the executor's process. The next point starts another process."""
         self.executor.next_round()
 
 

@@ -15,8 +15,8 @@ COMPUTE_BOUND = (
     0.1  # up to this fraction of the memory bandwidth, a time depends on the clock in full
 )
 BUSY_MEMORY = 0.3
-"""Fraction of the memory bandwidth from which on the smallest share of a time that depends on the
-clock is the point's fraction of the arithmetic peak."""
+"""Fraction of the memory bandwidth. From this fraction on, the smallest share of a time that
+depends on the clock is the point's fraction of the arithmetic peak."""
 
 SHARED_BOUND = 0.6
 """Fraction of the measured copy bandwidth up to which the clock may explain a whole time."""

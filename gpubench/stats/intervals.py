@@ -119,7 +119,7 @@ def rounds_interval(
 def _student(df: int) -> float:
     """Return the 97.5 % quantile of the t-distribution.
 
-    From ten degrees of freedom on it is a series (Abramowitz and Stegun, 26.7.5).
+    From ten degrees of freedom on, a series gives the quantile (Abramowitz and Stegun, 26.7.5).
     """
     z = NORMAL_95
     first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96

@@ -8,11 +8,11 @@ Sequential Methods, 2000, chapter 9).
 """
 
 FIRST = 10
-"""Number of pairs at the first look: with both sides, the rounds that decide on two speeds
-(`modes.DECIDING_ROUNDS`)."""
+"""Number of pairs at the first look. The rounds of both sides together then suffice to judge two
+speeds (`modes.DECIDING_ROUNDS`)."""
 
 GROWTH = 1.4
-"""Factor between the numbers of pairs of two looks."""
+"""Factor between the numbers of pairs of two consecutive looks."""
 
 EARLY = 0.5
 """Part of `q` that all looks before the last one have together, in equal parts."""

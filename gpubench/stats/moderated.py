@@ -20,8 +20,8 @@ TOP = 0.1
 estimated."""
 
 REJECTED = 0.01
-"""A point keeps its own variance if, according to the prior, the probability of a larger variance
-is below this value."""
+"""Probability below which a point keeps its own variance: the probability of a larger variance, by
+the prior."""
 
 LEAST_SD = 1e-5
 """Minimum standard deviation of logarithms. Rounds that scatter less agree only because times are

@@ -19,12 +19,13 @@ DECIDING_ROUNDS = 20
 """Minimum number of rounds, of both sides together, to judge a point with bimodal rounds."""
 
 NEAR = 0.25
-"""A time that was left out is at the other side's level if its distance from that level is less
-than this part of its distance from its own side's level."""
+"""A time that was left out has two distances: from the level of the other side, and from the level
+of its own side. It is at the other side's level if the ratio of these distances is below this
+value."""
 
 ALIKE = 0.7
-"""A shift may be the step between two speeds if the two speeds of some point differ by at least
-this fraction of the shift."""
+"""Minimum ratio of the difference between a point's two speeds to a shift, at which the two speeds
+may explain the shift."""
 
 
 class Speeds(NamedTuple):
@@ -95,7 +96,7 @@ def find_modes(
 
 
 def two_speeds(logs: Floats) -> Speeds:
-    """Divide a point's rounds at the largest gap."""
+    """Return the two speeds of a point, whose rounds are divided at the largest gap."""
     ordered = np.sort(logs[np.isfinite(logs)])
     fast, slow = np.split(ordered, [int(np.diff(ordered).argmax()) + 1])
     return Speeds(float(fast.mean()), float(slow.mean()), len(slow) / len(ordered))

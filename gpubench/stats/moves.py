@@ -32,7 +32,7 @@ Q = 0.002
 because some kernels scatter in steps (results/operating/history.md)."""
 
 MIN_RESULTS = 3
-"""Minimum number of results of a point for a change point: two show no scatter."""
+"""Minimum number of results of a point for a change point: two results show no scatter."""
 
 MIN_REFERENCES = 2
 """Minimum number of references that show the machine's shift: a single reference may move alone."""
@@ -41,7 +41,8 @@ MAX_RUNS = 3  # maximum number of runs that are sought in one point
 
 
 LEAST_ALIKE = 0.5
-"""A step of at least this part of the distance between two speeds may come from these speeds."""
+"""Minimum ratio of a step to the distance between two speeds, at which these speeds may explain the
+step."""
 
 
 class Move(NamedTuple):

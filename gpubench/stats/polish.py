@@ -21,19 +21,19 @@ STEPS = 3
 by less than 0.01 %."""
 
 UNEVEN = 4.0
-"""A round is left out if its points scatter by this factor more than the points of the median
-round. The disturbance slowed its points unequally, so its effect cannot be removed."""
+"""Ratio of a round's scatter to the median scatter of all rounds, above which the round is left
+out. A disturbance then slowed the round's points unequally, so its effect cannot be removed."""
 
 UNEVEN_SCATTER = 0.005
 """Scatter, of logarithms, up to which a round is never left out."""
 
 MIN_KEPT = 3
-"""A round of a point is left out only if at least this number of rounds stays."""
+"""Minimum number of rounds of a point that stay when other rounds are left out."""
 
 SCATTER_QUANTILE = 0.8
-"""The scatter of a round is this quantile of its residuals: a disturbance of a fifth of the points
-shows. A round that is faster at some points does not count as disturbed: at these points, the other
-rounds ran at the slower of two speeds."""
+"""Quantile of a round's residuals that is used as the round's scatter: a disturbance of a fifth of
+the points shows. A round that is faster at some points does not count as disturbed: at these
+points, the other rounds ran at the slower of two speeds."""
 
 
 class Polished(NamedTuple):
@@ -47,7 +47,7 @@ class Polished(NamedTuple):
     """Effect of each round on the logarithm of a time, relative to the rounds' robust mean."""
 
     left_out: NDArray[np.bool_]
-    """Rounds whose disturbance was uneven."""
+    """Whether each round is left out, because its disturbance was uneven."""
 
     set_aside: Floats
     """Logarithms of the times that are left out, as measured; NaN: no such time."""

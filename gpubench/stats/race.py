@@ -35,8 +35,8 @@ EARLY_FACTOR = 1.3
 in every round, in at least `EARLY_VISITS` rounds."""
 
 DISSENT = 5
-"""Among this number of visits beyond `MIN_VISITS`, one visit may contradict the others (sign test
-at 1 %)."""
+"""Number of visits beyond `MIN_VISITS` for each visit that may contradict the others (sign test at
+1 %)."""
 
 COMMON_DF = 2.0
 """Degrees of freedom of the usual scatter, towards which the scatter of each configuration is
@@ -47,8 +47,8 @@ MAX_ROUNDS = 20
 """Maximum number of rounds. Each further round would narrow a bound by less than 3 %."""
 
 VISITS_EACH = 8
-"""A race without a budget is over after this number of visits for each configuration on average,
-and after `MIN_LIMIT` visits at least."""
+"""Average number of visits of a configuration after which a race without a budget is over. The race
+has at least `MIN_LIMIT` visits."""
 
 MIN_LIMIT = 120
 
@@ -208,7 +208,7 @@ def _means(values: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.int64]]:
     middle = row_medians(values)
     scale = MAD_TO_SIGMA * row_medians(np.abs(values - middle[:, None]))
     # The MAD of two values is no scale, and the MAD of mostly equal values is 0.
-    reach = np.where((count > 2) & (scale > 0), WINSOR * scale, np.inf)[:, None]  # noqa: PLR2004 # two give no scale
+    reach = np.where((count > 2) & (scale > 0), WINSOR * scale, np.inf)[:, None]  # noqa: PLR2004 # two values are too few
     clipped = np.clip(values, middle[:, None] - reach, middle[:, None] + reach)
     filled = np.where(there, clipped, 0.0)
     mean = filled.sum(axis=1) / np.maximum(count, 1)

@@ -123,7 +123,7 @@ def decode_result(
 
 @cache
 def _arguments_of(method: Callable[..., Any]) -> type[msgspec.Struct]:
-    """Return the class of messages with a method's arguments. Each argument may be left out."""
+    """Return the class of a message with a method's arguments. Each argument may be left out."""
     types = _types_of(method)
     return msgspec.defstruct(
         "Arguments",

@@ -66,8 +66,8 @@ LONG_MIXED_PAIRS = (-1, -1, -1, 0)
 LONG_RATIO = 1.5  # smallest ratio that counts for long launches; probability by chance: 2e-5
 
 COMPARED = 4
-"""If making a reference takes long, one of this number of results, at random, is compared with a
-reference."""
+"""Number of results of which one, at random, is compared with a reference, if making a reference
+takes long."""
 
 SAME = 1e-2
 """Largest difference of two results, relative to the largest element. The exact checks are

@@ -47,9 +47,9 @@ DISTINCT = 16
 of these probes, at random."""
 
 PERIOD = 256
-"""The extents of a probe and of its point have equal remainders modulo this number, and, for users'
-kernels, modulo the extents of the tile. Our own kernels check their bounds, so their remainders
-modulo the tile do not matter."""
+"""Modulus for which the extents of a probe and of its point have equal remainders. For users'
+kernels, their remainders modulo the tile's extents are also equal. Our own kernels check their
+bounds, so these remainders do not matter for our kernels."""
 
 TILES = (2, 4, 8, 16, 32)
 """Numbers of tiles that a probe may span in each direction, if the point has more. A probe uses the

@@ -102,7 +102,10 @@ class Check:
         """The largest errors of outputs so far."""
 
     def start(self) -> None:
-        """Poison the outputs that launches wrote into, or all outputs if the poison changed."""
+        """Fill the outputs that launches wrote into with poison (`poison_of`).
+
+        Fill all outputs if they hold the poison of another kind of variant.
+        """
         rotation, sets = self.operands.rotation, self.operands.sets
         if rotation.zeroed != self._reads_output:
             rotation.zeroed = self._reads_output

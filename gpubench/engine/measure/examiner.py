@@ -70,7 +70,7 @@ class Examiner:
         self._backend, self._operand_cache = backend, operand_cache
         self._on_best_threads = on_best_threads
         self._new: _New | None = None
-        self._release: Callable[[int], None] | None = None  # begins the new launches
+        self._release: Callable[[int], None] | None = None  # begins prepared launches
         self._kernel: Kernel | None = None  # the kernel on the operands that were timed
         self._outputs: Any = None  # outputs in memory of another process
 

@@ -85,7 +85,8 @@ def best_threads(
     """Return the largest number of threads with which a launch is fastest.
 
     `time_us` measures a launch with a number of threads. Numbers are tried from the largest down,
-    until a launch is clearly slower. A launch over `slow_us` is measured once per number.
+    until a launch is clearly slower. A launch that takes longer than `slow_us` is measured only
+    once per number.
     """
     times: dict[int, list[float]] = {}
     for count in counts:
