@@ -1,10 +1,10 @@
-"""Sweep kernels that cheat, on a GPU: none may be `ok` with a false time.
+"""Sweep kernels that cheat, on a GPU. None of them may be `ok` with a false time.
 
     python research/cheats.py
 
-Needs a GPU. `tests/cheats` has the kernels. Right kernels beside them must be `ok`. Then a kernel
-runs that pins its operands in the L2 cache. The time of its neighbour must not change. Exit status:
-0 all bounds hold, 1 one is broken.
+`tests/cheats` has these kernels. Right kernels in the same sweeps must be `ok`. Then a kernel runs
+that pins its operands in the L2 cache. The time of the kernel that runs next, its neighbour, must
+not change. Exit status: 0 if all bounds hold, 1 if a bound is broken.
 """
 
 import subprocess
@@ -25,7 +25,7 @@ from gpubench.results.row import Row, read
 CHEATS = ROOT / "tests" / "cheats"
 SIZES = "512x768x1104"
 ODD = "129x131x133,255x257x259,5x7x3"
-"""Sizes whose matrices do not fill whole words, for the kernel that loads words."""
+"""Sizes whose matrices end within a word, for the kernel `loads_words`."""
 
 CHEATING = {
     "float32": ("cheat_cuda", "cheat_function", "cheat_patches"),
@@ -36,7 +36,8 @@ CHEATING = {
 BESIDE = ("cublas", "cublaslt", "torch_matmul")
 RIGHT = {"product", "loads_words", "pins_operands", "honest", "exact", *BESIDE}
 RIGHT_AS_PRODUCTS = {("narrow_products", "float8_e4m3fn"), ("narrow_products", "int8")}
-"""Products of 8 bits fit into 16 bits, so nothing is rounded."""
+"""Kernels and types that are right: products of 8-bit elements fit into 16 bits, so nothing is
+rounded."""
 
 POSSIBLE = {"slows_neighbours"}
 """Cheats that docs/reliability.md names as possible. They are reported, and not judged."""
@@ -44,10 +45,11 @@ POSSIBLE = {"slows_neighbours"}
 TIMEOUT_S = 400
 
 PINNING = 2048
-"""M, N and K of the kernel that pins its operands: 33 MB of the cache."""
+"""M, N and K of the kernel that pins its operands, which take 33 MB of the cache."""
 
 NEIGHBOUR = (3200, 3200)
-"""M and N of a product with a vector, whose matrix of 41 MB fits into the cache of 60 MB alone."""
+"""M and N of the neighbour, a product with a vector. Its matrix of 41 MB fits into the cache of
+60 MB only if no operands are pinned there."""
 
 VISITS = 5
 LIMIT = 0.05
@@ -82,17 +84,17 @@ def sweep(variants: Sequence[str], dtypes: str, *words: str) -> list[Row]:
 
 
 def bound(backend: Any, what: Point) -> Any:
-    """Load random operands and bind the point's kernel to them."""
+    """Return the point's kernel, bound to random operands."""
     operands = backend.load(what.problem, make_inputs(what.problem, SEED), cold=False)
     return backend.bind(what, operands)
 
 
 def judged(rows: Sequence[Row], honest_us: dict[tuple[str, str, str], float]) -> list[bool]:
-    """Print whether each row is as it must be, and return that.
+    """Print whether each row is as expected, and return that for each row.
 
-    A kernel that cheats may be `ok` with a time that is not false: at least the time of the right
-    kernel beside it, or with a `clock_ratio` that makes it as long. Times of right kernels are
-    added to `honest_us`.
+    A kernel that cheats may be `ok` if its time is not false: multiplied by `clock_ratio`, the time
+    must be at least that of the right kernel of the same variant. Times of right kernels are added
+    to `honest_us`.
     """
     held = []
     for row in sorted(rows, key=lambda row: _name(row) not in RIGHT):
@@ -126,12 +128,12 @@ STATES = {
     "after pinned lines, reset": (True, False, True),
     "after pinned lines and a set-aside, reset": (True, True, True),
 }
-"""Which of three steps precede the neighbour: a kernel that pins its operands, a part of the cache
-that is set aside for them, and a reset of the cache."""
+"""The steps that precede the neighbour, by state: whether a kernel pins its operands, whether a
+part of the cache is set aside for pinned operands, and whether the cache is reset."""
 
 
 def times_of_a_neighbour() -> dict[str, float]:
-    """Return a neighbour's microseconds in each state of `STATES`."""
+    """Return the neighbour's median time in microseconds, in each state of `STATES`."""
     from cuda.bindings import driver
 
     from gpubench.backends.cuda.backend import CudaBackend

@@ -41,14 +41,14 @@ GPU_COST, CPU_COST = measured_file("verify_cost.txt"), RESULTS / "cpu" / "verify
 REPRODUCED = measured_file("reproduce/reproduce.csv")
 
 MISSING = re.compile("needs (a GPU|the Python module)|requires CUDA support")
-"""Reasons for which a solution of another project cannot run on a machine."""
+"""Reasons why a solution of another project cannot run on the machine."""
 
 LIBRARIES = ("cublas", "cublaslt")
 EMULATED = "cublas_emulated"
 DISAGREE = "rounds disagree"
 
 Figure = tuple[str, str]
-"""A figure that was measured, and the outcome."""
+"""A measured figure as text, and its outcome."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Claim:
 
     what: str
     files: str
-    """Files of results/, or patterns of them, with spaces between."""
+    """Names or patterns of files in results/, separated by spaces."""
 
     judge: Callable[[], Figure]
 
     @property
     def cells(self) -> list[str]:
-        """Bound, figure, outcome, files, on what, and when they were measured."""
+        """The cells of a line: bound, figure, outcome, files, devices, and days of measurement."""
         paths = [path for part in self.files.split() for path in sorted(RESULTS.glob(part))]
         figure, outcome = self.judge() if paths else ("", "not measured")
         links = [f"[{path.name}](../{path.relative_to(ROOT)})" for path in paths[:2]]
@@ -77,7 +77,7 @@ class Claim:
 
 @cache
 def days_by_file() -> Mapping[str, str]:
-    """Return the day on which each file of results/ was measured, but not of scripts that are gone."""
+    """Return the day on which each file of results/ was measured."""
     return {file: utc[:10] for file, utc in measured("utc").items()}
 
 
@@ -89,7 +89,7 @@ def met(figure: str, holds: bool) -> Figure:
 
 
 def within(low: float, high: float, at_least: float = 0.0, at_most: float = math.inf) -> str:
-    """Return the outcome of a figure that should be `at_least` to `at_most`, by its interval."""
+    """Return the outcome of a figure by its interval and by its bounds."""
     is_shown, is_missed = at_least <= low and high <= at_most, high < at_least or low > at_most
     return "shown" if is_shown else "**missed**" if is_missed else "not decided"
 
@@ -107,7 +107,7 @@ def ratio_figure(ratio: Ratio, at_least: float) -> Figure:
 
 
 def by_size(figures: Mapping[str, Figure]) -> Figure:
-    """Return the figures, and their outcome, or each outcome with its sizes."""
+    """Return all figures, and their outcome. If outcomes differ, list each with its sizes."""
     sizes: dict[str, list[str]] = {}
     for size, (_, outcome) in figures.items():
         sizes.setdefault(outcome, []).append(size)
@@ -120,10 +120,10 @@ def by_size(figures: Mapping[str, Figure]) -> Figure:
 
 
 def library_of(own: Row, rows: Sequence[Row]) -> Row | None:
-    """Return the faster library at a kernel's problem and in its state, or None.
+    """Return the faster library at the problem and in the state of a kernel, or None.
 
-    Some launches of the libraries are too short to be sustained. Such a kernel has no ratio: one of
-    two states would compare two clocks.
+    Some libraries' launches are too short for the sustained state. Then the kernel has no ratio,
+    because a ratio of times in two states would compare two clock frequencies.
     """
     timed = [row for row in rows if row.variant in LIBRARIES and row.median_us]
     timed = [row for row in timed if row.problem_key == own.problem_key]
@@ -131,10 +131,10 @@ def library_of(own: Row, rows: Sequence[Row]) -> Row | None:
 
 
 def speedup(own: Row, library: Row) -> Ratio:
-    """Return how many times as fast a kernel is, and the 95 % interval of the ratio.
+    """Return the kernel's speed relative to the library, with a 95 % interval.
 
     The interval is Student's, from the logarithms of the ratios of the rounds, which are
-    interleaved. It is infinite if the two have different numbers of rounds.
+    interleaved. It is infinite if the numbers of rounds differ, or if there is only one round.
     """
     ratio = (library.median_us or math.nan) / (own.median_us or math.nan)
     pairs = library.round_medians_us, own.round_medians_us
@@ -190,7 +190,7 @@ def speedups(bounds: dict[str, float], what: str, files: str, **key: str) -> Cla
 
 
 def readme_sweep(path: Path, sweep: str) -> tuple[float, int]:
-    """Return the seconds of a sweep of `verify_cost.py`, and the percentage of verification."""
+    """Return the seconds of a sweep of `verify_cost.py`, and the percentage for verification."""
     said = path.read_text(encoding="utf-8")
     wall = re.search(rf"{sweep}: at most \d+ s: ([\d.]+) s", said)
     share = re.search(rf"{sweep}: .*?verifying [\d.]+ s \((\d+) %\)", said)
@@ -215,7 +215,7 @@ def reproducing() -> Figure:
 
 
 def differences() -> list[tuple[float, float]]:
-    """Return the time of each point of sweep.csv in µs, and how far sweep_again.csv differs."""
+    """Return each point's time in sweep.csv in µs, and its relative change in sweep_again.csv."""
     again = {row.key: row.median_us for row in read(measured_file("sweep_again.csv"))}
     return [
         (row.median_us, abs(time_us / row.median_us - 1))
@@ -225,7 +225,7 @@ def differences() -> list[tuple[float, float]]:
 
 
 def median_difference() -> Figure:
-    """Judge the median by its order statistics: a binomial interval."""
+    """Judge the median difference by a binomial interval, whose ends are order statistics."""
     ordered = sorted(difference for _, difference in differences())
     first = int(stats.binom.ppf(0.025, len(ordered), 0.5))
     low, middle, high = ordered[first - 1], statistics.median(ordered), ordered[-first]
@@ -246,9 +246,9 @@ def faults() -> Figure:
 
 
 def kills() -> Figure:
-    """Judge the number of kills, on a CPU by one version of gpubench.
+    """Judge the number of kills. Those on a CPU must all be of one version of gpubench.
 
-    A failed check leaves no file.
+    A run in which a check failed leaves no file.
     """
     runs = load(RESULTS / "cpu/kills.json")
     cpu, gpu = (
@@ -259,7 +259,7 @@ def kills() -> Figure:
 
 
 def fuzzed() -> Figure:
-    """Judge the number of inputs and findings, by one version of gpubench."""
+    """Judge the numbers of inputs and findings, which must be of one version of gpubench."""
     runs = load(RESULTS / "cpu/fuzz.json")
     inputs, findings = (sum(run[name] for run in runs) for name in ("inputs", "findings"))
     holds = inputs >= 10**5 and not findings and of_one_package(runs)
@@ -267,7 +267,7 @@ def fuzzed() -> Figure:
 
 
 def of_one_package(runs: Sequence[dict[str, Any]]) -> bool:
-    """Return whether parts that ran apart had the same files of gpubench."""
+    """Return whether all runs had the same files of gpubench."""
     return len({run["package"] for run in runs}) == 1
 
 
@@ -309,7 +309,7 @@ def field_cheats() -> Figure:
 
 
 def field_problems() -> Figure:
-    """Judge the verdicts on solutions that lie in the repositories of other projects."""
+    """Judge the verdicts on solutions from the repositories of other projects."""
     with (RESULTS / "cpu/field_problems.csv").open(newline="", encoding="utf-8") as lines:
         rows = [row for row in csv.DictReader(lines) if not MISSING.search(row["reason"])]
     right = sum(row["verdict"] == row["expected"] for row in rows)
@@ -318,7 +318,7 @@ def field_problems() -> Figure:
 
 def two_gpus() -> Figure:
     many = load(measured_file("many_gpus_2.json"))
-    turns = many.get("turns", [many])  # many_gpus.py once measured one turn
+    turns = many.get("turns", [many])  # older files have one turn
     part = max(turn["all_gpus_s"] / turn["one_gpu_s"] for turn in turns)
     lost = many["timed"] - many["timed_after_a_kill"]
     said = f"{part:.2f} of one GPU's time, {lost} points lost, diff exits {many['diff']['exit']}"
@@ -332,7 +332,7 @@ def fleet_twice() -> Figure:
 
 
 def random_shapes(dtype: str, at_least: float) -> Figure:
-    """Judge the geometric mean of launches alone, weighted as shapes are drawn."""
+    """Judge the geometric mean of launches alone. Classes of shapes count as often as drawn."""
     return ratio_figure(alone_mean(dtype), at_least)
 
 
@@ -342,7 +342,7 @@ def other_shapes(dtype: str, kind: str, at_least: float) -> Figure:
 
 
 def long_runs(dtype: str) -> Figure:
-    """Judge each square in pairs with the better library, by the interval over processes."""
+    """Judge each square, measured in pairs with the better library, by its interval."""
     return by_size({row.size: ratio_figure(ratio, 1.0) for row, ratio in in_pairs(dtype)})
 
 
@@ -358,13 +358,16 @@ def ab_runs(at_least: int = AB_CPU_PAIRS, at_most: int = AB_CPU_PAIRS) -> list[d
 def in_turns(
     runs: Sequence[dict[str, Any]], new: str, *, at_least: float = 0.0, at_most: float = 1.0
 ) -> Figure:
-    """Judge how many of these runs exit 1."""
+    """Judge how many of the runs with this new side ended with exit code 1."""
     codes = [run["exit"] for run in runs if run["new"] == new]
     return rate(codes.count(1), len(codes), at_least=at_least, at_most=at_most)
 
 
 def false_names() -> Figure:
-    """Judge how many runs of `ab` name a point that did not change, if they record what changed."""
+    """Judge how many runs of `ab` name a point that did not change.
+
+    Runs whose record has no names are left out.
+    """
     runs = [run for run in load(RESULTS / "cpu/ab.json") if "changed" in run]
     false = 0
     for run in runs:
@@ -383,9 +386,9 @@ def parsed(path: Path) -> list[dict[str, str]]:
 def simulated(
     name: str, column: str, where: Mapping[str, str], *, at_least: float = 0.0, at_most: float = 1.0
 ) -> Figure:
-    """Judge the lowest, or the highest, rate of a table of `research/operating.py`.
+    """Judge the worst rate in a column of a table of `research/operating.py`.
 
-    `where` has a pattern for each column that chooses lines.
+    `where` has a pattern for some columns. Only lines whose cells match all patterns count.
     """
     lines = [
         line
@@ -401,7 +404,7 @@ def simulated(
 def simulation(
     what: str, name: str, column: str, where: Mapping[str, str], **bounds: float
 ) -> Claim:
-    """Return a claim about `simulated`."""
+    """Return a claim that `simulated` judges."""
     return Claim(what, f"operating/{name}.md", partial(simulated, name, column, where, **bounds))
 
 
@@ -479,7 +482,7 @@ CLAIMS: dict[str, list[Claim]] = {
         simulation("at most 5 % of healthy fleets whose processes have two speeds have a false alarm", "fleet", "false alarms", {"good devices differ by": ".*each process.*"}, at_most=0.05),
     ],
 }  # fmt: skip
-"""By subject."""
+"""The claims by subject."""
 
 
 def claims() -> str:

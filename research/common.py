@@ -24,11 +24,11 @@ from gpubench.plan.registry import choose
 
 ROOT = Path(__file__).resolve().parent.parent
 CARDS = ("h200", "h100")
-"""Folders of results/ by GPU."""
+"""Folders of results/, one for each GPU that measured files."""
 
 ALONE_DTYPES = ("bfloat16", "float16", "float8_e4m3", "tf32", "int8", "float32", "float64")
 ALONE_SEEDS = dict(zip(ALONE_DTYPES, (511, 512, 513, 514, 525, 516, 517), strict=True))
-"""Precisions of the figures at random shapes."""
+"""Seeds of the random shapes by precision, for the figures of launches alone."""
 
 GPUBENCH = (sys.executable, "-m", "gpubench")
 SEED = 2006
@@ -40,7 +40,7 @@ WIDTH = 119
 
 
 def parser(doc: str | None, output: str = "") -> argparse.ArgumentParser:
-    """Return a parser whose help is the docstring; with `-o` if its default is given."""
+    """Return a parser whose help is `doc`. `output` is the default of its option `-o`, if any."""
     made = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -50,13 +50,16 @@ def parser(doc: str | None, output: str = "") -> argparse.ArgumentParser:
 
 
 def measured_file(name: str) -> Path:
-    """Return a file of results/, of the GPU that measured it. It may not exist."""
+    """Return the path of a file in the folder of the GPU that measured it. It may not exist."""
     paths = [ROOT / "results" / card / name for card in CARDS]
     return next(filter(Path.exists, paths), paths[0])
 
 
 def measured(column: str) -> dict[str, str]:
-    """Return a column of results/measured.csv by file, without files of scripts that are gone."""
+    """Return the values of a column of results/measured.csv by file.
+
+    Files whose script was removed are not in it.
+    """
     with (ROOT / "results" / "measured.csv").open(newline="", encoding="utf-8") as lines:
         return {file: row[column] for row in csv.DictReader(lines) for file in row["files"].split()}
 
@@ -76,7 +79,7 @@ class Ended:
 
     @property
     def last_line(self) -> str:
-        """The last line that it wrote to stderr."""
+        """The last line on stderr that is not empty."""
         return next((x.strip() for x in reversed(self.err.splitlines()) if x.strip()), "no message")
 
 
@@ -126,16 +129,16 @@ def kernel_point(
     cache: Cache = Cache.HOT,
     timer: Timer = Timer.EVENTS,
 ) -> Point:
-    """Return the point of a launch alone."""
+    """Return a point that times launches of the kernel alone, which do not overlap."""
     return Point(
         variant=variant, tile=tile, problem=problem, cache=cache, scope=Scope.KERNEL, timer=timer
     )
 
 
 def point(variant: str, tile: str, problem: Problem, kernels: Path | None = None) -> Point:
-    """Return the point of a CUDA variant, of `kernels` if that is given, with hot operands.
+    """Return the point of a CUDA variant with hot operands.
 
-    An empty tile is the first default.
+    `kernels` is a folder with further variants. An empty tile means the first default tile.
     """
     (chosen,) = choose(problem.op, "cuda", (variant,), kernels)
     config = None
@@ -157,7 +160,7 @@ def read_lines(path: Path, cls: type[T]) -> list[T]:
 
 
 def table(heading: Sequence[str], lines: Iterable[Sequence[object]], *, text: bool = False) -> str:
-    """Return a Markdown table. Columns after the first are figures, unless all are `text`."""
+    """Return a Markdown table. Columns after the first are aligned right, unless `text`."""
     cells = [[re.sub(r"([|~])", r"\\\1", str(cell)) for cell in line] for line in (heading, *lines)]
     rule = ["---", *("---" if text else "---:" for _ in heading[1:])]
     return "\n".join(f"| {' | '.join(line)} |" for line in (cells[0], rule, *cells[1:]))
@@ -169,7 +172,7 @@ def load(path: Path) -> Any:
 
 
 def save(path: Path, content: object) -> None:
-    """Write JSON; items of a list stand one per line, so that differences can be read."""
+    """Write JSON. Each item of a list has a line of its own, so that a diff can be read."""
     if isinstance(content, list):
         text = ",\n".join(json.dumps(item, ensure_ascii=False) for item in content)
         text = f"[\n{text}\n]"
@@ -179,6 +182,6 @@ def save(path: Path, content: object) -> None:
 
 
 def verdict(holds: bool, what: str) -> bool:
-    """Print whether a bound holds."""
+    """Print whether a bound holds, and return `holds`."""
     print(f"{'holds' if holds else 'FAILS'}: {what}", flush=True)
     return holds

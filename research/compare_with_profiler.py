@@ -4,16 +4,18 @@
     python research/compare_with_profiler.py measure alone.csv 208,496,848
     python research/compare_with_profiler.py table alone.csv
 
-A process under Nsight Compute times each kernel by gpubench and has it profiled
-(`gpu__time_duration.sum`), on the same operands: between two processes, where operands lie
-elsewhere, times differ by about 1 %. A time agrees if it is within 0.15 µs or 1 % of the profiler's
-duration, whichever is larger. Calls of libraries that are several kernels, or clear memory, have no
-such duration and are left out. `gpubench selfcheck` compares them with CUPTI's records.
+One process under Nsight Compute times each kernel by gpubench, and then has the kernel profiled on
+the same operands (`gpu__time_duration.sum`). Two processes would have operands at different
+addresses, and their times would differ by about 1 %. A time agrees if it is within 0.15 µs or 1 %
+of the profiler's duration, whichever is larger. Calls of libraries that launch several kernels or
+clear memory have no such duration, and are left out. `gpubench selfcheck` compares these calls with
+CUPTI's records.
 
-The clock that each tool saw is measured beside the times (`judged`). The table has how many times
-agree without any allowance, and how many more agree at that clock. A time that does not agree is
-measured in seven more visits, whose medians take its place. The control is a kernel whose launches
-overlap. Its time must disagree. Exits with 1 if another time disagrees too.
+The clock frequency is measured beside the times of both tools. The table has the number of times
+that agree directly, and the number that agree after a correction for the frequencies (`judged`). A
+time that does not agree is measured in seven more visits, whose median replaces it. The control is
+a kernel whose launches overlap. Its time must disagree. Exits with 1 if any other time disagrees,
+or if the control agrees.
 """
 
 import csv
@@ -57,14 +59,14 @@ ALLOWED = 0.01
 TIMEOUT_S = 400
 
 VISITS = 7
-"""Further visits of a case whose time has no cause. Launches of a kernel can differ by 5 %."""
+"""Number of further visits of a case whose times disagree. Launches can differ by 5 %."""
 
 EMPTY = "empty"
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the file: a kernel at a size, with its times in microseconds. None: it was lost."""
+    """A row of the file: a kernel at a size, with its times. A time of None was not measured."""
 
     dtype: str
     variant: str
@@ -73,14 +75,14 @@ class Line:
     """The size, such as "496"."""
 
     launches: str = "alone"
-    """`empty`: an empty kernel in the place of the kernel, which earlier files have."""
+    """`alone` or `overlapped`. Earlier files also have `empty`: an empty kernel ran instead."""
 
     several: bool = False
-    """Whether a call is several kernels or clears memory, and thus has no times."""
+    """Whether a call launches several kernels or clears memory. Such a line has no times."""
 
     gpubench_us: float | None = None
     gpubench_mhz: float | None = None
-    """Clock of the multiprocessors in those samples."""
+    """Clock frequency of the multiprocessors during gpubench's samples."""
 
     ncu_us: float | None = None
     ncu_mhz: float | None = None
@@ -107,9 +109,10 @@ def all_cases(sizes: Sequence[str]) -> list[Line]:
 
 
 def launched(cases: Sequence[Line]) -> Iterator[Line]:
-    """Time each case on hot operands, and launch it between two markers, to be profiled.
+    """Yield each case with its time on hot operands, and launch it between two markers.
 
-    Kernels of one precision and size share their operands, which take longest to make.
+    The profiler measures the launches between the markers. Kernels of one precision and size share
+    their operands, because making operands takes longest.
     """
     import cupy
 
@@ -140,10 +143,10 @@ def launched(cases: Sequence[Line]) -> Iterator[Line]:
             for _ in range(WARM_UP_CALLS):
                 call()
             stream.synchronize()
-        except Exception as error:  # loses one case
+        except Exception as error:  # the error costs only this case
             print(f"{case}: {error!r}", file=sys.stderr)
             continue
-        # As a sweep does: launches behind a blocking kernel, for at least 100 µs.
+        # As in a sweep, a sample has launches behind a blocking kernel, for at least 100 µs.
         shortest_us = min(timer.sample(repeat(call), 1, 3))
         count = min(MAX_LAUNCHES, math.ceil(SAMPLE_US / max(shortest_us, 1.0)))
         timer.take_clock_mhz()
@@ -161,7 +164,7 @@ def launched(cases: Sequence[Line]) -> Iterator[Line]:
 
 
 def is_one_kernel(call: Callable[[], None], stream: int) -> bool:
-    """Return whether a call is a single kernel, and clears no memory."""
+    """Return whether a call launches a single kernel, and clears no memory."""
     from cuda.bindings import driver
 
     from gpubench.backends.cuda.graph import captured
@@ -176,7 +179,7 @@ def is_one_kernel(call: Callable[[], None], stream: int) -> bool:
 
 
 def profiled(cases: Sequence[Line]) -> dict[tuple[str, ...], Line]:
-    """Return the cases with their times; of several visits of a case, the medians."""
+    """Return each case with its times, by its key. Times of several visits are medians."""
     with tempfile.TemporaryDirectory() as folder:
         log, path = Path(folder) / "ncu.csv", Path(folder) / "lines.csv"
         write(cases, path)
@@ -202,7 +205,7 @@ def profiled(cases: Sequence[Line]) -> dict[tuple[str, ...], Line]:
 
 
 def ncu_command(log: Path) -> tuple[str, ...]:
-    """Return the words before a program's command that let ncu measure its kernels into a log.
+    """Return the command of ncu that precedes a program's command. It writes metrics into a log.
 
     Raises FileNotFoundError if Nsight Compute is missing.
     """
@@ -222,7 +225,7 @@ def between_markers(log: str) -> list[list[list[float]]]:
     """Return nanoseconds and cycles of each kernel of each case, from a log of `ncu_command`."""
     rows = list(csv.DictReader(line for line in log.splitlines() if line.startswith('"')))
     groups: list[list[list[float]]] = [[]]
-    for row in rows[1:]:  # the units come first
+    for row in rows[1:]:  # the first row has the units
         if MARKER in row["Kernel Name"]:
             groups.append([])
         else:
@@ -235,14 +238,15 @@ class Judged(NamedTuple):
 
     line: Line
     cause: str | None
-    """Empty: they agree. `clock`: they agree if corrected for the clocks. None: they disagree."""
+    """Empty: the times agree. `clock`: the times agree after a correction for clock frequencies.
+    None: the times disagree."""
 
 
 def judged(lines: Sequence[Line]) -> list[Judged]:
     """Judge each line, except lines of empty kernels and of several kernels.
 
-    Where the multiprocessors had another clock under Nsight Compute, this changes a part of the
-    time, or all of it: what waits for memory does not follow the clock.
+    A different clock frequency under Nsight Compute changes a part of the time, or all of it. The
+    time that a kernel waits for memory does not depend on this clock.
     """
     return [Judged(x, _cause(x)) for x in lines if x.launches != EMPTY and not x.several]
 
@@ -261,7 +265,7 @@ def _cause(line: Line) -> str | None:
 
 
 def agrees(gpubench_us: float, ncu_us: float) -> bool:
-    """Return whether two times agree without any allowance."""
+    """Return whether two times agree without a correction for clock frequencies."""
     return abs(gpubench_us - ncu_us) <= max(ALLOWED_US, ALLOWED * ncu_us)
 
 
@@ -290,14 +294,17 @@ def measure(path: Path, sizes: str = "") -> int:
         lines = [done.get(case.case, case) for case in cases]
         write(lines, path)
         again = [x.line for x in judged(lines) if x.cause is None and x.line.launches == "alone"]
-        print(f"{len(again)} do not agree", flush=True)
+        print(f"{len(again)} times do not agree", flush=True)
         if not again:
             break
     return report(path)
 
 
 def report(path: Path) -> int:
-    """Print how many times agree, and which do not. Return 1 if a time or the control is wrong."""
+    """Print how many times agree, and which do not.
+
+    Return 1 if a time other than the control disagrees, or if the control agrees.
+    """
     lines = read(path)
     missed = [x for x in judged(lines) if x.cause != "" or x.line.launches != "alone"]
     cells = [
@@ -318,7 +325,7 @@ def report(path: Path) -> int:
 
 
 def summary(lines: Sequence[Line]) -> str:
-    """Return a table of how many times agree, by what they need, and a sentence of the control."""
+    """Return a table with the numbers of times that agree, and a sentence about the control."""
     *whole, control = sorted(judged(lines), key=lambda each: each.line.launches != "alone")
     causes = Counter(each.cause for each in whole)
     cells = [

@@ -4,14 +4,15 @@
     doit commit=0123456789ab gpu:main # measure; the commit is needed only where there is no git
     doit pages                        # fill the tables of all pages, and draw the pictures
 
-`pyproject.toml` tells doit where this file is. A task runs its command in build/measured/TASK, in
-which paths are those of results/, and CARD is the folder of this machine's GPU. `gpubench diff`
-then compares each new CSV with the one that it replaces, and the outcome is appended to
-build/measured/changes.txt, for the commit message. A file of the other GPU is removed: each task
-has one file, of the GPU that measured it last. A task is out of date if its command, its script or
-any file of the package changed.
+`pyproject.toml` has the path of this file for doit. A task runs its command in
+build/measured/TASK, where files have the same paths as in results/. In paths, CARD stands for the
+folder of this machine's GPU. `gpubench diff` then compares each new CSV with the CSV that it
+replaces, and the outcome is appended to build/measured/changes.txt, for the commit message. If the
+other GPU's folder has the same file, that file is removed, because only the last measurement of a
+task is kept. A task is out of date if its command, its script or any file of the package changed.
 
-`doit -n 8 gpu:right_float32 gpu:stress_int8` runs tasks at once, for those that measure no time.
+`doit -n 8 gpu:right_float32 gpu:stress_int8` runs up to eight tasks at the same time. Use it only
+for tasks that measure no time.
 """
 
 import csv
@@ -49,21 +50,21 @@ CARD = next((card for card in CARDS if GPUS and card.upper() in GPUS[0]), CARDS[
 """The folder in results/ of this machine's GPU."""
 
 LIMIT_S = 36_000
-"""Time limit of one command. `cpu:ab` takes longest, eight hours."""
+"""Time limit of one command in seconds. `cpu:ab` takes longest, eight hours."""
 
 WRITES_FILES = {0, 1, 3}
-"""Exit codes after which the files are complete. 1 and 3 say that a bound is missed."""
+"""Exit codes after which the files are complete. 1 and 3 mean that a bound is missed."""
 
 CRASHED = "Traceback (most recent call last)"
-"""Texts that Python prints before it ends with exit code 1 because a program failed."""
+"""Text in the output of a Python program that failed. Its exit code 1 does not mean a missed bound."""
 
 
 def step(name: str, command: str, *more: str) -> dict[str, Any]:
-    """Return a task of doit. `more` names files that stand behind no `-o`, `--output` or `>`.
+    """Return a task of doit. `more` names files that do not follow `-o`, `--output` or `>`.
 
     `gpubench` and `python` in the command are those of this environment, `SCRIPTS` is the directory
-    of this file, and `CARD` in a path is the folder of this machine's GPU. The command writes `x`,
-    and `x` is compressed, if `more` has `x.gz`.
+    of this file, and `CARD` in a path is the folder of this machine's GPU. If `more` has `x.gz`,
+    the command writes `x`, which is then compressed.
     """
     command = command.replace("CARD/", f"{CARD}/")
     words = command.split()
@@ -82,7 +83,10 @@ def step(name: str, command: str, *more: str) -> dict[str, Any]:
 
 
 def measure(name: str, command: str, files: Sequence[str]) -> bool:
-    """Run a command, compare its files with those of results/, and replace these."""
+    """Run a command, compare its files with those of results/, and replace the files of results/.
+
+    Return whether the command succeeded and wrote all files.
+    """
     commit = get_var("commit") or package_version()[1]
     if commit is None:
         print(
@@ -133,7 +137,7 @@ def replace(old: Path, new: Path) -> None:
 
 
 def record(name: str, commit: str, wall_s: float, files: Sequence[str]) -> None:
-    """Write who measured a task, and its files, into results/measured.csv."""
+    """Write a task's machine, date, commit, duration and files into results/measured.csv."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = len(visible.split(",")) if visible else len(GPUS)
     row: dict[str, object] = {
@@ -145,7 +149,7 @@ def record(name: str, commit: str, wall_s: float, files: Sequence[str]) -> None:
         "files": " ".join(files),
     }
     with MEASURED.open("r+", newline="", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # tasks may run at once
+        fcntl.flock(file, fcntl.LOCK_EX)  # tasks may run at the same time
         rows = {each["task"]: each for each in csv.DictReader(file)} | {name: row}
         file.seek(0)
         file.truncate()
@@ -156,17 +160,18 @@ def record(name: str, commit: str, wall_s: float, files: Sequence[str]) -> None:
 
 SWEEP = "gpubench sweep --device cuda"
 COLD = "XDG_CACHE_HOME=$PWD/cold"
-"""An empty cache of compiled kernels."""
+"""A variable that makes gpubench use an empty cache of compiled kernels."""
 
 MAIN = "--sizes 1024,2048 --tiles 1..32"
 CLAIMS = {"sgemm-cuda": "SGEMM_CUDA", "fast-cu": "fast.cu", "cuda-l2": "CUDA-L2"}
-"""The claims of other people, and the folders of their checkouts."""
+"""Experiments with claims of other people, and the folders of these people's checkouts."""
 
 EXPERIMENTS = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax", "reproduce")
 RIVALS = ("bfloat16", "float16", "tf32", "float32")
 TENSOR_CORE_DTYPES = ("bfloat16", "float16", "float8_e4m3", "int8")
 FEW_ROWS = {dtype: seed for seed, dtype in enumerate(ALONE_DTYPES, 231) if dtype != "tf32"}
-"""Seeds of products of few rows. In TF32, the library multiplies one row in float32."""
+"""Seeds of products of 1 to 64 rows. TF32 is left out, because its library multiplies a single row in
+float32."""
 
 SOME_ROWS = {dtype: seed for seed, dtype in enumerate(TENSOR_CORE_DTYPES, 931)}
 LARGE = {dtype: seed for seed, dtype in enumerate(TENSOR_CORE_DTYPES, 941)}
@@ -252,7 +257,8 @@ SUSTAINED = {
 ANY_ROWS = (
     f"wgmma_any_rows,{','.join(CLUSTERS[dtype] for dtype in CLUSTERS if dtype != 'bfloat16')}"
 )
-"""Kernels that take rows of any length, and float64's, which takes an even number of elements."""
+"""Kernels that take rows of any length, and the kernel of float64, whose rows must have an even number
+of elements."""
 
 ODD_SHAPES = (
     "957x261x1185,3403x147x607,435x347x2673,3649x2075x547,2627x183x699,653x165x871,473x457x181,"
@@ -278,8 +284,8 @@ SANITIZED = {
     **{f"{tool}_bytes_pingpong": f"{tool} int8 --variants wgmma_bytes_pingpong --sizes 136x264x144" for tool in ("memcheck", "racecheck")},
     **{f"memcheck_odd_{dtype}": f"memcheck {dtype} --variants {kernels} --sizes {ODD_SIZES}" for dtype, kernels in (CLUSTERS | {"bfloat16": "wgmma_any_rows"}).items() if dtype != "float64"},
 }
-"""What compute-sanitizer checks: the arguments of `sanitize.py` by task. It runs all kernels of the
-first dtype, and the kernels in clusters also where each block has some steps of K."""
+"""Arguments of `sanitize.py` by task. A task without kernels runs all kernels whose first dtype is the
+named one. Kernels in clusters also run at sizes where each block has several steps of K."""
 
 SHAPES = {
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count 80 --dtype {dtype}" for dtype, seed in ALONE_SEEDS.items()},
@@ -303,8 +309,8 @@ SHAPES = {
     **{f"alone_every_{seed}_{dtype}": f"--seed {seed} --count 18 --every --dtype {dtype}" for seed, dtype in enumerate(("bfloat16", "float8_e4m3", "int8"), 531)},
     **{f"fit_11_{dtype}": f"--seed 11 --count 30 --dtype {dtype} --every" for dtype in ("float64", "float32")},
 }
-"""Files of products of many shapes. First come the shapes of README's figures, on which nothing was
-fitted; then the shapes that the ladder names; then the shapes on which constants were fitted."""
+"""Arguments of `shapes.py` by file. First come the shapes of the README's figures, to which no constant
+was fitted; then the shapes that the ladder names; then the shapes to which constants were fitted."""
 
 SCALED = {
     "": (2, "wgmma_scaled,cublaslt,torch_scaled_mm", "128x256x128/s4/cluster=1x1/group=8,128x256x128/s4/cluster=2x1/group=8,128x192x128/s4/cluster=1x1/group=8,128x192x128/s4/cluster=2x1/group=8,128x128x128/s5/cluster=1x1/group=8,128x128x128/s5/cluster=2x1/group=8,64x256x128/s4/cluster=2x1/group=8", "4096x4096x7168,4096x7168x2048,4096x2112x7168,1024x7168x2048,2048x4096x4096"),
@@ -385,7 +391,7 @@ def _products_of_models() -> Iterator[dict[str, Any]]:
     for op, (dtype, libraries, sizes) in SUSTAINED.items():
         swept = f"{SWEEP} --op {op} --dtypes {dtype} --variants wgmma_*,{libraries} --tiles auto --rounds 1 --sizes {sizes}"
         yield step(f"gpu:sustained_{op}", f"{swept} --state sustained -o CARD/sustained/{op}.csv")
-        if op in {"gemm_scaled", "gemm_grouped"}:  # `shapes.py --graph` times the others
+        if op in {"gemm_scaled", "gemm_grouped"}:  # `shapes.py --graph` times the other operations
             yield step(f"gpu:graph_{op}", f"{swept} --cache both --launches alone,graph -o CARD/graph_{op}.csv")
     for name, (rounds, kernels, tiles, sizes) in SCALED.items():
         yield step(f"gpu:gemm_scaled{name}", f"gpubench sweep --op gemm_scaled --dtypes fp8 --variants {kernels} --operands normal --rounds {rounds} --tiles {tiles} --sizes {sizes} -o CARD/gemm_scaled{name}.csv")

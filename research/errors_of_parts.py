@@ -1,12 +1,12 @@
-"""Errors of float32 products from bfloat16 parts, beside those of cuBLAS in float32.
+"""Measure errors of float32 products that are computed from bfloat16 parts, beside cuBLAS's errors.
 
     python research/errors_of_parts.py --seed 1001 --count 60 -o errors_of_parts.csv
 
 M and N are log-uniform in 16 to 2048, and K in 16 to 65,536. Operands are uniform in -1 to 1,
 uniform in 0 to 1, and wide: magnitudes 2^x, x uniform in -40 to 40. A row of the file has the
 largest and the rms error of a result, relative to ‖row of A‖·‖column of B‖, and the largest error
-in multiples of float32's own bound, K·2⁻²⁴·Σ|a·b|. The reference is cuBLAS in float64. The first
-default tile runs: all tiles add in the same order.
+in multiples of float32's own bound, K·2⁻²⁴·Σ|a·b|. The reference is cuBLAS in float64. Only the
+first default tile runs, because all tiles add in the same order.
 """
 
 import csv
@@ -22,7 +22,7 @@ from gpubench.backends.arrays import on_host
 from gpubench.model import PRECISIONS, Problem, Timer
 from gpubench.plan.registry import of_op
 
-EXTENTS, LONG_EXTENTS = (16, 2048), (16, 65_536)  # of M and N, and of K
+EXTENTS, LONG_EXTENTS = (16, 2048), (16, 65_536)  # limits of M and N, and of K
 CONTENDERS = (("cublas", "float32"), ("wgmma_parts", "bf16x6"), ("wgmma_parts", "bf16x3"))
 OPERANDS = ("uniform", "positive", "wide")
 EXPONENTS = 40  # wide operands have magnitudes of 2^-40 to 2^40

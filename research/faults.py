@@ -21,11 +21,11 @@ EXPECTED = {
     f"16/fault={name}": "wrong" if name == "wrong" else "error"
     for name in FAULTY.tiles.axes["fault"]
 }
-"""Statuses of tiles of `faulty`. All other points are `ok`."""
+"""Expected statuses of the tiles of `faulty`. All other points must be `ok`."""
 
 
 def sweep(variants: tuple[str, ...], path: Path) -> tuple[int | None, list[Row]]:
-    """Sweep the variants at 1024; return the exit code and the rows."""
+    """Sweep the variants at size 1024; return the exit code and the rows."""
     words = ("sweep", "--device", "cuda", "--sizes", "1024")
     more = ("--kernels", FAULTS, "--variants", ",".join(variants), "--point-limit", "15")
     ended = child((*GPUBENCH, *words, *more, "--output", path))

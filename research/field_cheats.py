@@ -1,10 +1,10 @@
-"""Judges solutions that cheat, and honest ones, for small problems in the forms of other projects.
+"""Judge cheating and honest solutions of small problems in the forms of other projects.
 
     research/field_cheats.py [SOLUTION or PROBLEM …] > field_cheats.json
 
-The attacker read docs/field-problems.md, and not the judge's code. The solutions are judged on
-the CPU, in one call for each problem. Exit status: 0 all bounds hold, 1 a cheat has passed or an
-honest solution is wrong.
+The author of the cheats read docs/field-problems.md, but not the code of `gpubench judge`. The
+solutions are judged on the CPU, in one call for each problem. Exit status: 0 if no cheat has passed
+and no honest solution is wrong, otherwise 1.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from common import parser
 
 PROBLEMS = {
-    "softmax": {  # KernelBench: each result is about 1/4096, and the absolute tolerance 1e-4
+    "softmax": {  # KernelBench: each result is about 1/4096, and the absolute tolerance is 1e-4
         "softmax.py": """
 import torch, torch.nn as nn
 class Model(nn.Module):
@@ -820,7 +820,7 @@ def judge(name: str, cases: list[Case]) -> Iterator[dict[str, object]]:
 
 
 def is_fault(record: dict[str, Any]) -> bool:
-    """Whether a cheat has passed, or an honest solution is wrong."""
+    """Return whether a cheat has passed, or an honest solution is wrong."""
     verdicts = {*record["verdicts"]}
     return "wrong" in verdicts if record["honest"] else bool(verdicts & {"faster", "same"})
 

@@ -1,4 +1,4 @@
-"""Makes a folder of thirty problems of other projects, and a table of two judgements of it.
+"""Copy thirty problems of other projects into a folder, and compare two judgements of the folder.
 
     research/field_folder.py make DIR SOL-ExecBench reference-kernels KernelBench
     gpubench judge DIR --sizes 1 --budget 9m --json > first.json    # and second.json
@@ -34,16 +34,16 @@ def make(folder: Path, checkouts: list[Path]) -> int:
 
 
 def _copied(case: Case, checkout: Path, folder: Path) -> bool:
-    """Copy a problem. Return whether it has one of the languages."""
+    """Copy a problem with its solution. Return False if its language is not in `LANGUAGES`."""
     problem = case.problem
-    if problem.is_file():  # of KernelBench
+    if problem.is_file():  # a problem of KernelBench
         solutions = folder / "level1" / "solutions"
         solutions.mkdir(parents=True, exist_ok=True)
         shutil.copy(problem, solutions.parent)
         shutil.copy(case.solution, solutions / f"{problem.stem}_new.py")
         return True
     place = folder / problem.relative_to(checkout)
-    if "examples" in place.parts:  # of SOL-ExecBench
+    if "examples" in place.parts:  # a problem of SOL-ExecBench
         if problem.parent.name in LANGUAGES:
             shutil.copytree(problem, place)
         return problem.parent.name in LANGUAGES
@@ -55,7 +55,7 @@ def _copied(case: Case, checkout: Path, folder: Path) -> bool:
 
 
 def table(out: Path, documents: list[Path]) -> int:
-    """Write the verdicts of judgements side by side, and return how many differ."""
+    """Write the verdicts of two judgements side by side, and return the number that differ."""
     judged = []
     for document in documents:
         content, verdicts = json.loads(document.read_text()), {}

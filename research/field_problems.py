@@ -1,10 +1,10 @@
-"""Judges problems and solutions of other projects, as they lie in checkouts of their repositories.
+"""Judge problems and solutions of other projects, from checkouts of their repositories.
 
     research/field_problems.py OUT.csv SOL-ExecBench flashinfer-bench reference-kernels KernelBench
 
 Each argument after the first is a checkout. The table has a line for each problem and solution:
-what was expected, the verdict, and its reason. The extents of KernelBench's problems are cut, as
-those of its softmax and norms have tensors of 4 to 8 GB.
+what was expected, the verdict, and its reason. The extents of KernelBench's problems are
+reduced, because the tensors of its softmax and norms have 4 to 8 GB.
 """
 
 import csv
@@ -35,13 +35,13 @@ TASKS = (
 )  # fmt: skip
 """Problems of gpu-mode whose reference is judged as a submission."""
 
-WITHOUT_TOLERANCE = {"linalg/qr_v2"}  # their checks compare by other rules
+WITHOUT_TOLERANCE = {"linalg/qr_v2"}  # its check compares by rules other than a tolerance
 
 MODELS = (1, 2, 3, 4, 12, 16, 23, 33, 36, 40)
 """Problems of KernelBench's first level: products, a softmax, and norms."""
 
 LARGEST = {"cpu": (512, 32), "cuda": (4096, 64)}
-"""Largest extent of KernelBench's problems, with at most three extents and with more."""
+"""Largest extent in problems of KernelBench that have at most three extents, or more."""
 
 FEW_EXTENTS = 3
 
@@ -58,7 +58,7 @@ class Case(NamedTuple):
 
 
 def cases(checkout: Path, scratch: Path, device: str) -> Iterator[Case]:
-    """Yield what a checkout has."""
+    """Yield the cases of a checkout."""
     yield from _sol(checkout)
     for definition in checkout.glob("examples/**/definitions/gemm*.json"):
         path = _written(scratch / "product.py", "def run(a, b):\n    return a @ b.T\n")
@@ -115,7 +115,7 @@ def _written(path: Path, text: str) -> Path:
 def judge(case: Case, scratch: Path, device: str) -> tuple[str, str]:
     """Return the verdict on a solution, and the reason."""
     out = scratch / "rows.csv"
-    out.unlink(missing_ok=True)  # of the case before
+    out.unlink(missing_ok=True)  # the rows of the previous case
     command = [sys.executable, "-m", "gpubench", "judge", str(case.problem)]
     command += ["--solution", str(case.solution), "--device", device, "--sizes", case.sizes]
     command += ["--force", "-o", str(out)]
@@ -133,7 +133,7 @@ def judge(case: Case, scratch: Path, device: str) -> tuple[str, str]:
 
 
 def main() -> int:
-    """Judge what the checkouts have, and write the table."""
+    """Judge the cases of all checkouts, and write the table."""
     options = parser(__doc__)
     options.add_argument("out", type=Path)
     options.add_argument("checkouts", type=Path, nargs="+")

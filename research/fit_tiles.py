@@ -1,9 +1,9 @@
-"""Fits the constants of the model of tiles on measured sweeps, and shows their error.
+"""Fit the constants of the model of tiles to measured sweeps, and print the error of the model.
 
     python research/fit_tiles.py results/h100/shapes/alone_1[78]_*float16.csv --judge judged.csv
     python research/fit_tiles.py fit_float64.csv --judge judged_float64.csv
 
-The model is that of `gpubench/kernels/tile_costs.py`.
+The model is in `gpubench/kernels/tile_costs.py`.
 
 The files are those of `research/shapes.py --every`. A configuration counts more if it is closer
 to the fastest of its shape. On tensor cores, most of the error that all configurations of a shape
@@ -40,14 +40,15 @@ from gpubench.model import Launches, Problem
 MULTIPROCESSORS = 132
 
 DECAY = {Choice: 6.0, SmallTile: 4.0}
-"""How fast a configuration's weight falls with its time, by kind of tile. With 4, a configuration
-that takes 25 % longer than the best has 1/e of its weight."""
+"""How fast a configuration's weight falls with its time, by kind of tile. With 4, the weight is 1
+for the fastest configuration, and 1/e for a configuration that takes 25 % longer."""
 
 IN_COMMON = {Choice: 0.9, SmallTile: 0.0}
 """Share, by kind of tile, of a shape's mean error that the fit leaves out."""
 
 PRIOR = 0.012
-"""Weight of a constant's relative change from its start. It decides where the times do not."""
+"""Weight of a constant's relative change from its initial value. It determines constants that the
+times do not determine."""
 
 ROBUST = 0.04
 """Relative error beyond which a configuration's weight falls."""
@@ -64,14 +65,14 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 """Limits of some constants. All other constants lie between 0 and 6."""
 
 CLOSE = 0.03
-"""A pick should not take longer than the fastest configuration by more than this."""
+"""Largest relative distance from the fastest time at which a pick counts as close."""
 
 _TILE = re.compile(r"(\d+)x(\d+)x\d+(?:/s\d+)?(?:/k(\d+))?/cluster=(\d)x(\d)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
-    """A configuration at a shape."""
+    """A measured configuration at a shape."""
 
     kernel: str
     choice: Choice | SmallTile
@@ -83,11 +84,11 @@ class Timed:
     library_us: float
 
     default_us: float
-    """Time of the fastest other kernel, with a default tile."""
+    """Time of the fastest older kernel, which runs with default tiles. Infinite if none ran."""
 
 
 def timed(path: Path) -> Iterator[Timed]:
-    """Yield the configurations of a file that a model knows."""
+    """Yield the configurations in a file that a model covers."""
     for results in read(path):
         first = results[0]
         problem = Problem(op="gemm", m=first.m, n=first.n, k=first.k, dtype=first.dtype)
@@ -109,7 +110,7 @@ def timed(path: Path) -> Iterator[Timed]:
 
 
 def choice_of(result: Result, problem: Problem) -> Choice | SmallTile | None:
-    """Return what the model of a result's kernel takes, or None for a configuration without."""
+    """Return the configuration in the form of the kernel's model, or None if no model covers it."""
     if not (picks := KERNELS.get(result.variant)):
         return None
     if not isinstance(picks, Picks):
@@ -135,7 +136,7 @@ def modelled_us(row: Timed, costs: Costs) -> float:
 def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
     """Return the constants with the least weighted error of the logarithm of time.
 
-    Constants that are 0 stay so.
+    Constants that are 0 at the start stay 0.
     """
     names = [name for name, value in asdict(start).items() if value]
     low, high = zip(*(BOUNDS.get(name, (0.0, 6.0)) for name in names), strict=True)
@@ -159,10 +160,10 @@ def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
 
 
 def compared(rows: Sequence[Timed], costs: Costs) -> dict[str, list[tuple[float, float]]]:
-    """Return two figures of the fastest pick at each shape, by the way to pick.
+    """Return two figures for each shape, by the way to pick configurations.
 
-    They are how much longer it takes than the fastest configuration that was measured, and the
-    library's time over its time.
+    The first is the relative distance of the fastest pick from the fastest measured configuration.
+    The second is the library's time over the time of the fastest pick.
     """
     shapes: dict[Problem, list[tuple[float, Timed]]] = {}
     for row in rows:
@@ -186,7 +187,7 @@ def compared(rows: Sequence[Timed], costs: Costs) -> dict[str, list[tuple[float,
 
 
 def picks_table(rows: Sequence[Timed], costs: Costs) -> str:
-    """Return a line for each way to pick: the error, and the ratio to the library."""
+    """Return a table of errors and of ratios to the library, with a line for each way to pick."""
     lines = []
     for how, outcomes in compared(rows, costs).items():
         errors, ratios = map(sorted, zip(*outcomes, strict=True))
@@ -200,7 +201,7 @@ def picks_table(rows: Sequence[Timed], costs: Costs) -> str:
 
 
 def main() -> None:
-    """Fit, and judge each file."""
+    """Fit the constants, and print a table of picks for each file."""
     options = parser(__doc__)
     options.add_argument("files", nargs="*", type=Path)
     options.add_argument("--judge", nargs="*", type=Path, default=[])

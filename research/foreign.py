@@ -3,11 +3,11 @@
     python research/foreign.py CHECKOUTS -o results/cpu/foreign.csv --compile --check
 
 CHECKOUTS is a folder with checkouts of the repositories in `foreign_kernels.csv`, under their names
-without the owner, with their submodules. No source is edited. That table also states what each
-description must say: types, layout, and the launch at `EXTENTS` (`16x32 256 0`: blocks, threads,
-bytes of shared memory). People read these facts in the sources. `?` is a launch that the source
-does not state. A description is right if it says the same and compiles, so that no line of it must
-be changed.
+without the owner, with their submodules. No source is edited. `foreign_kernels.csv` also has the
+facts that each description must state: types, layout, and the launch at `EXTENTS` (`16x32 256 0`:
+blocks, threads, bytes of shared memory). People read these facts in the sources. `?` stands for a
+launch that the source does not state. A description is right if it states the same facts and
+compiles. Then no line of it must be changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TABLE = ROOT / "research" / "foreign_kernels.csv"
 ARCHITECTURE = "sm_90"
 EXTENTS = {"gemm": (1024, 512, 256), "gemv": (1024, 512, 1)}
 SQUARES = {"gemm": (1024, 1024, 1024), "gemv": (1024, 1024, 1)}
-LIMIT_S = 3.0  # of a description, with its proof
+LIMIT_S = 3.0  # maximum CPU time of a description with its proof
 GUESS = re.compile(r"[Gg]uess|could not be read")
 COLUMNS = (
     "repository", "file", "function", "operation", "says", "changed_lines", "differs",
@@ -47,7 +47,7 @@ COLUMNS = (
 def described(
     row: dict[str, str], checkouts: Path, own: Path, name: str = "mine"
 ) -> dict[str, object]:
-    """Describe one kernel. Return what the command said in a line, and its seconds."""
+    """Describe one kernel. Return the command's message in one line, and its times in seconds."""
     source = checkouts / row["repository"].partition("/")[2] / row["file"]
     if not source.is_file():
         sys.exit(f"foreign.py: {source} is missing: clone {row['repository']} into {checkouts}")
@@ -64,7 +64,7 @@ def described(
 
 
 def cpu_seconds() -> float:
-    """Return the CPU seconds of this process's children, which other work does not change."""
+    """Return the CPU seconds of this process's children. Other work does not change them."""
     used = getrusage(RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -159,9 +159,9 @@ def main() -> int:
     options = parser(__doc__, "foreign.csv")
     options.add_argument("checkouts", type=Path)
     options.add_argument("--table", type=Path, default=TABLE)
-    options.add_argument("--only", default="", help="rows with this text")
+    options.add_argument("--only", default="", help="only rows with this text")
     options.add_argument("--compile", action="store_true", help=f"compile for {ARCHITECTURE}")
-    options.add_argument("--check", action="store_true", help="check complete ones on the CPU")
+    options.add_argument("--check", action="store_true", help="check kernels on the CPU")
     chosen = options.parse_args()
     with chosen.table.open(newline="", encoding="utf-8") as lines:
         rows = [row for row in csv.DictReader(lines) if chosen.only in ":".join(row.values())]
@@ -180,9 +180,9 @@ def main() -> int:
                    and re.search("(grid|block|shared_bytes)=", str(each["differs"]))]  # fmt: skip
     slow = sum(float(str(each["cpu_s"])) > LIMIT_S for each in results)
     print(
-        f"{unchanged} of {len(results)} without a changed line; {truths['yes']} of "
-        f"{truths['yes'] + truths['no']} complete ones are true; {len(wrong_grids)} wrong grids; "
-        f"{slow} took more than {LIMIT_S:g} s"
+        f"{unchanged} of {len(results)} descriptions need no changed line; {truths['yes']} of "
+        f"{truths['yes'] + truths['no']} complete descriptions are true; {len(wrong_grids)} have a "
+        f"wrong launch; {slow} took more than {LIMIT_S:g} s of CPU time"
     )
     return int(bool(truths["no"] or wrong_grids))
 

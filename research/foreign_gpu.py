@@ -2,10 +2,11 @@
 
     python research/foreign_gpu.py CHECKOUTS --own DIR -o results/h200/foreign.csv
 
-`new-kernel --from` describes each kernel of `foreign_kernels.csv` whose source is in CHECKOUTS, in
-DIR. No description is edited. Each is swept at SIZES in its first dtype, beside cuBLAS in that
-dtype, in one round. Nsight Compute profiles PROFILED kernels that are one launch, in the process
-that times them with hot operands (`compare_with_profiler.py`): `ratio` is that time over its own.
+`new-kernel --from` writes descriptions into DIR, one for each kernel of `foreign_kernels.csv` whose
+source is in CHECKOUTS. No description is edited. Each kernel is swept at SIZES in its first dtype,
+beside cuBLAS in the same dtype, in one round. Nsight Compute profiles the first PROFILED kernels in
+a process that times them with hot operands (`compare_with_profiler.py`). `ratio` is the time by
+gpubench over the time by Nsight Compute, for kernels with one launch.
 """
 
 import csv
@@ -23,7 +24,7 @@ from gpubench.grouping import grouped
 
 SIZES = "1000,2048,4096"
 PROFILED, PROFILED_SIZE = 8, "2048"
-TOGETHER = 12  # maximum number of kernels in a sweep, each of which has its cuBLAS
+TOGETHER = 12  # maximum number of kernels per sweep; each sweep also runs cuBLAS
 COLUMNS = (
     "repository", "file", "function", "kernel", "op", "n", "dtype", "compute_mode", "status",
     "gpubench_us", "percent_of_cublas", "host_us", "ncu_us", "ratio", "reason_or_note",

@@ -3,12 +3,12 @@
     python research/fuzz.py 100000 [--first 0] [--readers csv,config] [--processes 1]
         [-o fuzz.json]
 
-`tests/fuzz/contract.py` says what must be true, `tests/fuzz/readers.py` has the readers, and
-`tests/fuzz/mutations.py` makes the inputs. The tests try a few inputs of each reader. Most inputs
-here are whole commands. All cores are used, or `--processes`. Each finding is printed, and its
-input is kept in `fuzz-findings/`. A call of more than 60 s of CPU time (`contract.MAX_S`) is a
-finding. `slowest_s` is the wall time of the slowest input. Exits 1 if there is a finding, or if a
-process used more than a gigabyte.
+`tests/fuzz/contract.py` has the conditions that must hold, `tests/fuzz/readers.py` has the readers,
+and `tests/fuzz/mutations.py` makes the inputs. The tests try a few inputs of each reader. Most
+inputs here are whole commands. By default, one process runs on each core. Each finding is printed,
+and its input is kept in `fuzz-findings/`. A call of more than 60 s of CPU time (`contract.MAX_S`)
+is a finding. `slowest_s` is the wall time of the slowest input. Exits 1 if there is a finding, or
+if a process used more than a gigabyte.
 """
 
 import multiprocessing
@@ -37,7 +37,7 @@ WEIGHTS = dict.fromkeys(READERS, 4) | {"command": 20}
 """Relative number of inputs for each reader."""
 
 NEEDED = {"scheduler": "distributed"}
-"""Packages that readers need, and gpubench does not. Without its package, a reader is left out."""
+"""Packages that readers need, but gpubench does not. A reader without its package is left out."""
 
 MAX_BYTES = 2**30
 """Maximum resident memory of a process that tries thousands of inputs."""
@@ -82,7 +82,8 @@ def seeds(name: str) -> list[bytes]:
 def attempted(names: list[str], left_out: list[str], number: int) -> tuple[str, bool, float] | None:
     """Return the reader of an input, whether there is a finding, and the wall time in seconds.
 
-    None: the reader is left out. An input has the same reader wherever it is tried.
+    Return None if the reader is left out. The number of an input determines its reader, on any
+    machine.
     """
     chance = Random(number)  # noqa: S311 # no secret
     (name,) = chance.choices(names, [WEIGHTS[name] for name in names])

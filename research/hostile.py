@@ -3,10 +3,11 @@
     python research/hostile.py [--only base,daemon] [--workflows timed,static,jobs]
         [-o hostile.json]
 
-The new side of each pull request is slower, or has more local memory where the gate is static, and
-attacks the gate from its description and its kernel (`ATTACKS`; one is none). The steps of the
-action run as GitHub runs them (`tests/runner.py`), in a new environment with this gpubench, and
-nothing is downloaded. Of each run this checks that
+The kernel of each pull request is slower than before (for the static gate: it uses more local
+memory), so an honest verdict rejects it. The kernel and its description also attack the gate
+(`ATTACKS`; the attack "" does nothing). The steps of the action run as GitHub runs them
+(`tests/runner.py`), in a new environment with this gpubench, and nothing is downloaded. This script
+checks that in each run
 
 - the exit code is that of the honest verdict;
 - no hook of git, no setting of git, no variable or path of later steps and no file of Numba's cache
@@ -14,8 +15,8 @@ nothing is downloaded. Of each run this checks that
 - the log has no token, no escape sequence, and no command to GitHub except those of the action;
 - no process is alive 2 s later.
 
-In the workflow "jobs", foreign code may write anywhere, as on a system without Landlock, and the
-verdict alone is checked. Exits 1 if a check fails.
+In the workflow "jobs", foreign code may write anywhere in the job that runs it, as on a system
+without Landlock. Only the job that compares the results is checked. Exits 1 if a check fails.
 """
 
 import contextlib
@@ -42,9 +43,10 @@ from runner import Job
 from gpubench.process import descendants
 from gpubench.results.provenance import package_version
 
-TOKEN = "ghs_0123456789"  # noqa: S105 # of nobody
+TOKEN = "ghs_0123456789"  # noqa: S105 # nobody's token
 PAIRS = 3
-"""Fewer pairs than on the page: enough for a kernel that takes four times as long."""
+"""Number of pairs. It is lower than on the page, but enough for a kernel that takes four times as
+long."""
 
 PYTHON = f"""#!/bin/sh
 [ "$2" = venv ] || exit 1
@@ -53,7 +55,7 @@ printf '#!/bin/sh\\n' > "$3/bin/pip"
 printf '#!/bin/sh\\nexec {sys.executable} -P -m gpubench "$@"\\n' > "$3/bin/gpubench"
 chmod +x "$3/bin/pip" "$3/bin/gpubench"
 """
-"""A stand-in for `python3`, which makes an environment with this interpreter's gpubench."""
+"""A script in place of `python3`, which makes an environment with this interpreter's gpubench."""
 
 FUNCTION = """
 import numpy as np
@@ -98,7 +100,8 @@ __global__ void my_kernel(const Scalar* A, const Scalar* B, Scalar* C, int M, in
 """
 
 SLOWER = 25
-"""How often the new side computes the product, or the number of its sums in local memory."""
+"""Number of products that the new side computes; for the static gate, number of its sums in local
+memory."""
 
 COMMON = """
 import glob, os, pathlib, signal, sys, time
@@ -130,7 +133,7 @@ def processes():
         yield pid
         pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 """
-"""Code that all attacks share. It tries to change files of this script, and finds its parents."""
+"""Code that all attacks share. It changes files of the run, and finds the processes of gpubench."""
 
 DAEMON = """
 def steps(moment):
@@ -210,21 +213,24 @@ def steps(moment):
         raise ValueError("::error::\\n</table>\\x1b[2J| 0 slower |\\n**passed** " + "x" * 10**6)
 """,
 }
-"""Python of the new side by name: `steps` runs when it is described and when it is built."""
+"""Python code by the attack's name. `steps` runs when the description is loaded and when the kernel
+is built."""
 
 CHECKOUT_MODULES = ("platformdirs", "venv", "sitecustomize", "usercustomize", "numpy", "pip")
 """Names of files in each checkout, none of which may be imported. Each checkout also has a plugin
 of pytest."""
 
 HONEST = {"scheduling": {1, 2}, "words": {4}}
-"""Exit codes of the attacks that also make the new side worse in other ways; else 1, slower."""
+"""Honest exit codes of attacks that also make the new side fail in other ways. For other attacks,
+only 1 (slower) is honest."""
 
 WITHOUT_LANDLOCK = HONEST | {"kill": {2}}
-"""Exit codes where an attack may end gpubench, so that its side has no file."""
+"""Honest exit codes without Landlock, where an attack may kill gpubench, so that the new side has
+no file."""
 
 
 def without_landlock() -> None:
-    """Let the system refuse Landlock in this process, as if it had none (a filter of calls)."""
+    """Make the system refuse Landlock in this process, by a filter of system calls."""
     number, refused = 444, 0x00050000 | 38  # landlock_create_ruleset; an error, ENOSYS
     lines = ((0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, refused), (0x06, 0, 0, 0x7FFF0000))
     program = b"".join(struct.pack("HBBI", *line) for line in lines)
@@ -236,7 +242,7 @@ def without_landlock() -> None:
 
 
 class PullRequest:
-    """A repository with a hostile new side, in a folder of its own, and what runs it."""
+    """A repository with a hostile new side, in a folder of its own, and the job that judges it."""
 
     def __init__(self, folder: Path, attack: str, *, static: bool = False) -> None:
         self.processes = frozenset(descendants.descendants())
@@ -273,7 +279,7 @@ class PullRequest:
         subprocess.run(["git", *words], cwd=self.checkout, check=True)  # noqa: S607 # as in a shell
 
     def kept(self) -> dict[str, bytes]:
-        """Return what no foreign code may change: git's files, the cache of Numba, the job's."""
+        """Return files that foreign code must not change: of git, Numba's cache and the job."""
         paths = [*(self.checkout / ".git" / "hooks").iterdir(), self.checkout / ".git" / "config"]
         paths += [path for path in self.cache.rglob("*.nb?") if "foreign" not in path.parts]
         paths += [self.temporary / "env", self.temporary / "path"]
@@ -281,7 +287,7 @@ class PullRequest:
 
 
 def faults_of(request: PullRequest, log: str, before: Mapping[str, bytes]) -> list[str]:
-    """Return what an attack reached, beside the verdict."""
+    """Return the effects of an attack that must not occur, except for a wrong verdict."""
     after = request.kept()
     faults = [f"{path} changed" for path, text in before.items() if after.get(path) != text]
     faults += [f"{path} is new" for path in after.keys() - before.keys() if ".git" in path]
@@ -305,7 +311,7 @@ def faults_of(request: PullRequest, log: str, before: Mapping[str, bytes]) -> li
 
 
 def workflow(name: str) -> Any:
-    """Return a workflow of the page."""
+    """Return a workflow of docs/ci.md."""
     texts = [block.text for block in blocks("ci.md") if block.language == "yaml"]
     return next(document for document in map(yaml.safe_load, texts) if document["name"] == name)
 
@@ -335,7 +341,7 @@ def static(folder: Path, attack: str) -> tuple[PullRequest, Any, Mapping[str, by
 
 
 def jobs(folder: Path, attack: str) -> tuple[PullRequest, Any, Mapping[str, bytes]]:
-    """Run the workflow whose jobs measure a side each; a third job compares their files."""
+    """Run the workflow in which two jobs measure one side each and a third job compares them."""
     request = PullRequest(folder, attack)
     steps = workflow("jobs of their own")["jobs"]["sweep"]["steps"]
     script = next(step["run"] for step in steps if "run" in step)
@@ -352,7 +358,7 @@ def jobs(folder: Path, attack: str) -> tuple[PullRequest, Any, Mapping[str, byte
         target.parent.mkdir(parents=True)
         with contextlib.suppress(OSError):
             shutil.copy(place.checkout / f"{side}.csv", target)
-    before = request.kept()  # the attack may change all of its own job
+    before = request.kept()  # the attack may change every file of its own job
     ended = judge.run(**inputs_of("jobs of their own"))
     return request, ended, before
 
@@ -362,11 +368,11 @@ WORKFLOWS = {
     "static": (static, ("", "base", "daemon", "job", "log", "modules", "git")),
     "jobs": (jobs, tuple(ATTACKS)),
 }
-"""The workflows, with the attacks that each is tried with."""
+"""For each workflow, the function that runs it, and the attacks that it is tried with."""
 
 
 def main() -> int:
-    """Run each attack; return 1 if a verdict is not honest, or if an attack reached something."""
+    """Run each attack; return 1 if a verdict is not honest, or if an attack had another effect."""
     options = parser(__doc__, "hostile.json")
     options.add_argument("--only", default=",".join(ATTACKS), help="attacks")
     options.add_argument("--workflows", default=",".join(WORKFLOWS))

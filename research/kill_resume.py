@@ -1,26 +1,29 @@
-"""Kill commands that write at random moments (`kill -9`), run them again, and check their files.
+"""Kill commands at random moments while they write files, run them again, and check the files.
 
     python research/kill_resume.py [--kills 9] [--seeds 6] [--first 0] [--device cuda]
         [-o kills.json]
 
-Each kill hits the command, the child that measures, or both, at a moment drawn uniformly from the
-time that an uninterrupted command takes. A seed chooses the command, in the order of `KINDS`. A
-sweep or race that ended is resumed; one resumed command in three is killed again, and so on. For
-each command this checks that
+Each kill (`kill -9`) hits the command, the child that measures, or both, at a moment drawn
+uniformly from the time that an uninterrupted command takes. A seed chooses the command, in the
+order of `KINDS`. A killed sweep or race is resumed. One resumed command in three is killed again,
+and so on. The script checks for each command that
 
-- a killed command takes its child along, with all processes that the child started;
-- a command whose child was killed continues, or ends with one line;
+- the child of a killed command ends too, with all processes that the child started;
+- a command whose child was killed continues, or ends with a message of one line;
 - each round that was on disk at a kill is in the final row, unchanged: nothing is lost, and nothing
   is measured twice;
-- the directory holds the files that were asked for and nothing else;
-- of a sweep, the final file has every point of the uninterrupted sweep, in the same order, none
-  twice, with the requested rounds; the columns, and which of their fields are empty, equal those of
-  the uninterrupted file, except for the reason, which may say that a child was killed; and the
-  file of samples begins with the lines that were on disk, and has a line for each point and round;
-- of a race, the file of winners has a winner, and what it had before.
+- the directory has the requested files and no others;
+- the final file of a sweep has every point of the uninterrupted sweep, in the same order, none
+  twice, with the requested rounds;
+- in this file the same fields are empty as in the file of the uninterrupted sweep, except for the
+  reason, which may say that a child was killed;
+- the file of samples begins with the lines that were on disk, and has a line for each point and
+  round;
+- the file of winners of a race has a new winner, and its former content.
 
-`ab` and the commands of `WRITERS` are not resumed. After a kill, each file is the former one or
-complete, or that of a sweep of `ab` that ended early, and the same command then writes it.
+`ab` and the commands of `WRITERS` are not resumed. After a kill, each of their files has its former
+content or is complete. A file of a sweep of `ab` may also have only some rounds. The same command
+then writes the files.
 
 Exits 1 at the first command that fails a check. Needs psutil (extra `fleet`).
 """
@@ -51,7 +54,7 @@ from gpubench.results.row import Row, read
 
 ROUNDS = 3
 KILLED_AGAIN = 1 / 3
-"""Probability that a resumed sweep is killed too."""
+"""Probability that a resumed command is killed again."""
 
 VARIANTS = {"cpu": "cpu_tile,cpu_blas", "cuda": "shared_tile,naive"}
 SWEEP = (
@@ -113,14 +116,15 @@ gpubench = "0.1.0"
 tuned_utc = "2026-01-01T00:00:00+00:00"
 """
 VICTIMS = ("sweep", "child", "both", "SIGINT", "SIGTERM", "SIGHUP")
-"""The process that is killed; or the signal that ends the sweep, which keeps its measurements."""
+"""The processes that are killed, or the signal that ends the command but keeps its measurements."""
 
 ENDS_WITHIN_S = 10.0
 OURS = re.compile(rf"{re.escape(str(ROOT))}/gpubench/(?!__)")
-"""A module of the package in a traceback. Before it loads one, SIGINT ends Python itself."""
+"""A module of the package in a traceback. A SIGINT before the first such module is loaded ends
+Python itself."""
 
 LOST = re.compile(r"gpubench: .*crashed: Killed \(signal 9\)")
-"""The last line where the child was killed: that of a sweep, or of `ab`."""
+"""The last line of a sweep or of `ab` whose child was killed."""
 
 
 def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -137,7 +141,7 @@ def finish(process: subprocess.Popen[str]) -> None:
 
 
 def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
-    """Kill after a time; return what was killed and what the sweep did then."""
+    """Kill processes after a time; return what was killed and what the command did then."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=after_s)
         finish(process)
@@ -157,7 +161,7 @@ def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
     left = [it for it in left if it.is_running() and it.status() != psutil.STATUS_ZOMBIE]
     require(not left, f"{left} outlived their parents")
     if process.returncode in {INTERRUPTED, -number, -signal.SIGINT} - {-signal.SIGKILL}:
-        return f"kills by {victim}"  # by the signal itself while Python starts, and by `-m`
+        return f"kills by {victim}"  # negative if Python was starting, or in `-m`
     if process.returncode == -signal.SIGKILL:
         return f"kills of the {'sweep' if victim == 'sweep' else 'sweep and its child'}"
     where = f"{victim} killed after {after_s:.3f} s"
@@ -173,7 +177,7 @@ def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
 
 
 def whole_lines(path: Path) -> bytes:
-    """Return the complete lines of a file: the context of the sweep, then one measurement each."""
+    """Return the complete lines of a file: the sweep's context, then one line per measurement."""
     text = path.read_bytes() if path.exists() else b""
     return text[: text.rfind(b"\n") + 1]
 
@@ -182,16 +186,16 @@ def medians_of(lines: bytes) -> dict[tuple[str, ...], list[str]]:
     """Return the round medians of each point in the lines, written as in the CSV."""
     medians: dict[tuple[str, ...], list[str]] = {}
     for line in map(json.loads, lines.splitlines()[1:]):
-        if series := line["measurement"]["series"]:  # a race also says what it lets go
+        if series := line["measurement"]["series"]:  # empty if a configuration left the race
             median_us = statistics.median(series["times_us"])
             medians.setdefault(tuple(map(str, line["key"])), []).append(repr(median_us))
     return medians
 
 
 def empty_fields(row: Row) -> set[str]:
-    """Return the columns that are empty in a row, without the reason and the commit.
+    """Return the columns that are empty in a row, except for the reason and the commit.
 
-    The child that is killed may be `git`, which prints the commit.
+    The commit may be missing, because the killed child may be the `git` that prints it.
     """
     empty = {name for name, value in asdict(row).items() if value in {None, ""}}
     return empty - {"reason", "commit"}
@@ -203,7 +207,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def check_results(directory: Path, whole: Path, kept: list[bytes], where: str) -> list[Row]:
-    """Require the same files and points, and that no round of `kept` was lost or measured again."""
+    """Require the files and points of `whole`, and all rounds of `kept` once; return the rows."""
     names, expected = (sorted(path.name for path in at.iterdir()) for at in (directory, whole))
     require(names == expected, f"{where}: the directory holds {names}")
     final, uninterrupted = (read(at / "a.csv") for at in (directory, whole))
@@ -236,7 +240,7 @@ def check_race(directory: Path, whole: Path, kept: list[bytes], where: str) -> N
 
 
 def check_files(directory: Path, whole: Path, where: str, *, is_ended: bool) -> None:
-    """Require that each file is the former one or complete; at the end, that all are there."""
+    """Require that each file has its former content or is complete; at the end, require all."""
     files, expected = (
         {path.relative_to(at): path for path in at.rglob("*") if path.is_file()}
         for at in (directory, whole)
@@ -245,7 +249,7 @@ def check_files(directory: Path, whole: Path, where: str, *, is_ended: bool) -> 
         if path.name.startswith(".gpubench-") or path.suffix == ".partial":
             require(not is_ended, f"{where}: {name} is left")
         elif name.parts[0] == "r":
-            ended_early = path.with_name(f"{path.name}.partial").exists()  # with what it measured
+            ended_early = path.with_name(f"{path.name}.partial").exists()  # it has the rows so far
             is_whole = len(read(path)) == len(read(expected[name]))
             require(ended_early or is_whole, f"{where}: {name} lost rows")
         elif name.name != "d.md":
@@ -257,7 +261,7 @@ def check_files(directory: Path, whole: Path, where: str, *, is_ended: bool) -> 
 
 
 def commands_of(kind: str, device: str) -> list[Command]:
-    """Return the commands of a kind. All but `files` has one."""
+    """Return the commands of a kind. Every kind except `files` has one command."""
     on = ("--device", device)
     commands: dict[str, list[Command]] = {
         "sweep": [("sweep", *on, "--variants", VARIANTS[device], *SWEEP)],
@@ -271,7 +275,7 @@ def commands_of(kind: str, device: str) -> list[Command]:
 
 
 def template_of(path: Path, kind: str) -> Path:
-    """Make the directory in which the commands of a kind begin."""
+    """Make the directory that is copied for each command of a kind, and return its path."""
     path.mkdir()
     (path / "list.csv").write_text(LIST)
     if kind in {"tune", "races"}:
@@ -287,7 +291,7 @@ def template_of(path: Path, kind: str) -> Path:
 
 
 def again(directory: Path, command: Command) -> Command:
-    """Return the command that continues after a kill: the same one unless it can be resumed."""
+    """Return the command to run after a kill: with `--resume` if possible, otherwise the same."""
     if (directory / "a.csv.partial").exists():
         more = ("--winners", WINNERS) if command[0] == "tune" else ()
         return (command[0], "--resume", "a.csv", *more)
@@ -328,7 +332,7 @@ def run_once(
 
 
 def run(kills: int, seed: int, device: str) -> dict[str, Any]:
-    """Kill commands of a seed until `kills` of them are hit; return the number of each outcome."""
+    """Run commands of a seed until `kills` kills have hit; return the number of each outcome."""
     kind = KINDS[seed % len(KINDS)]
     commands = commands_of(kind, device)
     chance = random.Random(seed)  # noqa: S311 # moments, not secrets
@@ -339,7 +343,7 @@ def run(kills: int, seed: int, device: str) -> dict[str, Any]:
         wholes = {}
         for number, command in enumerate(commands):
             whole = Path(shutil.copytree(template, Path(temporary, f"whole-{number}")))
-            finish(start(whole, *command))  # compiles
+            finish(start(whole, *command))  # compiles the kernels
             start_s = time.monotonic()
             finish(start(whole, *again(whole, command)))
             wholes[command] = whole, time.monotonic() - start_s
@@ -361,19 +365,19 @@ def run(kills: int, seed: int, device: str) -> dict[str, Any]:
 
 def main() -> None:
     options = parser(__doc__, "kills.json")
-    options.add_argument("--kills", type=int, default=9, help="for each seed")
+    options.add_argument("--kills", type=int, default=9, help="number of kills for each seed")
     options.add_argument("--seeds", type=int, default=len(KINDS), help="the number of seeds")
     options.add_argument("--first", type=int, default=0, help="the first seed")
     options.add_argument("--device", default="cpu", choices=VARIANTS)
     asked = options.parse_args()
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup and & let children ignore them
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup or &, children ignore these signals
     signal.signal(signal.SIGINT, signal.default_int_handler)
     package = {"package": package_version()[0]}
     seeds = range(asked.first, asked.first + asked.seeds)
     done: list[dict[str, Any]] = []
     for seed in seeds:
         done.append(package | run(asked.kills, seed, asked.device))
-        save(asked.output, done)  # a later command that fails a check loses nothing
+        save(asked.output, done)  # so that a later failed check loses no outcome
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def make(folder: Path) -> list[Path]:
 
 
 def random_shapes() -> Picture:
-    """Return the ratio at each random shape and each square in long runs, by precision."""
+    """Return a picture of the ratios at random shapes and at squares in long runs, by precision."""
     every = [result for dtype in ALONE for result in outcomes_alone(dtype)]
     precisions = list(ALONE)
 
@@ -123,7 +123,7 @@ def random_shapes() -> Picture:
 
 
 def recording() -> str:
-    """Return the terminal after the commands of `RECORDED` as SVG, which fetches nothing."""
+    """Return an SVG of the terminal after the commands of `RECORDED`. It loads no font."""
     screen = Console(
         record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, legacy_windows=False
     )

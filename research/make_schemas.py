@@ -1,9 +1,9 @@
-"""Write the JSON schemas of what gpubench writes for programs, from the classes of the fields.
+"""Write the JSON schemas of the files that gpubench writes for programs, from its dataclasses.
 
     python research/make_schemas.py    # writes docs/schema/*.json
 
 A schema's number is the `format` of the file. It increases when a field is removed or changes its
-meaning, and not for a new field.
+meaning, but not for a new field.
 """
 
 import json
@@ -28,7 +28,7 @@ TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"
 
 
 def typed(annotation: object) -> dict[str, Any]:
-    """Return the schema of an annotation such as `float | None`, also as a text."""
+    """Return the schema of an annotation such as `float | None`, which may be a text."""
     if annotation == DiffVerdict:
         return {"enum": [str(verdict) for verdict in DiffVerdict]}
     if annotation == Cause | None:
@@ -59,7 +59,7 @@ def columns() -> dict[str, Any]:
     schemas = {}
     for column in COLUMNS:
         kind = str(column.type)
-        if kind.startswith("tuple"):  # a file has its numbers as one text
+        if kind.startswith("tuple"):  # in a file, its numbers are one text
             kind = "str | None"
         schema = typed(kind) | {"description": column.metadata["meaning"]}
         if "str" not in kind:

@@ -2,9 +2,9 @@
 
     python research/many_gpus.py -o many_gpus.json
 
-Needs two GPUs of one kind or more, and the extra `fleet`. results/claims.md has the bounds. Sweeps
-on one GPU and on all take turns, twice. `fleet` runs twice, and once more while another program
-uses the last GPU.
+Needs two or more GPUs of one kind, and the extra `fleet`. results/claims.md has the bounds. A sweep
+on one GPU and a sweep on all GPUs run in turns, twice. `fleet` runs twice, and once more while
+another program uses the last GPU.
 """
 
 import json
@@ -33,7 +33,7 @@ while True:
 """A program that keeps a GPU busy."""
 
 KILL_AFTER = 500
-"""Number of measurements, of 1,480, after which a worker is killed."""
+"""Number of measurements after which a worker is killed. The sweep has 1,480."""
 
 
 def gpubench(*words: str | Path, **variables: str) -> Ended:
@@ -58,7 +58,7 @@ def timed(path: Path) -> int:
 
 
 def fleet(folder: Path) -> dict[str, Any]:
-    """Run fleet once. Runs of one folder share a store."""
+    """Run fleet once, and return its outcome. Runs of one folder share a store."""
     words = ("fleet", "--on", "local", "--json", "--force", "-o", folder / "fleet.csv")
     ended = gpubench(*words, GPUBENCH_STORE=str(folder / "store"))
     devices = json.loads(ended.out)["devices"]
@@ -93,7 +93,7 @@ def main() -> None:
             (sys.executable, "-c", OTHER_JOB), env=os.environ | {"CUDA_VISIBLE_DEVICES": uuids[-1]}
         )
         try:
-            sleep(5)  # until it has compiled and begun
+            sleep(5)  # until the other program has compiled and begun
             beside = fleet(Path(folder))
         finally:
             busy.kill()

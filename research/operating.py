@@ -1,13 +1,13 @@
-"""How often `diff`, `tune`, `fleet` and `history` are right: one simulator, and a table of each.
+"""Simulate how often `diff`, `ab`, `tune`, `fleet` and `history` are right, with a table of each.
 
     python research/operating.py --directory results/operating    # writes diff.md, tune.md, …
     python research/operating.py --only diff --comparisons 50 --fit
 
-Rules are tried with `--fit`, and judged without it. The rounds of `diff` are recorded ones: with
+Rules are developed with `--fit`, and judged without it. The rounds of `diff` are recorded: with
 `--fit` those of results/h200/diff_rounds (20 rounds), otherwise those of sweep.csv and
 sweep_again.csv (10 rounds). Each comparison divides the rounds of one build at random between two
-sides, chooses points at random, and adds what the case names. Without `--fit`, `tune` and `fleet`
-draw other landscapes and fleets of the same kinds, from another seed. Needs no GPU.
+sides, chooses points at random, and adds the changes of its case. Without `--fit`, `tune` and
+`fleet` draw other landscapes and fleets of the same kinds, from another seed. Needs no GPU.
 """
 
 from __future__ import annotations
@@ -69,16 +69,17 @@ class Case:
     rounds: int = 5
     points: int = 300
     clock: float = 0.0
-    """Relative change of the clock. Products depend on it, memory-bound points do not."""
+    """Relative change of the clock frequency. Products depend on it, memory-bound points do not."""
 
     half_clock: float = 0.0
-    """Relative change of the clock, and of the times, at half of the kernels."""
+    """Relative change of the clock frequency, and of the times, at half of the kernels."""
 
     unchanged: bool = False
-    """Whether the code of kernels that are not slowed is the same on both sides, or not known."""
+    """Whether kernels that are not slowed are known to have the same code on both sides."""
 
     times: int = 1
-    """Factor on the number of comparisons, for rates that 200 do not tell from their bound."""
+    """Factor on the number of comparisons. 200 comparisons cannot distinguish some rates from their
+    bound."""
 
 
 def own(name: str, change: Change, by: float, rounds: int = 5, times: int = 1) -> Case:
@@ -134,7 +135,7 @@ CASES = [
     own("a kernel has two speeds, 8 % apart", modes(0.08, Scene.kernel), 0.05),
     own("one point in ten has two speeds, 8 % apart", modes(0.08, tenth, alike=False), 0.05),
 ]
-"""The place of a case is part of its seed, so new cases come last."""
+"""The lines of the table of `diff`. A case's index is part of its seed, so new cases come last."""
 
 
 BLAS_FASTER, BLAS_SLOWER = only(blas, "new", -0.025), only(blas, "base", 0.03)
@@ -219,7 +220,7 @@ def comparison(case: Case, fit: bool, rng: Random) -> tuple[Comparison, list[Key
 
 
 def choose_points(world: Recorded, number: int, rng: Random) -> Sequence[int]:
-    """Return the BLAS and random other points; of few points, six are of one kernel."""
+    """Return the indices of the BLAS points, of six points of one kernel, and of random points."""
     library, others = np.flatnonzero(world.blas), np.flatnonzero(~world.blas)
     kernel = np.flatnonzero(points_of_a_kernel(world.kernels, rng))
     first = [*library, *rng.permutation(kernel)[:6]]
@@ -262,7 +263,7 @@ def diff_line(place: int, number: int, fit: bool) -> list[object]:
 
 
 def reference_line(place: int, number: int, fit: bool) -> list[object]:
-    """Return a line of the table of what unchanged kernels show."""
+    """Return a line of the table about kernels whose code is known to be unchanged."""
     counts = []
     for unchanged in (False, True):
         case = replace(REFERENCES[place], unchanged=unchanged)
@@ -287,11 +288,15 @@ BLIND = [
     for place, case in enumerate(CASES)
     if not case.slowed and not case.clock and "as a whole" not in case.name
 ]
-"""Cases whose rounds are slowed by what `diff` says that it would find in them."""
+"""Indices of cases in which kernels are slowed by the smallest change that `diff` says it would
+find."""
 
 
 def blind_line(place: int, number: int, fit: bool) -> list[object]:
-    """Return a line of the table of what `diff` is blind to: the same rounds, and then slower."""
+    """Return a line of the table about the slow-downs that `diff` says it would find.
+
+    `diff` first compares rounds without a slow-down, then the same rounds with one.
+    """
     case = CASES[place]
     sizes: dict[str, list[float]] = {"own": [], "kernel": [], "point": []}
     hits_by_kind = dict.fromkeys(sizes, 0)

@@ -1,4 +1,7 @@
-"""The part of operating.py about `ab`: comparisons that end at a look, from recorded pairs."""
+"""Simulate `ab` for operating.py, with recorded pairs of sweeps.
+
+A comparison may end at a look, a comparison of the pairs measured so far.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from gpubench.commands.diff.options import AB_CPU_PAIRS
 from gpubench.stats import looks
 
 PAIRS = ROOT / "results/cpu/ab_pairs.json"
-"""Runs of sweeps in turns: a kernel, the same kernel, and the kernel 10 % slower."""
+"""Recorded sweeps in turns: of a kernel, of the same kernel, and of the kernel made 10 % slower."""
 
 PIECE = 4
 """Number of consecutive pairs that are drawn together, because a host's clock drifts."""
@@ -40,7 +43,10 @@ class Ended:
 
 
 def in_turns(at: Callable[[int, float], Comparison], pairs: int) -> Ended:
-    """Judge at each look as `ab` does; `at` compares the first pairs at a false discovery rate."""
+    """Compare at each look as `ab` does, and return the comparison that decided.
+
+    `at` compares the first pairs at a false discovery rate.
+    """
     for number in (*looks.early_looks(pairs), pairs):
         last = number == pairs
         counts = (result := at(number, Limits.q * looks.share(number, pairs, is_last=last))).counts
@@ -51,13 +57,13 @@ def in_turns(at: Callable[[int, float], Comparison], pairs: int) -> Ended:
 
 @cache
 def recorded() -> list[dict[str, Any]]:
-    """Return the runs of the record."""
+    """Return the runs of `PAIRS`."""
     runs: list[dict[str, Any]] = json.loads(PAIRS.read_text(encoding="utf-8"))
     return runs
 
 
 def on_cpu(disturbed: bool, slower: bool, rng: random.Random) -> tuple[Ended, float]:
-    """Return a comparison of drawn pairs, and the seconds that it took."""
+    """Draw pairs; return their comparison, and the seconds that their sweeps took."""
     runs = [run["triples"] for run in recorded() if run["disturbed"] == disturbed]
     triples = list[dict[str, Any]]()
     while len(triples) < AB_CPU_PAIRS:
@@ -79,7 +85,7 @@ def on_cpu(disturbed: bool, slower: bool, rng: random.Random) -> tuple[Ended, fl
 
 
 def pooled(sweeps: Sequence[dict[str, Any]]) -> dict[Key, PooledPoint]:
-    """Return the points of sweeps on a CPU."""
+    """Return the points of sweeps on a CPU, with their times in all sweeps."""
     points = {}
     for name in sweeps[0]["us"]:
         variant, size = name.split()

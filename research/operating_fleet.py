@@ -1,8 +1,9 @@
 """Simulated fleets with recorded noise, for `gpubench fleet` (`operating.py` runs it).
 
-Each unit of a simulated fleet is a recorded point of one build on one H200 that takes at least
-`LEAST_US`. Each device has some rounds of one of the sweeps, at random, so that what a run did to
-all its rounds stays with a device. Good devices differ besides by a factor of their own.
+A fleet measures units (products, and parts of the device) on each device. The times of a simulated
+unit scatter like a recorded point of one build on one H200 that takes at least `LEAST_US`. They are
+random rounds from one sweep, so an effect on all rounds of a sweep stays with one device. Good
+devices also differ by factors of their own.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,17 +17,18 @@ from gpubench.commands.fleet.units import PHASES, PRODUCTS
 from gpubench.results.row import read
 
 SLOWDOWNS = 0.05, 0.10, 0.20
-"""In one unit."""
+"""Slowdowns of one unit."""
 
 IN_ALL = 0.05
-"""Slowdown in all units."""
+"""Slowdown of all units."""
 
 PARTS = 4
 UNITS = len(PRODUCTS["cuda"].dtypes) + PARTS
 ROUNDS = 3
 LEAST_US = 100.0
 PROCESSES = [*range(UNITS)] * len(PHASES)
-"""Each round alone is a process. All rounds together are one."""
+"""For each unit in each phase, the index of this unit in the first phase, alone, in which each
+round is a process. In the second phase, together, all rounds are one process."""
 
 Random = np.random.Generator
 Floats = NDArray[np.float64]
@@ -68,7 +70,7 @@ SPREADS: dict[str, tuple[Spread, Sequence[int]]] = {
         lambda rng, shape: 0.003 * rng.lognormal(0, 0.8, shape), (6, 20, 70)
     ),
 }  # fmt: skip
-"""How much good devices differ, and the numbers of devices."""
+"""By name: how much good devices differ, and the numbers of devices in simulated fleets."""
 
 LINES = [(name, devices) for name, (_, sizes) in SPREADS.items() for devices in sizes]
 
@@ -78,7 +80,10 @@ HEADING = ["good devices differ by", "devices", *(f"{size:.0%} in one unit" for 
 
 
 def recorded(files: Sequence[Path]) -> Floats:
-    """Return logarithms of round medians over their point's median: (points, sweeps, rounds)."""
+    """Return logarithms of round medians relative to their point's median.
+
+    The shape is (points, sweeps, rounds).
+    """
     sweeps = [
         {row.key: row for row in read(path) if row.median_us and row.median_us >= LEAST_US}
         for path in files
@@ -93,9 +98,10 @@ def recorded(files: Sequence[Path]) -> Floats:
 
 
 def fleet(noise: Floats, own: Floats, rng: Random) -> Floats:
-    """Return logarithms of times without a slowed device: (devices, units and phases, rounds).
+    """Return logarithms of times without a slowed device.
 
-    `own` has the logarithms of the devices' factors. A device differs alone as it does together.
+    The shape is (devices, units and phases, rounds). `own` has the logarithms of the devices'
+    factors, which are equal in both phases.
     """
     points, sweeps, recorded_rounds = noise.shape
     shape = len(own), UNITS * len(PHASES)
@@ -106,7 +112,7 @@ def fleet(noise: Floats, own: Floats, rng: Random) -> Floats:
 
 
 def truly_slow(own: Floats) -> NDArray[np.bool_]:
-    """Return where a device is beyond the threshold of the median of the others."""
+    """Return where a device is slower than the median of the other devices by the threshold."""
     others = [np.median(np.delete(own, device, axis=0), axis=0) for device in range(len(own))]
     return np.asarray(own - np.array(others) > np.log1p(THRESHOLD))
 
@@ -134,7 +140,7 @@ def line(noise: Floats, name: str, devices: int, fleets: int, rng: Random) -> li
             slower[device, phases] += np.log1p(slowdown)
             hit = bool(judge(slower, processes=PROCESSES).slow[device, phases].any())
             hits[place] += hit
-            if slowdown == 0.10:  # noqa: PLR2004 # as the heading says
+            if slowdown == 0.10:  # noqa: PLR2004 # the slowdown of the last column
                 promise = bool(healthy.detectable[phases].min() <= np.log1p(slowdown))
                 promised, kept = promised + promise, kept + (promise and hit)
         slower = times.copy()
@@ -168,7 +174,7 @@ DISTURBED_HEADING = ["good devices differ by", "devices", "slow by 6 to 15 %", "
 
 
 def disturbed_line(noise: Floats, case: Case, fleets: int, rng: Random) -> list[object]:
-    """Return the figures of a line of the table: slow devices are slow in all units."""
+    """Return the figures of a line of the table. Slow devices are slow in all units."""
     spread, devices, slow, where = case
     any_found = all_found = alarms = 0
     for _ in range(fleets):

@@ -1,7 +1,8 @@
 """Simulated histories of saved results, for `gpubench history` (`operating.py` runs it).
 
 Each saved result has five of the recorded rounds of one build, drawn at random. All points of a
-result share a factor of the machine (1 %). References are the BLAS, and half of the other points.
+result share a random factor of the machine (1 %). The references, which show the machine's factor,
+are the BLAS and half of the other points.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +43,7 @@ HEADING = ["rounds are", "results", "points", "a move in a history of one build"
 def results_of(
     logs: Floats, count: int, kind: str, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return the levels of the points in each result, and the distance between two speeds."""
+    """Return the level of each point in each result, and the distance between its two speeds."""
     facts = KINDS[kind]
     levels, gaps = np.empty((2, len(logs), count))
     for number in range(count):
@@ -61,7 +62,7 @@ def results_of(
 def line(
     draw: Callable[[], tuple[Floats, Flags]], case: Case, number: int, rng: np.random.Generator
 ) -> list[object]:
-    """Return the figures of a line of the table. Six points are slower from some result on.
+    """Return the figures of a line of the table. Six points are slower from a random result on.
 
     `draw` returns the recorded rounds of some points, and which of them are of the BLAS.
     """

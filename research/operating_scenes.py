@@ -1,4 +1,4 @@
-"""Recorded rounds, and what disturbs them, for the comparisons of operating.py."""
+"""Recorded rounds, and disturbances of them, for the comparisons of operating.py."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Recorded:
 
     @property
     def blas(self) -> Flags:
-        """Which points are of the BLAS."""
+        """Whether each point is of the BLAS."""
         return self.kernels < 0
 
     def chosen(self, places: Sequence[int]) -> Recorded:
@@ -51,7 +51,7 @@ class Recorded:
 
 
 def recorded(files: Sequence[Path], least_percent_of_copy: float = 0.0) -> Recorded:
-    """Read the points that have all rounds."""
+    """Return the points that have a time in every round."""
     pooled = read_side(files).pooled
     max_rounds = max(len(point.rounds_us) for point in pooled.values())
     full = {
@@ -68,7 +68,7 @@ def recorded(files: Sequence[Path], least_percent_of_copy: float = 0.0) -> Recor
 
 @cache
 def files_of(fit: bool) -> tuple[Recorded, Recorded]:
-    """Return products, and points that are bound by memory."""
+    """Return recorded products, and recorded points that are bound by memory."""
     memory = ["gemv.csv"] if fit else ["gemv_t.csv", "atax.csv"]
     return recorded(ROUNDS if fit else SWEEPS), recorded([*map(measured_file, memory)], 85)
 
@@ -103,7 +103,7 @@ Change = Callable[[Scene], object]
 
 
 def whole(side: str, size: float) -> Change:
-    """The machine was slower during a side."""
+    """Return a change: the machine was slower during a side."""
 
     def apply(scene: Scene) -> None:
         scene.sides[side] += math.log1p(size)
@@ -114,7 +114,10 @@ def whole(side: str, size: float) -> Change:
 def slow_rounds(
     size: float, number: int = 1, *, sides: str = "new", part: float = 1.0, unequal: bool = False
 ) -> Change:
-    """Some rounds were slower, at a part of the points, or by 0 to twice the size."""
+    """Return a change: some rounds were slower.
+
+    `part` is the share of the slower points. `unequal` slows each point by 0 to twice `size`.
+    """
 
     def apply(scene: Scene) -> None:
         for side in sides.split():
@@ -127,7 +130,7 @@ def slow_rounds(
 
 
 def ramp(size: float) -> Change:
-    """Each round of a side was slower than the round before."""
+    """Return a change: each round of a side was slower than the round before."""
 
     def apply(scene: Scene) -> None:
         for logs in scene.sides.values():
@@ -137,7 +140,7 @@ def ramp(size: float) -> Change:
 
 
 def inside_rounds(size: float) -> Change:
-    """The device became slower during each round. A round's points have a random order."""
+    """Return a change: the device became slower during each round, with points in random order."""
 
     def apply(scene: Scene) -> None:
         for logs in scene.sides.values():
@@ -147,7 +150,10 @@ def inside_rounds(size: float) -> Change:
 
 
 def modes(size: float, chosen: Callable[[Scene], Flags], *, alike: bool = True) -> Change:
-    """Points have one of two speeds in each round, which is a process; all `alike`, or not."""
+    """Return a change: points have one of two speeds in each round, as each round is a process.
+
+    With `alike`, all these points have the same speed in a round.
+    """
 
     def apply(scene: Scene) -> None:
         points = chosen(scene)
@@ -167,7 +173,7 @@ def tenth(scene: Scene) -> Flags:
 
 
 def only(chosen: Callable[[Scene], Flags], side: str, size: float) -> Change:
-    """Some points were slower during a side."""
+    """Return a change: some points were slower during a side."""
 
     def apply(scene: Scene) -> None:
         scene.sides[side][chosen(scene)] += math.log1p(size)
@@ -182,7 +188,7 @@ def half(scene: Scene) -> Flags:
 
 
 def both(*changes: Change) -> Change:
-    """Both changes."""
+    """Return a change that applies all these changes."""
 
     def apply(scene: Scene) -> None:
         for change in changes:

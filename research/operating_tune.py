@@ -1,7 +1,7 @@
-"""Landscapes of known times, and noise of many kinds, for `tune`'s race (`operating.py` runs it).
+"""Simulated races of `tune`, with known times and noise of many kinds (`operating.py` runs them).
 
-Each race draws true times of some configurations, and races them by the rule of `gpubench tune`
-(`gpubench.stats.race.compare`).
+Each race draws the true times of some configurations, its landscape, and races the configurations
+by the rule of `gpubench tune` (`gpubench.stats.race.compare`).
 """
 
 import math
@@ -30,7 +30,7 @@ class Visits(NamedTuple):
 
     best: int
     round: int
-    """From 0."""
+    """Number of the round, from 0."""
 
     size: int
     """Number of configurations in the landscape."""
@@ -47,13 +47,13 @@ class Visits(NamedTuple):
         return np.asarray(self.rng.random(len(self.numbers)) < probability)
 
     def kept(self, name: str, low: float, high: float) -> Floats:
-        """Return a number for each visit's configuration, which it keeps in all rounds."""
+        """Return a number for each visit. A configuration has the same number in all rounds."""
         numbers = self.memory.setdefault(name, self.rng.uniform(low, high, self.size))
         return np.asarray(numbers[self.numbers])
 
     @property
     def is_best(self) -> NDArray[np.bool_]:
-        """Which visits are of the best."""
+        """Whether each visit is of the best configuration."""
         return np.asarray(self.numbers == self.best)
 
 
@@ -62,15 +62,15 @@ Noise = Callable[[Visits], Floats]
 
 
 def outliers(part: float, factor: float, *, of_best: bool = True) -> Noise:
-    """A part of the visits, of the best or of all, takes longer by a factor."""
+    """Return noise: some visits, of the best configuration or of all, take longer by a factor."""
     return lambda v: v.normal() + math.log(factor) * v.chance(part) * (v.is_best | (not of_best))
 
 
 def drift(visits: Visits) -> Floats:
-    """A device that becomes 5 % slower while it warms up, and 10 % for a fifth of each round."""
+    """Return the noise of a device that slows down as it warms up, and in a fifth of each round."""
     place = np.linspace(0, 1, len(visits.numbers))[visits.rng.permutation(len(visits.numbers))]
     warm = 0.05 * (1 - np.exp(-(visits.round + place)))
-    return visits.normal(0.005) + warm + 0.1 * (place > 0.8)  # noqa: PLR2004 # a fifth of it
+    return visits.normal(0.005) + warm + 0.1 * (place > 0.8)  # noqa: PLR2004 # the last fifth
 
 
 def busy_neighbour(v: Visits) -> Floats:
@@ -155,8 +155,8 @@ LANDSCAPES: dict[str, tuple[Noise, int, int]] = {
     ),
     "one in ten first visits takes twice to five times as long": (cold_start, 200, 1),
 }  # fmt: skip
-"""Noise, the number of configurations, and the number of those that are equally fast. The same
-number of configurations is up to 2 % slower."""
+"""By name: the noise, the number of configurations, and the number of equally fast configurations.
+An equal number of further configurations is up to 2 % slower."""
 
 HEADING = ["landscape", "group holds the best", "and all within 1 % of it", "leader within 1 %",
            "group, median", "visits a configuration"]  # fmt: skip

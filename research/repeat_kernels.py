@@ -10,13 +10,13 @@ on the order of its threads, or that leaves an element unwritten. Default tiles 
 kernel refuses are skipped. Kernels without tensor cores run only if they are named. Exits 1 if a
 result differs.
 
-With `--triples`, each named kernel runs once at each of 2,500 random sizes, with one default tile
-each. M, N and K are 1 to 40 in the first 2,000. In the other 500, M and N are a multiple of the
+With `--triples`, each named kernel runs once at each of 2,500 random sizes, with a random default
+tile. M, N and K are 1 to 40 in the first 2,000. In the other 500, M and N are a multiple of the
 tile's extents, or differ from a multiple by one. K is a multiple of a step or of all stages, or
 differs from a multiple by one.
 
-With `--op`, operands are those of a sweep, whose sums are not exact. So each result is compared
-with the first one.
+With `--op`, operands are those of a sweep, whose sums are not exact. Each result is therefore
+compared with the first result.
 """
 
 import itertools
@@ -50,20 +50,20 @@ SIZES = (
     (1000, 1032, 520), (1021, 509, 1019), (1021, 516, 1020), (72, 136, 8),
     (1000, 1032, 528), (1021, 1160, 1008), (72, 136, 16),
 )  # fmt: skip
-"""M, N and K. No tile divides them, and the rows of the second are not aligned. The last three are
-for operands of 8 bits, whose rows are multiples of 16. Sums stay below 2¹³, so that float8, which
-sums with 14 bits, is exact."""
+"""M, N and K. No tile divides them, and the rows of the second size are not aligned. The last three
+sizes are for elements of 8 bits, whose rows have multiples of 16 elements. Sums stay below 2¹³, so
+that sums of float8, which have 14 bits, are exact."""
 
 DTYPES = "bfloat16,float16,tf32,float64,int8,float8_e4m3,float8_e4m3_split"
 
 LARGEST_OPERAND = 2
 
 Count = dict[str, Any]
-"""Numbers of right and wrong results, as they are saved."""
+"""Numbers of right and wrong results, in the form in which they are saved."""
 
 SMALL_EXTENT = 40  # the largest extent of the first triples
-SMALL_TRIPLES = 2000  # their number
-NEAR_TRIPLES = 500  # the number of the others
+SMALL_TRIPLES = 2000  # number of the first triples
+NEAR_TRIPLES = 500  # number of further triples, near multiples of the tile
 
 
 class Products:
@@ -75,7 +75,7 @@ class Products:
         self._rng = np.random.default_rng(1)
 
     def point(self, variant: Variant, tile: Config | None, problem: Problem) -> Point | None:
-        """Return the point of a tile, or None if it refuses the problem."""
+        """Return the point of a tile, or None if the kernel refuses the problem."""
         if variant.why_not(tile, problem):
             return None
         return kernel_point(variant, tile, problem, timer=self.timer)
@@ -159,13 +159,13 @@ def triples(variant: Variant) -> Iterator[tuple[Config, tuple[int, int, int]]]:
 
 
 def main() -> int:
-    """Run all kernels at all sizes."""
+    """Run all kernels at all sizes; return 1 if a result is wrong."""
     options = parser(__doc__, "stress.json")
     options.add_argument("--dtypes", default=DTYPES)
     options.add_argument("--variants", default="")
     options.add_argument("--repeats", type=int, default=1000)
     options.add_argument("--op", default=DEFAULT_OP, choices=OPERATIONS)
-    options.add_argument("--sizes", help="in place of those of this script")
+    options.add_argument("--sizes", help="instead of the sizes of this script")
     options.add_argument("--triples", action="store_true", help="many sizes, each once")
     options.add_argument("--device", default="cuda")
     arguments = options.parse_args()

@@ -26,15 +26,16 @@ from gpubench.plan.registry import choose
 from gpubench.results.row import read
 
 SIZES = ("129x261x77", "130x260x68", "136x264x72", "136x264x144")
-"""N is odd, or a multiple of 4, as B is loaded in two ways. In the last two, N and K are multiples
-of 8 and K of 16: tensor maps of 16-bit and 8-bit elements require that."""
+"""M, N and K. The first N is odd and the second N is a multiple of 4, because B is loaded in two
+ways. In the last two sizes, N and K are multiples of 8 and the last K is a multiple of 16, because
+tensor maps of 16-bit and 8-bit elements require that."""
 
 MOST_TILES = 64
-"""Kernels with more legal tiles run their default tiles: a tile takes a third of a second."""
+"""Kernels with more legal tiles run their default tiles. A tile takes a third of a second."""
 
 SLOW = "racecheck"
-"""racecheck takes 4.5 s a point, so it runs default tiles at the first two sizes. It ignores tensor
-maps."""
+"""racecheck takes 4.5 s per point, so it runs default tiles at the first two sizes. It does not
+check copies by tensor maps."""
 
 
 def main() -> int:
@@ -44,7 +45,7 @@ def main() -> int:
     options.add_argument("dtype")
     options.add_argument("--op", default=DEFAULT_OP, choices=OPERATIONS)
     options.add_argument("--variants", help="only these kernels, such as splitk_cluster")
-    options.add_argument("--sizes", help="in place of those of this script")
+    options.add_argument("--sizes", help="instead of the sizes of this script")
     asked = options.parse_args()
     kernels = [
         variant

@@ -24,8 +24,8 @@ from gpubench.stats.pairs import Ratio, ratio_of_pairs
 from gpubench.view.row_tables import by_problem
 
 ALONE = {dtype: f"alone_{seed}_{dtype}" for dtype, seed in ALONE_SEEDS.items()}
-"""Files of shapes that were measured with launches alone, by precision. No constant had been fitted
-on them. Since then constants of TF32 were fitted on four of the 80 shapes."""
+"""Names of files with launches alone at random shapes, by precision. When they were measured, no
+constant had been fitted to these shapes. Later, constants of TF32 were fitted to 4 of 80 shapes."""
 
 CACHES = ("hot", "cold")
 KINDS = {
@@ -39,7 +39,7 @@ KINDS = {
     "odd_2": "odd multiples of 2",
     "odd_4": "odd multiples of 4",
 }
-"""Random shapes beside the shapes of `ALONE`."""
+"""Kinds of random shapes, in addition to the shapes of `ALONE`."""
 
 OTHERS = {
     **{(dtype, "few_hot"): 1.05 for dtype in ("bfloat16", "float16", "float8_e4m3")},
@@ -63,7 +63,7 @@ MIN_SHAPES = 8
 """Minimum number of shapes of a class that is listed."""
 
 DRAWS = 50_000
-"""Number of shapes from which the parts of the classes are counted."""
+"""Number of shapes that are drawn to count the share of each class."""
 
 
 def path_alone(dtype: str) -> Path:
@@ -102,7 +102,7 @@ def plain_mean(ratios: Sequence[float]) -> Ratio:
 
 
 def said(ratio: Ratio, digits: int = 3, more: str = "") -> str:
-    """Return a ratio, and its interval unless that is infinite."""
+    """Return a ratio as text, with its interval unless the interval is infinite."""
     interval = f" ({ratio.low:.{digits}f} to {ratio.high:.{digits}f}{more})"
     return f"{ratio.ratio:.{digits}f}{interval if ratio.high < math.inf else ''}"
 
@@ -124,7 +124,7 @@ def in_pairs(dtype: str) -> list[tuple[Row, Ratio]]:
 
 @cache
 def drawn() -> Mapping[str, float]:
-    """Return the part of all random shapes that each class has."""
+    """Return the share of each class in random shapes."""
     counts = Counter(shape_class(*shape) for shape in random_shapes(0, DRAWS))
     return {name: counts[name] / DRAWS for name in CLASSES}
 
@@ -132,7 +132,7 @@ def drawn() -> Mapping[str, float]:
 def drawn_mean(ratios: Sequence[tuple[str, float]]) -> Ratio:
     """Return the geometric mean of ratios by class, and its 95 % interval.
 
-    Each class counts by its part of the shapes that are drawn, not by its number in the file. The
+    The weight of a class is its share in random shapes, not its number of shapes in the file. The
     interval is Student's, with one variance for all classes (stratified sampling). A class without
     a shape is left out.
     """
@@ -154,16 +154,17 @@ def drawn_mean(ratios: Sequence[tuple[str, float]]) -> Ratio:
 
 
 def alone_mean(dtype: str) -> Ratio:
-    """Return the mean at the shapes of `ALONE` of a precision, by the draw of shapes."""
+    """Return the mean ratio at a precision's shapes of `ALONE`, weighted as in `drawn_mean`."""
     every = outcomes_alone(dtype)
     return drawn_mean([(outcome.shape_class, outcome.ratio) for outcome in every])
 
 
 @cache
 def first_pick(dtype: str) -> float:
-    """Return the ratio to the library of the configuration that the model of today ranks first.
+    """Return the mean ratio to the library of the configuration that the present model ranks first.
 
-    It takes configurations that were measured with launches alone, and weights as `drawn_mean`.
+    Only configurations that were measured with launches alone are ranked. The mean is that of
+    `drawn_mean`.
     """
     ratios = []
     for problem, of_shape in groupby(fit_tiles.timed(path_alone(dtype)), lambda row: row.problem):
@@ -201,7 +202,7 @@ def results_in_short() -> str:
 
 
 def alone_shapes() -> str:
-    """Return the ratios at random shapes of launches alone, by class; and at other shapes."""
+    """Return a table of the ratios of launches alone by class of shape, and at other shapes."""
     lines = []
     for dtype, name in ALONE.items():
         every = outcomes_alone(dtype)
@@ -254,7 +255,7 @@ def other_shapes() -> str:
 
 
 def other_spread() -> str:
-    """Return how the ratios behind each cell of `other_shapes` are spread."""
+    """Return the spread of the ratios behind each cell of `other_shapes`."""
     lines = []
     for kind, dtype in product(KINDS, ALONE):
         if path_of_others(dtype, kind).exists():

@@ -11,26 +11,27 @@
     python research/shapes.py --op gemm_batched --seed 951 --count 30 --output gemm_batched.csv
 
 Shapes are drawn with M, N and K log-uniform in 384 to 8192, in multiples of 8 (float32: 4, 8 bits:
-16). With `--odd 2` they are 128 to 4096, in odd multiples of 2: rows of 16 bits are then no
-multiple of 16 bytes. With `--small` they are 16 to 384, and with `--large` 4096 to 16384. Operands
-that fit lie in the cache, and every contender runs in short bursts, in rounds of random order:
-cuBLAS, cuBLASLt with its fastest algorithm, and each of our kernels with the configurations of
-`--tiles auto`. With `--every` other configurations take part too, unless the first sample is slow:
-that shows how far the model's pick is from the best, and the model's constants are fitted on it.
+16). With `--odd 2` they are 128 to 4096, in odd multiples of 2. The length of rows of 16-bit
+elements is then no multiple of 16 bytes. With `--small` they are 16 to 384, and with `--large` 4096
+to 16384. Operands that fit into the cache stay there. Every contender runs in short bursts, in
+rounds of random order: cuBLAS, cuBLASLt with its fastest algorithm, and each of our kernels with
+the configurations of `--tiles auto`. With `--every`, other configurations take part too, unless
+their first sample is slow. Their times show how far the model's pick is from the best, and the
+model's constants are fitted to them.
 
 With `--few-rows`, M is uniform in 1 to 64, with `--some-rows` in 65 to 383, and N and K are
-log-uniform in 1024 to 16384. Shapes are drawn twice, with hot and with cold weights. Hot weights
-take at most half of the L2 cache. Cold, each launch has operands of its own, in turn, which
-together outgrow the cache.
+log-uniform in 1024 to 16384. Shapes are drawn twice, for hot weights, which take at most half of
+the L2 cache, and for cold weights. Cold launches use several sets of operands in turn, which
+together exceed the cache.
 
-With `--op`, all kernels of another operation take part that pick configurations, beside all library
-calls of it, with hot and with cold operands, at shapes that a library takes. A batch has 8 to 512
-products with extents of 64 to 1024, and a grouped product has 8 to 64 groups of 16 to 1024 rows in
-the mean, with N and K of 512 to 4096. With `--graph`, launches are also timed as nodes of a CUDA
+With `--op`, all kernels of another operation that pick configurations take part, beside all its
+library calls, with hot and with cold operands, at shapes that a library accepts. A batch has 8 to
+512 products with extents of 64 to 1024. A grouped product has 8 to 64 groups of 16 to 1024 rows on
+average, with N and K of 512 to 4096. With `--graph`, launches are also timed as nodes of a CUDA
 graph.
 
-Constants were fitted on the seeds 1, 2, 3, 7, 8, 9, 17, 18 and 901 in 16 bits, 204 and 304 in TF32,
-602 in 8 bits, and 11 in float64 and float32; judge by others.
+Constants were fitted to the seeds 1, 2, 3, 7, 8, 9, 17, 18 and 901 in 16 bits, 204 and 304 in TF32,
+602 in 8 bits, and 11 in float64 and float32. Use other seeds to judge the model.
 """
 
 from __future__ import annotations
@@ -102,22 +103,22 @@ GROUPS, GROUP_ROWS, GROUP_EXTENTS = (8, 64), (16, 1024), (512, 4096)
 MAX_GROUPS_ELEMENTS = 2**27  # maximum number of elements of all matrices of groups
 
 FEW_ROWS, SOME_ROWS = (1, 64), (65, 383)  # minimum and maximum of M
-WEIGHTS_EXTENTS = (1024, 16384)  # minimum and maximum of N and K there
-HOT_BYTES = 25 * 10**6  # maximum bytes of hot weights there, half of the L2 cache
+WEIGHTS_EXTENTS = (1024, 16384)  # minimum and maximum of N and K with few or some rows
+HOT_BYTES = 25 * 10**6  # maximum size of hot weights, half of the L2 cache
 
-REFUSED = 8  # times as many shapes are drawn of other operations, as libraries refuse some
+REFUSED = 8  # factor on the number of shapes of other operations: libraries refuse some
 
-SAMPLE_US = 250.0  # a sample lasts about this long
-ROUNDS = 9  # each contender has a sample in each
+SAMPLE_US = 250.0  # approximate duration of a sample
+ROUNDS = 9  # each contender has a sample in each round
 
 SLOW = 1.6
 """A candidate that takes this many times the library's time is left out after its first sample."""
 
 CANDIDATES = 18
-"""Number of configurations of each kernel that `--every` takes, as the model ranks them."""
+"""Number of configurations of each kernel that `--every` adds, the first by the model."""
 
 ALIKE = 2
-"""Maximum number of candidates that have the same small tile and the same number of parts."""
+"""Maximum number of candidates with the same small tile and the same number of parts of K."""
 
 
 def log_uniform(draw: random.Random, smallest: int, largest: int) -> float:
@@ -178,7 +179,7 @@ def rows_shapes(
 
 
 def weights_bytes(dtype: str, n: int, k: int) -> int:
-    """Return the bytes of B."""
+    """Return the size of B in bytes."""
     return n * k * PRECISIONS[dtype].item_bytes
 
 
@@ -186,7 +187,7 @@ CLASSES = ("small", "tall", "wide", "deep K", "large")
 
 
 def shape_class(m: int, n: int, k: int) -> str:
-    """Name the class of a shape, by how it is divided among multiprocessors."""
+    """Return the class of a shape. It shows how the work can be divided among multiprocessors."""
     if k >= 3 * math.sqrt(m * n):
         return "deep K"
     if m * n <= 1536**2:
@@ -210,9 +211,9 @@ def ranked_tiles(name: str, problem: Problem, multiprocessors: int) -> Iterator[
 
 
 def tolerance(problem: Problem) -> float:
-    """Return the largest relative difference from the library, whose sum has another order.
+    """Return the largest allowed relative difference from the library, which adds in another order.
 
-    In float8, sums of one sign could differ more than these: operands have random signs.
+    In float8, sums of terms with one sign could differ more. The operands have random signs.
     """
     precision = problem.precision
     of_sum = min(32 * math.sqrt(problem.k) * precision.sum_roundoff, 0.01)
@@ -246,7 +247,7 @@ class Result:
     """Hash of the kernel's files, as in results of gpubench."""
 
     op: str = DEFAULT_OP
-    extents: str = ""  # beyond M, N and K, as `batch=8`
+    extents: str = ""  # extents besides M, N and K, such as `batch=8`
 
 
 @dataclass(kw_only=True)
@@ -257,7 +258,7 @@ class Contender:
     tile: Config | None
     kind: str
     kernels: dict[Launches, Kernel]
-    """The same kernel, by how its launches are timed: alone, and further ways."""
+    """The kernel, bound once for each kind of launches that is timed."""
 
     difference: float = 0.0
     times_us: dict[Launches, list[float]] = field(default_factory=dict)
@@ -274,7 +275,7 @@ class Contender:
         return statistics.median(self.times_us[Launches.ALONE])
 
     def sample(self, limit_us: float = math.inf) -> bool:
-        """Add samples of about `SAMPLE_US`; False if the first launches take too long."""
+        """Add samples of about `SAMPLE_US`; return False if the first launches take too long."""
         if not self.times_us:
             (first,) = self.kernel.sample(4, 1)
             if first > limit_us:
@@ -370,7 +371,7 @@ class Bench:
         ]
 
     def chosen(self, problem: Problem, *, every: bool) -> Iterator[Chosen]:
-        """Yield the picks, and then every other candidate if asked for."""
+        """Yield the picks, and with `every` also all other candidates."""
         picks = list(self.picks(problem))
         yield from picks
         own_tiles = {(variant.name, tile) for _, variant, tile in picks}
@@ -395,7 +396,7 @@ class Bench:
             for variant in self.of_dtype(self.kernels)
         ]
         for variant in self.of_dtype(self.other_kernels):
-            twins = pdl_twins(variant.tiles.defaults)  # one tile when launches are alone
+            twins = pdl_twins(variant.tiles.defaults)  # the same when launches are alone
             defaults = (tile for tile in variant.tiles.defaults if tile not in twins)
             tiles.append(("default", variant, tuple(defaults)))
         for kind, variant, configs in tiles:
@@ -404,14 +405,14 @@ class Bench:
                     yield kind, variant, tile
 
     def of_dtype(self, names: Iterable[str]) -> list[CudaVariant]:
-        """Return the kernels that have the precision."""
+        """Return the kernels that support the precision."""
         kernels = (self.variants[name] for name in names)
         return [x for x in kernels if isinstance(x, CudaVariant) and self.dtype in x.dtypes]
 
     def bind(
         self, kind: str, variant: Variant, tile: Config | None, operands: OperandSets
     ) -> Contender | None:
-        """Bind a kernel, and run it once on a poisoned output; None if that fails."""
+        """Bind a kernel, and run it once on a poisoned output. Return None if that fails."""
         problem = operands.problem
         point = kernel_point(variant, tile, problem, self.cache)
         further = [Launches.GRAPH] if self.graph else []
@@ -464,7 +465,7 @@ class Bench:
         )
 
     def compile(self, shapes: Sequence[Size], *, every: bool) -> int:
-        """Compile what all shapes need, in parallel; return the number of kernels."""
+        """Compile the kernels of all shapes in parallel, and return their number."""
         points = {
             (variant.name, tile): kernel_point(variant, tile, problem, self.cache)
             for problem in map(self.problem, shapes)
@@ -495,7 +496,7 @@ SUMMARY = ("shapes", "geometric mean", "won", "tenth percentile", "lowest")
 
 
 def summary(ratios: Sequence[float]) -> list[str]:
-    """Return the cells of some ratios. A ratio of 1 or more is won."""
+    """Return the cells that summarize ratios. A ratio of 1 or more counts as won."""
     ordered = sorted(ratios)
     tenth = ordered[(len(ordered) - 1) // 10]
     won = sum(ratio >= 1 for ratio in ordered)
@@ -506,7 +507,7 @@ def summary(ratios: Sequence[float]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The contenders of a shape, as far as they are compared."""
+    """The contenders of a shape that are compared."""
 
     library: Result
     """The faster of cuBLAS and cuBLASLt."""
@@ -529,19 +530,19 @@ class Outcome:
 
     @property
     def shape_class(self) -> str:
-        """The class of the shape, by how it is divided among multiprocessors."""
+        """The class of the shape."""
         return shape_class(self.own.m, self.own.n, self.own.k)
 
 
 def outcomes(path: Path) -> Iterator[Outcome]:
-    """Yield what a file says of each product."""
+    """Yield the outcome of each product in a file."""
     yield from map(outcome, read(path))
 
 
 def outcome(results: Iterable[Result], launches: Launches = Launches.ALONE) -> Outcome:
-    """Compare the contenders of a shape, by times of such launches if there are any.
+    """Return the fastest contenders of a shape, by times of `launches` if there are any.
 
-    The libraries' launches never overlap, so their times stand for both.
+    The libraries' launches never overlap, so their times count as alone and as overlapped.
     """
     by_time = sorted(results, key=lambda r: r.median_us)
     chained = [r for r in by_time if r.launches != Launches.GRAPH]
@@ -578,7 +579,7 @@ def main() -> None:
     for cache in (Cache.HOT, Cache.COLD) if by_rows or not is_gemm else (Cache.HOT,):
         bench = Bench(asked.dtype, other_kernels, cache, op=asked.op, graph=asked.graph)
         shapes = shapes_of(asked, cache)
-        if not is_gemm and not asked.shapes:  # those that a library takes
+        if not is_gemm and not asked.shapes:  # only shapes that a library accepts
             shapes = [each for each in shapes if bench.libraries(bench.problem(each))]
             shapes = shapes[: asked.count]
         count = bench.compile(shapes, every=asked.every)

@@ -1,7 +1,7 @@
-"""A hook of mkdocs that adds to the site the files of the repository to which pages link.
+"""A hook of mkdocs. It adds files of the repository to the site if pages link to them.
 
-A link that leads nowhere is a warning, which fails the build. Without this hook, mkdocs only
-mentions some of these links.
+A broken link becomes a warning, which fails the build. Without this hook, mkdocs reports some
+broken links only as notes.
 """
 
 import logging
@@ -42,5 +42,5 @@ def _in_site(path: str) -> str:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Shorten links to these files: the root of the site is docs/."""
+    """Shorten links to the added files, because the root of the site is docs/."""
     return OUTSIDE.sub(lambda link: link[1].removeprefix("../") + _in_site(link[2]), markdown)

@@ -1,11 +1,11 @@
-"""Run commands where the system refuses something, and check what they say.
+"""Run commands where the system refuses something, and check their messages.
 
     python research/surroundings.py [-o surroundings.json]
 
 Needs root on Linux: `unshare` and `mount` take away /dev/shm and the home directory, `setpriv`
-makes another user, and control groups limit memory and CPUs (version 1 or 2, as the system has).
-Of each case this checks the exit code, the last line of stderr, that there is no traceback, and
-that no process is left. Exits 1 if a check fails.
+makes another user, and control groups of version 1 or 2 limit memory and CPUs. The script checks in
+each case the exit code, the last line of stderr, that there is no traceback, and that no process is
+left. Exits 1 if a check fails.
 """
 
 import re
@@ -46,12 +46,12 @@ NOBODY = (
     "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps +dac_read_search "
     "--ambient-caps +dac_read_search"
 )
-"""Another user, who may read the interpreter of root."""
+"""Runs a command as another user, who may read root's Python interpreter."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A command, what it runs behind, its exit code, and its last line on stderr."""
+    """A command, the command `behind` which it runs, its exit code, and its last line on stderr."""
 
     name: str
     behind: str
@@ -145,7 +145,7 @@ CASES = (
 
 
 def prepared(folder: Path) -> None:
-    """Write what the commands need; `closed` is root's, and `open` is everyone's."""
+    """Make the files and folders of the cases. Only root may write to `closed`."""
     (folder / "leak").mkdir()
     (folder / "leak" / "leak.py").write_text(LEAK)
     for name, mode in (("closed", 0o755), ("open", 0o777), (".", 0o755)):
@@ -155,7 +155,10 @@ def prepared(folder: Path) -> None:
 
 @contextmanager
 def group_with(limit: str) -> Iterator[list[Path]]:
-    """Make a control group with a limit. Yield the file that takes its processes, if any."""
+    """Make a control group with a limit, and yield the file that adds processes to it.
+
+    Without a limit, yield no file.
+    """
     if not limit:
         yield []
         return
@@ -207,7 +210,7 @@ def run(case: Case, folder: Path) -> dict[str, object]:
 
 
 def ended_within(limit_s: float) -> list[int]:
-    """Wait for all processes to end; return those that did not, and kill them."""
+    """Wait for all processes to end. Kill and return the processes that did not end."""
     deadline_s = time.monotonic() + limit_s
     while (left := descendants.living(descendants.descendants())) and time.monotonic() < deadline_s:
         time.sleep(0.01)
@@ -238,7 +241,7 @@ EXTRA: dict[str, Callable[[Path, str], list[str]]] = {
 
 
 def main() -> int:
-    """Run all cases; return 1 if one has a fault."""
+    """Run all cases; return 1 if a case has a fault."""
     options = parser(__doc__, "surroundings.json")
     asked = options.parse_args()
     descendants.become_subreaper()

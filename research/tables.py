@@ -1,8 +1,8 @@
-"""Every generated part of README.md and of the pages in docs/, made from results/.
+"""Make every generated part of README.md and of the pages in docs/ from results/.
 
     python -m cogapp -I research -p "import tables" -r README.md results/*.md docs/*.md
 
-cog runs the call that stands in the first line of a generated part, and writes what it returns.
+cog runs the call in the first line of a generated part, and writes the text that the call returns.
 `PAGES` are all files with such parts.
 """
 
@@ -50,7 +50,7 @@ RIVALS = ("bfloat16", "float16", "tf32", "float32")
 """Element types of the files in rivals/."""
 
 
-# ---- what commands show of files
+# ---- tables that commands print
 
 
 def ladder_steps() -> str:
@@ -103,7 +103,7 @@ def rivals() -> str:
 
 
 def rate(row: Row | None) -> str:
-    """Return the rate of a row."""
+    """Return the rate of a row as text, with its percentage of the better cuBLAS."""
     if row is None or row.unstable:
         return claims.DISAGREE if row else ""
     percent = f" ({row.percent_of_blas:.0f} %)" if row.percent_of_blas else ""
@@ -111,9 +111,9 @@ def rate(row: Row | None) -> str:
 
 
 def agreement() -> str:
-    """Return a time by gpubench and by Nsight Compute, and the numbers of times that agree.
+    """Return sentences about the agreement of times by gpubench and by Nsight Compute.
 
-    The first sentences have times of one process. The last sentence compares two processes.
+    In the first sentences, one process has both times. The last sentence compares two processes.
     """
     judged = profiler.judged(profiler.read(measured_file("alone.csv")))
     whole = [each for each in judged if each.line.launches == "alone"]
@@ -121,7 +121,7 @@ def agreement() -> str:
     (tile,) = (x.line for x in whole if (x.line.dtype, x.line.variant, x.line.n) == named)
     causes = Counter(each.cause for each in whole)
     with measured_file("agreement.csv").open(newline="") as file:
-        # Nsight Compute has no time for what lies between the kernels of a call.
+        # Nsight Compute does not time the gaps between the kernels of a call.
         single = [row for row in csv.DictReader(file) if row["kernels_per_call"] == "1"]
     apart = [
         profiler.agrees(float(row["events_hot_us"]), float(row["ncu_hot_us"])) for row in single
@@ -138,7 +138,7 @@ def agreement() -> str:
 
 
 def alone_agreement() -> str:
-    """Return how many times of launches alone agree with the profilers', by what they need."""
+    """Return a table of how many times of launches alone agree with the profiler's times."""
     return profiler.summary(profiler.read(measured_file("alone.csv")))
 
 
@@ -170,7 +170,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 def operands() -> str:
-    """Return time, power and clock by what the operands hold, in long runs at 8192."""
+    """Return time, power and clock by the values of the operands, in long runs at 8192."""
     rows = [row for row in read(measured_file("operands.csv")) if row.status == "ok"]
     cells = {
         (row.operands, f"{row.variant}, {row.dtype}"): f"{milliseconds(row.median_us)} ms, "
@@ -183,7 +183,7 @@ def operands() -> str:
 
 
 def claims_of_others() -> str:
-    """Return the number of other people's figures by verdict."""
+    """Return the number of other people's published figures by verdict."""
     verdicts = ("holds", "does not hold", "not decided", "wrong at this shape")
     lines = []
     for path in sorted(RESULTS.glob("*/claims/*/reproduce.csv"), key=lambda path: path.parent.name):
@@ -235,11 +235,11 @@ def changed_kernels() -> str:
     return table(["file", "kernels that have changed"], lines, text=True)
 
 
-# ---- what the code states
+# ---- tables from the code
 
 
 def ladder_kernels(which: str) -> str:
-    """Return the `steps` of the ladder in order, or the `others` of gemm: kernels and routines."""
+    """Return a table of the `steps` of the ladder, or of all `others` of gemm."""
     listed = {variant.name: variant for variant in variants() if variant.op == "gemm"}
     ladder = steps(tuple(listed.values()))
     if which == "steps":
@@ -324,7 +324,7 @@ BUILD_GROUPS = {
 
 
 def block(name: str, *arguments: str) -> str:
-    """Return what the function `name` makes, between empty lines. cog calls this."""
+    """Return the text that the function `name` makes, between empty lines. cog calls this."""
     modules = (sys.modules[__name__], shape_tables, claims)
     make = next(make for module in modules if callable(make := vars(module).get(name)))
     return f"\n{make(*arguments)}\n\n"

@@ -1,13 +1,14 @@
-"""The wall time of README's sweeps, and the share of verification by their last lines.
+"""Measure the wall time of the README's sweeps, and the share of verification in it.
 
     python research/verify_cost.py > results/h200/verify_cost.txt
     python research/verify_cost.py first --device cpu
 
 Each sweep begins with empty caches of compiled kernels and results, as after the installation, but
-with Python's bytecode, which `pip install` compiles. Verification is the work that a sweep would
-skip if it trusted its kernels, including the comparison of outputs between samples. It would still
-make the launches that load a kernel into a process, and those that predict how long it takes. Exit
-status: 0 times and shares are within their bounds, 1 one of them is not.
+with Python's bytecode, which `pip install` compiles. The last lines of a sweep state the time of
+verification. This is the work that a sweep would skip if it trusted its kernels, including the
+comparison of outputs between samples. Launches that load a kernel into a process, or that predict
+its time, are not part of it. Exit status: 0 if all times and shares are within their bounds,
+otherwise 1.
 """
 
 import compileall

@@ -34,8 +34,9 @@ GEMM_SIZES = (
     (8, 8, 8), (16, 16, 16), (72, 72, 72), (1021, 516, 1020), (777, 1544, 264),
     (777, 1544, 272), (300, 72, 16),
 )  # fmt: skip
-"""Primes, powers of two, one, less than a tile, rectangles. N is odd, even, or a multiple of 4; N
-and K are multiples of 8, and K of 16. K covers many steps of a loop, and less than one step."""
+"""M, N and K: primes, powers of two, 1, less than a tile, and rectangles. N is odd, even, or a
+multiple of 4. In some sizes, N and K are multiples of 8, or K is a multiple of 16. K covers many
+steps of a loop, or less than one step."""
 
 LARGEST_EDGE = 32
 MOST_TILES = 128
@@ -43,7 +44,7 @@ QUICK = Timing(rounds=1, precision=1.0, min_samples=1, min_device_s=0.0, sample_
 
 
 def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
-    """Return the sweeps of an operation: for gemm one per variant, over all its tiles."""
+    """Return the sweeps of an operation. gemm has a sweep for each variant, over all its tiles."""
     if OPERATIONS[op].has_k:
         return [
             Sweep(
@@ -56,7 +57,7 @@ def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
             )
             for variant in variants()
             if (variant.op, variant.backend) == (op, device) and dtype in variant.dtypes
-            if not (isinstance(variant, CallVariant) and variant.libraries)  # the rivals
+            if not (isinstance(variant, CallVariant) and variant.libraries)  # without rivals
         ]
     if dtype not in CORE_DTYPES:
         return []
@@ -65,7 +66,7 @@ def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
 
 
 def quick_to_compile(variant: Variant) -> tuple[str, ...]:
-    """Return the legal tiles that compile in seconds; of a large space, a part of them."""
+    """Return the legal tiles that compile in seconds, or a selection if there are many."""
     if variant.tiles is None:
         return ()
     legal = [str(tile) for tile in variant.tiles if tile.get("edge", 0) <= LARGEST_EDGE]
@@ -76,7 +77,7 @@ def quick_to_compile(variant: Variant) -> tuple[str, ...]:
 
 
 def summary(rows: list[Row]) -> dict[str, dict[str, float]]:
-    """Return points by status and the largest error, for each operation and variant."""
+    """Return the number of points by status, and the largest error, by operation and variant."""
     return {
         name: {
             **Counter(str(row.status) for row in own),
@@ -110,7 +111,7 @@ def main() -> int:
         print(f"{row.status}: {row.op} {row.label}: {row.reason}")
     said = [f"{row.op} {row.label}: {row.status}" for row in failed]
     save(asked.output, {"dtype": asked.dtypes, "variants": summary(rows), "failed": said})
-    return int(not verdict(not failed, f"{len(failed)} points wrong or failed"))
+    return int(not verdict(not failed, f"{len(failed)} points are wrong or failed"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Prints the number of words of each page, and of all pages: `python research/words.py`."""
+"""Print the number of words of each page, and of all pages: `python research/words.py`."""
 
 from pathlib import Path
 
@@ -6,7 +6,10 @@ REPOSITORY = Path(__file__).parent.parent
 
 
 def words_by_page() -> dict[str, int]:
-    """Count as `wc -w` does. CHANGELOG and the decisions are no pages to read from start to end."""
+    """Return the number of words of each page, as `wc -w` counts them.
+
+    CHANGELOG and the decisions are left out, because nobody reads them from start to end.
+    """
     names = ("README", "ARCHITECTURE", "CONTRIBUTING", "AGENTS")
     pages = [REPOSITORY / f"{name}.md" for name in names]
     pages += sorted((REPOSITORY / "docs").glob("*.md"))

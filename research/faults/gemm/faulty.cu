@@ -1,4 +1,5 @@
-// Kernels with faults: the naive product, but at EDGE 16 each has the fault of its name.
+// Kernels with faults. Each is the naive product, but at EDGE 16 it has the fault that it is named
+// after.
 //
 // `research/faults.py` sweeps them beside good kernels.
 
