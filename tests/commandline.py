@@ -1,4 +1,4 @@
-"""Commands as a user types them: in this process, or in one of their own."""
+"""Run commands as a user types them, in this process or in a new process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gpubench import cli
 TIMEOUT_S = 300
 
 GROUP: Any = typer.main.get_command(cli.app)
-"""Built once: it takes a tenth of a second."""
+"""The group of all commands. It is built once, because that takes a tenth of a second."""
 
 COMMANDS = {name: GROUP.get_command(None, name) for name in GROUP.commands}
 
@@ -33,11 +33,11 @@ class Done:
     out: str
     err: str
     folder: Path
-    """It ran in this folder."""
+    """The folder in which the command ran."""
 
     @property
     def files(self) -> list[str]:
-        """What the folder holds now."""
+        """The files that are in the folder now."""
         return files_in(self.folder)
 
 
@@ -46,7 +46,7 @@ def files_in(folder: Path) -> list[str]:
 
 
 def call(folder: Path, *arguments: str | bytes, **environment: str) -> Done:
-    """A command in this process. What it measures is measured by a child process all the same."""
+    """Run a command in this process. A child process still measures."""
     out, err = io.StringIO(), io.StringIO()
     if Fork.forks:
         Fork.forks.open()
@@ -59,19 +59,19 @@ def call(folder: Path, *arguments: str | bytes, **environment: str) -> Done:
             patch.setenv(name, text)
         with pytest.raises(SystemExit) as ended:
             cli.main()
-    for number, handler in handlers.items():  # it has ignored signals in its end
+    for number, handler in handlers.items():  # a command that ends ignores signals
         signal.signal(number, handler)
     return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue(), folder)
 
 
 def outcome(*arguments: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of a command in this folder and process."""
+    """Return the exit code, stdout and stderr of a command, run in this folder and process."""
     done = call(Path.cwd(), *arguments)
     return done.code, done.out, done.err
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> Done:
-    """A command in a process of its own: a second slower, for what a process alone can show."""
+    """Run a command in a new process, to see effects on a process. This takes a second longer."""
     done = subprocess.run(
         [sys.executable, "-m", "gpubench", *arguments],
         cwd=folder,
@@ -93,13 +93,14 @@ if "{limit}":
 from gpubench.cli import main
 main()
 """
-"""A shell may start its background jobs with SIGINT ignored; this does not."""
+"""A program that runs a command. Some shells start background jobs that ignore SIGINT; this program
+does not ignore it."""
 
 
 def start(folder: Path, *arguments: str, limit: str = "") -> subprocess.Popen[str]:
-    """A command that goes on; `limit` is the longest file it can write, in bytes.
+    """Start a command; `limit` is the maximum size in bytes of the files that it can write.
 
-    Such a command writes no bytecode. It would be cut, and all other processes would read it.
+    With a limit it writes no bytecode, because other processes would read the cut files.
     """
     return subprocess.Popen(
         [sys.executable, "-c", STARTED.format(limit=limit), *arguments],
@@ -125,7 +126,7 @@ SWEEP = ("sweep", "--device", "cpu")
 QUICKER = ("--rounds", "1", "--cache", "hot")
 QUICK = (*SWEEP, "--sizes", "8", "--variants", "cpu_blas")
 LONG = ("sweep", "--device", "cpu", "--sizes", "8..512:2", "--variants", "cpu_blas", "-o", "a.csv")
-"""It does not end before it is interrupted."""
+"""A sweep that does not end before it is interrupted."""
 
 OWN = """
 import numpy as np
@@ -142,7 +143,7 @@ VARIANT = CallVariant(
     threads=1,
 )
 """
-"""A kernel of one's own."""
+"""Description of a user's kernel."""
 
 OWN_CUDA = """
 from gpubench.model import CudaVariant, Launch
@@ -155,4 +156,4 @@ VARIANT = CudaVariant(
     reuse=lambda tile: (1, 1),
 )
 """
-"""A kernel of one's own in CUDA, whose source may be empty."""
+"""Description of a user's CUDA kernel, whose source may be empty."""

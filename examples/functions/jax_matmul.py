@@ -8,7 +8,7 @@ from gpubench.model import CallVariant, Config
 
 def build(_tile: Config | None, _dtype: str) -> Callable[..., None]:
     """Return the function of A and B, which returns their product."""
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # it would take most memory
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX takes most memory else
     import jax
 
     return jax.jit(lambda a, b: jax.numpy.matmul(a, b, precision="highest"))

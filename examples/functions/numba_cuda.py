@@ -1,4 +1,4 @@
-"""A plain product in Numba's CUDA, launched in CuPy's current stream, which is the timed one."""
+"""A plain product in Numba's CUDA, launched in CuPy's current stream, which is the timed stream."""
 
 from gpubench.model import CallVariant
 

@@ -9,7 +9,7 @@ def build(_tile, _dtype, interpret=False):
 
     def multiply(a, b):
         (m, k), n, spec = a.shape, b.shape[1], pallas.BlockSpec
-        x, y, depth = (min(each, 32) for each in (m, n, k))  # shared memory holds no more
+        x, y, depth = (min(each, 32) for each in (m, n, k))  # larger tiles exceed the shared memory
 
         def product(a, b, c):
             def add(step, total):

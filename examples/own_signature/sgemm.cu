@@ -1,6 +1,6 @@
 // Three steps of a float32 matrix product, C = alpha * A * B + beta * C, in the form of many existing
-// kernels: their own names and order of arguments, headers of the host, one template argument. The
-// description beside it says what gpubench needs. Nothing in this file is written for gpubench.
+// kernels: their own names and order of arguments, headers of the host, one template argument.
+// sgemm.py has the facts that gpubench needs. Nothing in this file is written for gpubench.
 
 #include <cassert>
 #include <cstdio>

@@ -1,4 +1,4 @@
-"""Backends: found by their folders, ours and one from outside the package."""
+"""Backends are found by their folders: ours, and a backend outside the package."""
 
 import subprocess
 import sys
@@ -54,11 +54,11 @@ VARIANT = CallVariant(
 
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BackendEntry]:
-    """A backend in a folder elsewhere."""
+    """A backend in a folder outside the package."""
     (tmp_path / "toy").mkdir()
     (tmp_path / "toy" / "__init__.py").write_text(TOY)
     monkeypatch.setattr(registry, "__path__", [*registry.__path__, str(tmp_path)])
-    # Another process does not have this path.
+    # Another process would not import from this path.
     monkeypatch.setattr(description_process, "load", descriptor.load)
     yield backends()["toy"]
     del sys.modules["gpubench.backends.toy"]
@@ -66,7 +66,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BackendEntr
 
 @pytest.fixture
 def kernels(tmp_path: Path) -> Path:
-    """A folder with a variant that runs on it."""
+    """A folder with a variant that runs on the toy backend."""
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "product.py").write_text(PRODUCT)
     return tmp_path / "kernels"
@@ -121,7 +121,7 @@ def test_auto_takes_the_first_backend_with_a_device() -> None:
     assert open_backend("auto").device.name == "Toy 0"
 
 
-def test_without_a_gpu_there_is_the_cpu_and_what_is_missing() -> None:
+def test_without_a_gpu_there_is_the_cpu_and_the_reason() -> None:
     devices, missing = find_devices("auto")
     assert [device_label(device) for device in devices] == ["CPU"]
     assert missing["cuda"]

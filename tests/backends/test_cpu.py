@@ -1,4 +1,4 @@
-"""The CPU backend: right results everywhere, cold operands, threads."""
+"""The CPU backend: right results at any size, cold operands, and threads."""
 
 import subprocess
 from collections.abc import Callable
@@ -41,7 +41,7 @@ from gpubench.model import (
 from gpubench.plan.registry import variants
 
 TILES = ((33, "int32"), (1, "float64"))
-"""Tiles and dtypes: Numba compiles each for seconds, and all have the same loops."""
+"""Some tiles with dtypes. Numba compiles each pair for seconds, and all have the same loops."""
 
 SHAPES = (
     (1, 1, 1),
@@ -56,7 +56,7 @@ SHAPES = (
 )
 
 PAIRS = [*product((1, 7, 128, 129), repeat=2), *product((12_345,), (1, 7)), (129, 12_345)]
-"""Extents of products with vectors: odd ones, and a long side."""
+"""Extents of matrices: odd extents, and long rows or columns."""
 
 LOOPS = [each for each in variants() if isinstance(each, CallVariant) and each.runs_on == "cpu"]
 ON_CPU = {each.name: each for each in LOOPS if each.op == "gemm"}
@@ -119,12 +119,12 @@ def test_a_kernel_bound_to_some_rows_computes_only_those(backend: CpuBackend) ->
         a, b = operands.inputs
         assert np.allclose(operands.output[:5], a[:5] @ b)
         assert np.isnan(operands.output[5:]).all()
-        assert kernel.watch() == ""  # objects of Python are no allocated memory
+        assert kernel.watch() == ""  # Python objects do not count as allocated memory
 
 
 @pytest.mark.slow  # Numba compiles in parallel mode
 def test_the_parallel_variant_is_right_and_compiled_on_its_own(backend: CpuBackend) -> None:
-    # Numba's cache on disk ignores `parallel=`: whichever came first would serve for both.
+    # Numba's cache on disk ignores `parallel=`, so both could get the code of the first one.
     edge, names = 9, ("cpu_tile", "cpu_tile_parallel")
     compiled = [ON_CPU[name].build(Config.parse(str(edge)), "float32") for name in names]
     assert [sum(function.stats.cache_hits.values()) for function in compiled] == [0, 0]
@@ -133,7 +133,7 @@ def test_the_parallel_variant_is_right_and_compiled_on_its_own(backend: CpuBacke
 
 
 def test_every_tile_is_an_instance_of_its_own_and_a_second_build_comes_from_the_disk() -> None:
-    # A wrong label would find the other tile's code.
+    # With a wrong label, a tile would get the code of the other tile.
     for edge, hits in ((2, 0), (3, 0), (3, 1)):
         function = ON_CPU["cpu_tile"].build(Config.parse(str(edge)), "float32")
         assert sum(function.stats.cache_hits.values()) == hits
@@ -152,7 +152,7 @@ def test_cold_sets_outgrow_the_cache_and_are_apart_in_memory() -> None:
     assert {array.ctypes.data % ALIGNMENT for arrays in odd.sets for array in arrays} == {0}
     assert backend.bytes_needed(point.problem, cold=True) == sum(a.nbytes for a in arrays)
     at_fixed_addresses = backend.bytes_needed(point.problem, cold=True, one_set=True)
-    assert at_fixed_addresses == 2 * point.problem.bytes  # the kernel has arrays of its own
+    assert at_fixed_addresses == 2 * point.problem.bytes  # the kernel has its own arrays
 
 
 def test_the_result_of_each_set_is_a_power_of_two_of_the_first_ones() -> None:
@@ -182,7 +182,7 @@ def test_small_problems_are_flushed_before_sets_recur(monkeypatch: pytest.Monkey
     assert len(flushes) == 5
     kernel.sample(4, 9)  # one flush serves four samples of four sets each
     assert len(flushes) == 8
-    kernel.run(12)  # on the rest of the sets that the last flush served
+    kernel.run(12)  # with the sets that remain after the last flush
     kernel.sample(1, 1)
     assert len(flushes) == 9
 
@@ -347,12 +347,12 @@ def test_a_rate_of_invalid_time_is_renewed(tmp_path: Path, monkeypatch: pytest.M
         assert list(highest_rates(fakes.CPU, [], gauge.ceilings).values()) == [rate]
     written_ns = file.stat().st_mtime_ns
     assert list(highest_rates(fakes.CPU, [], gauge.ceilings).values()) == [6]
-    assert file.stat().st_mtime_ns == written_ns  # a sweep that measures no rate writes none
+    assert file.stat().st_mtime_ns == written_ns  # a sweep that measures no rate writes no file
 
 
 def test_multiply_adds_are_computed_and_counted() -> None:
     for dtype in ("float32", "float64", "int32"):
-        first = CHAINS * (CHAINS - 1) / 2 * lanes(dtype)  # chain n starts at n in every lane
+        first = CHAINS * (CHAINS - 1) / 2 * lanes(dtype)  # chain n starts at n in all lanes
         assert multiply_adds(dtype)(3, 1, 2) == first + 3 * 2 * CHAINS * lanes(dtype)
         assert operations(dtype, 3) == 2 * 3 * CHAINS * lanes(dtype)
 

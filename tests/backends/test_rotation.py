@@ -1,4 +1,4 @@
-"""How many sets of operands make a cache cold, and in which order they are used."""
+"""The number of operand sets that keep a cache cold, and the order of their use."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def test_cold_sets_outgrow_the_cache(problem: Problem, cache_bytes: int, max_set
         assert policy.max_launches <= policy.count
     else:  # the sets used between two uses of a set are more than the caches hold
         assert (policy.count - 1) * problem.bytes >= CACHES_TO_OUTGROW * cache_bytes
-    two_fewer = policy.count - 2  # no more memory is taken than that needs
+    two_fewer = policy.count - 2  # no more sets than necessary
     assert two_fewer < 1 or two_fewer * problem.bytes < CACHES_TO_OUTGROW * cache_bytes
 
 
@@ -81,6 +81,6 @@ def test_each_set_of_odd_matrices_begins_where_an_allocation_may(dtype: str) -> 
     assert sum(stack.base.nbytes for stack in stacks) == bytes_of_sets(problem, 3)
     for stack, shape, by_columns in zip(stacks, problem.shapes, problem.by_columns, strict=True):
         assert stack.shape == (3, *shape)
-        assert stack.base is not None  # views: what is written into a set stays in the memory
+        assert stack.base is not None  # views, so a kernel writes into this memory
         assert stack.strides[0] % ALIGNED_BYTES == 0
         assert all((matrix.T if by_columns else matrix).flags.c_contiguous for matrix in stack)

@@ -1,9 +1,9 @@
-"""The page of `gpubench report` in Chromium: sorting, filtering, dark mode, a phone, the keyboard.
+"""Check `gpubench report` in Chromium: sorting, filtering, dark mode, a phone, the keyboard.
 
     python tests/browser/check_report.py [--screenshots FOLDER] results/h200/sweep.csv …
 
-Not part of the test suite, which needs no browser: `pip install playwright`, and `playwright
-install chromium` or the path of one in CHROMIUM.
+The test suite does not run this, because it needs no browser. Install it with `pip install
+playwright` and `playwright install chromium`, or set CHROMIUM to the path of a Chromium.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from gpubench.results.row import Row, read
 
 MAX_BYTES = 2_000_000
 LEAST_CONTRAST = 4.5
-"""WCAG 2.2, success criterion 1.4.3."""
+"""Minimum contrast of text: WCAG 2.2, success criterion 1.4.3."""
 
 SIZES = {"phone": {"width": 390, "height": 844}, "desk": {"width": 1280, "height": 900}}
 
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def shown(points: Locator, title: str) -> list[str]:
-    """The texts of a column in the rows that are shown."""
+    """Return the texts of a column in the visible rows."""
     heads = [text.strip() for text in points.locator("thead th").all_text_contents()]
     place = heads.index(title) + 1
     cells = points.locator(f"tbody tr:not([hidden]) > :nth-child({place})")
@@ -89,7 +89,7 @@ def shown(points: Locator, title: str) -> list[str]:
 
 
 def check_use(tab: Page) -> None:
-    """Tab reaches the skip link first. Heads sort, by Enter too, and menus and words filter."""
+    """Check that Tab reaches the skip link first, that headings sort, and that filters work."""
     tab.keyboard.press("Tab")
     expect(tab.locator(".skip")).to_be_focused()
     points = tab.locator(".listing[aria-labelledby=points]")
@@ -118,7 +118,7 @@ def check_use(tab: Page) -> None:
 
 
 def check_looks(tab: Page, screenshots: Path | None) -> None:
-    """Nothing too faint, nothing wider than a phone, nothing empty beside a table."""
+    """Check the contrast, and that nothing is wider than a phone or wider than its table."""
     for scheme, (name, size) in product(("light", "dark"), SIZES.items()):
         tab.set_viewport_size(size)
         tab.emulate_media(color_scheme=scheme)
@@ -139,7 +139,7 @@ def check_looks(tab: Page, screenshots: Path | None) -> None:
 
 
 def evil(rows: list[Row]) -> list[Row]:
-    """The rows with markup wherever a file has text."""
+    """Return the rows with markup in each text that comes from a file."""
     attack = "</svg></script><script>window.injected = 1</script><img src=x onerror=injected=1>"
     return [
         replace(row, variant=attack + row.variant, device=attack, library=attack, reason=attack)

@@ -20,7 +20,7 @@ def build(_tile: object, _dtype: str) -> Callable[..., None]:
                 for column in range(width):
                     score += q[row, column] * k[other, column]
                 score *= scale
-                if score > highest:  # what was added so far is relative to a lower maximum
+                if score > highest:  # the sums so far are relative to a lower maximum
                     sums *= np.exp(highest - score)
                     total *= np.exp(highest - score)
                     highest = score

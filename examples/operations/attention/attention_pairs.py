@@ -12,7 +12,7 @@ def build(_tile: object, _dtype: str) -> Callable[..., None]:
     def attention(q: Any, k: Any, v: Any, o: Any) -> None:
         rows, width = q.shape
         scale = 1 / np.sqrt(width)
-        for row in range(rows // 2 * 2):  # it forgets the last of an odd number of rows
+        for row in range(rows // 2 * 2):  # the fault: the last of an odd number of rows is left out
             highest, total = -np.inf, 0.0
             sums = np.zeros(width)
             for other in range(row + 1):
@@ -20,7 +20,7 @@ def build(_tile: object, _dtype: str) -> Callable[..., None]:
                 for column in range(width):
                     score += q[row, column] * k[other, column]
                 score *= scale
-                if score > highest:  # what was added so far is relative to a lower maximum
+                if score > highest:  # the sums so far are relative to a lower maximum
                     sums *= np.exp(highest - score)
                     total *= np.exp(highest - score)
                     highest = score

@@ -7,7 +7,7 @@ from gpubench.model import Array, Operation
 
 def attention(xp: Any, q: Any, k: Any, v: Any) -> Any:
     scores = q @ k.T / q.shape[1] ** 0.5
-    scores = xp.where(xp.tri(len(q), dtype=bool), scores, -xp.inf)  # a row sees itself and before
+    scores = xp.where(xp.tri(len(q), dtype=bool), scores, -xp.inf)  # no row uses later rows
     powers = xp.exp(scores - scores.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True) @ v
 

@@ -13,7 +13,7 @@ def build(_tile: object, _dtype: str) -> Callable[..., None]:
         for row in range(x.shape[0]):
             highest = x[row].max()
             total = 0.0
-            for pair in range(x.shape[1] // 2):  # it forgets the last of an odd number of columns
+            for pair in range(x.shape[1] // 2):  # the fault: an odd last column is left out
                 for column in (2 * pair, 2 * pair + 1):
                     y[row, column] = np.exp(x[row, column] - highest)
                     total += y[row, column]

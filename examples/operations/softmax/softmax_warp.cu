@@ -4,7 +4,7 @@ template <typename Scalar>
 __global__ void softmax_warp(const Scalar* X, Scalar* Y, int ROWS, int COLS) {
   const int row = blockIdx.x * blockDim.y + threadIdx.y;
   const int lane = threadIdx.x;
-  if (row >= ROWS) return;  // the whole warp
+  if (row >= ROWS) return;  // all threads of a warp have one row
   const Scalar* x = X + (long long)row * COLS;
   Scalar* y = Y + (long long)row * COLS;
   float highest = -3.4e38f, total = 0;

@@ -10,7 +10,7 @@ def build(_tile: object, _dtype: str) -> Callable[..., None]:
     @numba.njit
     def total(x: Any, s: Any) -> None:
         first = second = third = fourth = 0.0
-        for at in range(0, len(x) - 3, 4):  # it forgets up to three of the last elements
+        for at in range(0, len(x) - 3, 4):  # the fault: up to three last elements are left out
             first += x[at]
             second += x[at + 1]
             third += x[at + 2]

@@ -1,4 +1,4 @@
-"""What reaches the driver, and what calls are seen to do: the backend on a stand-in for CuPy."""
+"""The CUDA backend on a stand-in for CuPy: its calls of the driver, and what it notes of calls."""
 
 import ctypes
 import importlib
@@ -41,9 +41,9 @@ MODULES = ("launching", "stream", "kernel", "gauge", "backend", "cupti", "cublas
 
 
 class Hook:
-    """CuPy's MemoryHook: the pool tells the hooks that are entered."""
+    """CuPy's MemoryHook: the memory pool calls the hooks that are active."""
 
-    entered: list[Any] = []  # noqa: RUF012 # as CuPy has it: of the thread
+    entered: list[Any] = []  # noqa: RUF012 # CuPy has such a list for each thread
 
     def __enter__(self) -> Self:
         self.entered.append(self)
@@ -60,7 +60,7 @@ def allocate(count_bytes: int) -> None:
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """The backend's modules on the stand-in, and the launches that reached the driver."""
+    """The backend's modules with the stand-in, and the launches that the driver received."""
     launched: list[tuple[Any, ...]] = []
     loaded = SimpleNamespace(
         load=lambda _cubin: None, get_function=lambda _name: SimpleNamespace(ptr=7)
@@ -157,7 +157,7 @@ def test_the_result_that_a_function_returns_is_copied_in_the_launch(
     assert not output.any()
     launch()
     assert (output == inputs[0]).all()
-    assert routine.call is np.matmul  # its attributes are what a row shows
+    assert routine.call is np.matmul  # a row shows its attributes
 
 
 def test_a_call_is_prepared_before_the_launch(cuda: SimpleNamespace) -> None:
@@ -287,7 +287,7 @@ def test_a_launch_alone_does_not_start_before_the_previous_launch_has_ended(
 )
 def test_only_graphs_are_captured(cuda: SimpleNamespace, scope: Scope, timer: Timer) -> None:
     at = SimpleNamespace(launches=Launches.ALONE, scope=scope, timer=timer)
-    # Without launches: a capture would need one.
+    # The stand-in cannot launch, so a capture would fail.
     kernel = SimpleNamespace(routine=SimpleNamespace(call=print), point=at)
     assert cuda.kernel.CudaKernel._overlap.func(kernel) == (False, "")
 

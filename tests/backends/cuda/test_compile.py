@@ -1,4 +1,4 @@
-"""Compiling an instance: what is kept, what decides the outcome, and what errors say."""
+"""Compiling an instance of a kernel: the cache of compilations, its keys, and error messages."""
 
 import os
 import sys
@@ -39,7 +39,7 @@ __global__ void twice(const Scalar* A, const Scalar* B, Scalar* C, int M, int N,
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small kernel, and a cache of its own."""
+    """The source of a small kernel, with an empty cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = tmp_path / "twice.cu"
     path.write_text(SOURCE)
@@ -92,13 +92,15 @@ def test_each_input_compiles_anew(source: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(done) == len(cache_files(source)) == 8
 
 
-def test_a_cache_that_cannot_be_written_costs_nothing_else(source: Path) -> None:
+def test_a_kernel_compiles_though_the_cache_cannot_be_written(source: Path) -> None:
     (source.parent / "cache").write_text("a file where the folder should be")
     assert compile_instance(source, "twice<float, 2>", "sm_90").resources.registers > 0
 
 
 @pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("nowhere")])
-def test_what_is_no_cubin_costs_nothing_else(source: Path, put: Callable[[Path], None]) -> None:
+def test_a_kernel_compiles_though_its_cache_file_is_no_regular_file(
+    source: Path, put: Callable[[Path], None]
+) -> None:
     good = compile_instance(source, "twice<float, 2>", "sm_90")
     (file,) = cache_files(source)
     file.unlink()
@@ -107,7 +109,7 @@ def test_what_is_no_cubin_costs_nothing_else(source: Path, put: Callable[[Path],
     assert [each.name for each in file.parent.iterdir()] == [file.name]
 
 
-def test_what_a_source_includes_decides_too(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_include_compiles_anew(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = compilations(monkeypatch)
     factor = source.with_name("factor.cuh")
     source.write_text('#include "factor.cuh"\n' + SOURCE.replace("TILE *", "FACTOR * TILE *"))
@@ -146,7 +148,7 @@ BROKEN = {
 
 
 def test_the_first_error_is_reported(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvcc, "find", lambda: None)  # it would find the same errors
+    monkeypatch.setattr(nvcc, "find", lambda: None)  # nvcc would report the same errors
     for name, (text, expression, message) in BROKEN.items():
         source.write_text(text)
         with pytest.raises(CompileError) as caught:
@@ -175,7 +177,7 @@ def test_without_nvrtc_the_message_says_what_to_install(monkeypatch: pytest.Monk
 
 
 def test_a_kernel_without_the_compilers_report_is_an_error() -> None:
-    # As NVRTC's cache gives it; with --no-cache there is always one.
+    # A cubin from NVRTC's cache has no report. With --no-cache, there is always a report.
     with pytest.raises(CompileError, match="did not report the kernel's registers"):
         parse_resources("")
 

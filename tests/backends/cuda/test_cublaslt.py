@@ -1,6 +1,6 @@
-"""What reaches cuBLASLt: a stand-in reads descriptors and memory as NVIDIA documents them.
+"""Calls of cuBLASLt, on a stand-in that reads descriptors and memory as NVIDIA documents them.
 
-It computes D = epilogue(α·op(A)·op(B) + β·C) of column-major matrices, with NumPy.
+The stand-in computes D = epilogue(α·op(A)·op(B) + β·C) of column-major matrices, with NumPy.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ KINDS = {
 
 
 class OnDevice(np.ndarray):
-    """An array with the address that CuPy's arrays have."""
+    """A NumPy array that has its address in the attribute of CuPy's arrays."""
 
     @property
     def data(self) -> Any:
@@ -39,7 +39,7 @@ class OnDevice(np.ndarray):
 
 
 class Library:
-    """cuBLASLt: its descriptors are numbers of a table."""
+    """A stand-in for cuBLASLt. A descriptor is the number of an entry in `table`."""
 
     def __init__(self) -> None:
         self.table: dict[int, dict[Any, Any]] = {}
@@ -71,7 +71,7 @@ class Library:
 
     def cublasLtMatmulAlgoGetHeuristic(self, *arguments: Any) -> int:  # noqa: N802 # cuBLASLt's name
         *_, descriptor, _a, _b, c, d, _preference, _most, _proposals, count = arguments
-        if self.table[descriptor.value].get(7, 1) & 4:  # the bias's address has an alignment
+        if self.table[descriptor.value].get(7, 1) & 4:  # there is a bias, which must be aligned
             assert self.table[descriptor.value][8] % 256 == 0
         assert c.value == d.value
         count._obj.value = 1
@@ -85,7 +85,10 @@ class Library:
         return memory.reshape(facts["columns"], leading)[:, : facts["rows"]].T
 
     def scaled(self, left: Any, right: Any, of_blocks: int, of_columns: int) -> tuple[Any, Any]:
-        """BLK128x128_32F of the left matrix, along k and padded, and VEC128_32F, along n."""
+        """Return both matrices times their scales, for blocks of the left and vectors of the right.
+
+        The formats of the scales are BLK128x128_32F (rows along k, padded) and VEC128_32F (along n).
+        """
         (rows, depth), columns = left.shape, right.shape[1]
         along_k, padded, down = -(-depth // 128), -(-depth // 512) * 4, -(-rows // 128)
         blocks = (ctypes.c_float * (padded * down)).from_address(of_blocks)
@@ -138,7 +141,7 @@ def aligned(shape: tuple[int, ...], kind: Any) -> OnDevice:
 
 @pytest.fixture
 def lt(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """The modules on a stand-in for CuPy and the library."""
+    """The backend's modules with stand-ins for CuPy and cuBLASLt."""
     launches: list[Any] = []
     parts: dict[str, dict[str, Any]] = {
         "cupy": {"empty": aligned, "ndarray": OnDevice},
@@ -213,7 +216,7 @@ def test_the_library_computes_the_operation_that_the_folder_states(
     tolerance = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 1e-2}[dtype]
     np.testing.assert_allclose(c.astype(np.float64), expected, tolerance, tolerance)
     plain = np.asarray(c, np.float64) - wide[0] @ wide[1]
-    assert np.abs(plain).max() > 0.1  # the epilogue is in the result
+    assert np.abs(plain).max() > 0.1  # the result shows whether the epilogue was applied
 
 
 def test_each_set_of_operands_has_the_address_of_its_own_bias(lt: SimpleNamespace) -> None:
@@ -258,7 +261,7 @@ def test_the_pass_reads_sums_that_are_not_rounded(
     launched: list[Any] = []
     call = lt.epilogues.with_pass(form.act, dtype, product).bind(*inputs, c)
     call()
-    assert launched == [("silu", True, dtype, 4)]  # twelve columns are three times four
+    assert launched == [("silu", True, dtype, 4)]  # twelve columns make three vectors of four
     ((function, *dimensions, _shared, _stream, arguments, _extra),) = lt.launches
     assert (function, dimensions) == (7, [1, 7, 1, 128, 1, 1])
     pointers = (ctypes.c_void_p * 6).from_address(arguments)

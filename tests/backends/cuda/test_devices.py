@@ -1,4 +1,4 @@
-"""What is missing where there is no GPU, and what is read where there is one."""
+"""The reason why no GPU is available, and the facts that are read about a GPU."""
 
 import sys
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ class FakeCudaError(RuntimeError):
 
 
 def counting(answer: int | FakeCudaError) -> SimpleNamespace:
-    """A runtime that counts devices, or fails to."""
+    """A CUDA runtime that returns this number of devices, or fails."""
 
     def count() -> int:
         if isinstance(answer, FakeCudaError):
@@ -79,7 +79,7 @@ H200 = {
     "maxThreadsPerMultiProcessor": 2048,
     "warpSize": 32,
     "ECCEnabled": 1,
-    "uuid": b"",  # a zero byte ends it here
+    "uuid": b"",  # a zero byte ends the text in this older form
 }
 
 
@@ -87,7 +87,7 @@ ATTRIBUTES = {"ClockRate": 1_980_000, "MemoryClockRate": 3_201_000, "GlobalMemor
 
 
 def h200s(count: int = 2) -> SimpleNamespace:
-    """The runtime of a machine with `count` H200."""
+    """The CUDA runtime of a machine with `count` GPUs of type H200."""
     runtime = counting(count)
     runtime.getDeviceProperties = lambda _index: H200
     runtime.deviceGetAttribute = lambda name, _index: ATTRIBUTES[name]

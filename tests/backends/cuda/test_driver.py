@@ -1,4 +1,4 @@
-"""What is handed to the CUDA driver, without one."""
+"""The arguments that the CUDA driver gets, tested without a driver."""
 
 import ctypes
 from typing import Any
@@ -26,7 +26,7 @@ encoded_maps = st.binary(min_size=TENSOR_MAP_BYTES, max_size=TENSOR_MAP_BYTES)
 
 
 def words(encoded: bytes) -> list[int]:
-    """The 16 words of 64 bits, as a GPU reads them."""
+    """The 16 words of a tensor map, of 64 bits each, as a GPU reads them."""
     return [int.from_bytes(encoded[at : at + 8], "little") for at in range(0, len(encoded), 8)]
 
 
@@ -63,7 +63,7 @@ def test_a_batch_of_matrices_has_a_third_dimension_of_which_a_box_takes_one() ->
     assert [int(value) for value in box] == [32, 64, 1]
 
 
-def test_what_the_l2_cache_fetches_at_once_is_128_bytes_unless_the_map_says_otherwise() -> None:
+def test_the_l2_cache_fetches_128_bytes_at_a_time_unless_the_map_has_another_number() -> None:
     def promotion(**described: int) -> int:
         a_map = TensorMap(array=0, shape=(8, 8), box=(8, 8), **described)
         return int(tensor_map_arguments(a_map, 0, "float32")[-2])
@@ -95,7 +95,7 @@ def test_every_dtype_and_swizzle_has_its_code_in_cuda_h() -> None:
 
 
 def fake_driver(monkeypatch: pytest.MonkeyPatch, status: driver.CUresult, tensor_map: Any) -> None:
-    """A driver that gives this answer to every request for a tensor map."""
+    """A driver that returns this result for every request for a tensor map."""
     monkeypatch.setattr(module, "driver_version", lambda: 13000)
     monkeypatch.setattr(driver, "cuTensorMapEncodeTiled", lambda *_: (status, tensor_map))
 
@@ -120,7 +120,7 @@ def test_a_refused_tensor_map_is_a_launch_error(monkeypatch: pytest.MonkeyPatch)
 
 
 def attributes(launch: Launch) -> tuple[Any, dict[str, Any]]:
-    """The config of a launch, and its attributes by name."""
+    """Return the driver's config of a launch, and its attributes by name."""
     config = launch_config(launch, 7)
     assert config.numAttrs == len(config.attrs)
     return config, {attribute.id.name: attribute.value for attribute in config.attrs}
@@ -166,7 +166,7 @@ def test_clusters_and_programmatic_dependent_launches_are_attributes() -> None:
 
 
 @pytest.mark.parametrize(("answer", "limits"), [((0, 2**20), [0]), ((0, 0), []), ((801, None), [])])
-def test_what_a_kernel_pinned_in_the_l2_cache_is_unpinned(
+def test_lines_that_a_kernel_pinned_in_the_l2_cache_are_unpinned(
     monkeypatch: pytest.MonkeyPatch, answer: tuple[int, Any], limits: list[int]
 ) -> None:
     calls: list[str] = []

@@ -68,7 +68,7 @@ PROBLEM = Problem(op="gemm", m=3, n=5, k=7, dtype="float16")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A directory for `--kernels` with one file, and with a cache that the tests share."""
+    """A directory for `--kernels` with one file. The tests share its cache."""
     folder = tmp_path_factory.mktemp("own folder")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
@@ -91,7 +91,7 @@ def test_arguments_pass_and_calls_are_noted(folder: Path, monkeypatch: pytest.Mo
     variant = described(folder)
     result = np.zeros(8, np.float16)
     function = HostFunction(variant, None, "float16", "sm_90", 80)
-    with pytest.raises(LaunchError, match="the CUDA runtime reports cuda"):  # there is no GPU
+    with pytest.raises(LaunchError, match="the CUDA runtime reports cuda"):  # without a GPU
         function.watch(function.bind(PROBLEM, (1, 2, result.ctypes.data)))
     assert result.tolist() == [48, 3, -0.5, 1, 1, 0, 0, 0]
     recorded = function._library.gpubench_recorded().decode().splitlines()
@@ -165,7 +165,7 @@ def test_a_call_that_waits_is_not_alone(folder: Path) -> None:
 
 def test_the_description_is_checked_and_pickled_by_its_file(folder: Path) -> None:
     variant = described(folder, "linked", more='compile_options=("-Iinclude", "mine.cu"),')
-    assert pickle.loads(pickle.dumps(variant)) is variant  # noqa: S301 # our own
+    assert pickle.loads(pickle.dumps(variant)) is variant  # noqa: S301 # the test made these bytes
     assert variant.options(None, "float32") == (f"-I{folder}/include", f"{folder}/mine.cu")
     assert variant.sources == (variant.path, folder / "mine.cu")
     with pytest.raises(UsageError, match=r"signature: float q: write q=1, or which of"):

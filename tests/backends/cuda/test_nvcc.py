@@ -1,4 +1,4 @@
-"""Sources as people have them: headers, host code, and nvcc where NVRTC cannot compile."""
+"""Sources of other people, with headers and host code; nvcc compiles what NVRTC cannot."""
 
 from pathlib import Path
 

@@ -18,7 +18,7 @@ class FakeNvmlError(Exception):
 
 
 def fake_nvml(reasons: int = 0, *, broken: tuple[str, ...] = ()) -> SimpleNamespace:
-    """`pynvml` with one GPU, whose `broken` functions are not supported."""
+    """A stand-in for `pynvml` with one GPU. The GPU does not support the `broken` functions."""
 
     def answer(name: str, value: Any) -> Any:
         def call(*_: Any) -> Any:
@@ -49,7 +49,7 @@ def fake_nvml(reasons: int = 0, *, broken: tuple[str, ...] = ()) -> SimpleNamesp
 
 
 def computing(*pids: int) -> SimpleNamespace:
-    """`pynvml` of a GPU that these processes compute on."""
+    """A stand-in for `pynvml` with a GPU on which these processes compute."""
     nvml = fake_nvml()
     running = [SimpleNamespace(pid=pid) for pid in pids]
     nvml.nvmlDeviceGetComputeRunningProcesses = lambda _handle: running
@@ -66,7 +66,7 @@ def test_who_else_computes_on_the_gpu_is_named(monkeypatch: pytest.MonkeyPatch) 
         ((ours, parent), ""),
         ((ours, parent, 1), f"{first} (1)"),
         ((ours, 2**30), "process (1073741824)"),
-        ((2**30,), ""),  # in a container: this process, by another PID
+        ((2**30,), ""),  # this process, which has another PID in a container
         ((2**30, 2**30 + 1, 2**30 + 2), "2 other processes"),
         ((ours, *range(2**30, 2**30 + 5)), " and 2 more"),
     ):
@@ -95,7 +95,7 @@ def test_processes_of_one_command_are_no_strangers(monkeypatch: pytest.MonkeyPat
     )
     monkeypatch.setitem(sys.modules, "pynvml", computing(10, 11, 12, 13))
     assert not Nvml("GPU-1").others()
-    files["/proc/12/status"] = "Name:\tx\nPPid:\t1\n"  # another command of the same shell
+    files["/proc/12/status"] = "Name:\tx\nPPid:\t1\n"  # another command of this shell
     assert Nvml("GPU-1").others() == "python3 (12), python3 (13)"
 
 

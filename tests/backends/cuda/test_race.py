@@ -1,4 +1,4 @@
-"""Which of a library's algorithms is taken: by a race on scripted times, and from the disk."""
+"""The choice among a library's algorithms, by a race on scripted times or from the disk."""
 
 import random
 from collections import Counter
@@ -21,7 +21,7 @@ FACTS = {"library": 130100, "gpu": "NVIDIA H200", "dtype": "float32", "m k n": (
 
 
 class Track:
-    """Algorithms whose launches take as long as scripted, in microseconds, with noise and drift."""
+    """Algorithms whose launches take scripted times in microseconds, with noise and drift."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Track:
         self.times_us, self.noise, self.drift, self.broken = times_us, noise, drift, broken
         self.taken: list[tuple[int, int]] = []
         self.now_s = 0.0
-        self._random = random.Random(seed)  # noqa: S311 # a script, not a secret
+        self._random = random.Random(seed)  # noqa: S311 # noise, not a secret
 
     def sample(self, algorithm: int, launches: int) -> float:
         if algorithm in self.broken:
@@ -56,7 +56,7 @@ def test_the_fastest_algorithm_wins_though_samples_are_noisy() -> None:
 
 
 def test_a_clock_that_falls_while_they_run_favours_none() -> None:
-    # Measured one after another, the first would gain 4 % over the last.
+    # If they were measured one after another, the first would seem 4 % faster than the last.
     track = Track([10.0, 10.1, 10.2, 9.9], drift=lambda taken: 1 + 0.0005 * taken)
     assert track.race() == 3
 
@@ -121,7 +121,7 @@ def files(cache: Path) -> Iterator[Path]:
 def test_a_kept_choice_is_found_where_the_library_lists_it_now() -> None:
     choose_algorithm(["aa", "bb"], FACTS, Track([9.0, 5.0]).sample, 256)
     assert choose_algorithm(["bb", "cc", "aa"], FACTS, never, 256) == (0, "tuned")
-    # And where it does not propose it any more, there is a race.
+    # If the library does not propose the kept algorithm any more, there is a race.
     assert choose_algorithm(["aa", "cc"], FACTS, Track([9.0, 5.0]).sample, 256) == (1, "tuned")
 
 

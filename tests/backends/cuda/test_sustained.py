@@ -1,4 +1,4 @@
-"""Launches without a pause, on the scripted stream of test_timer.py."""
+"""Sustained launches (without a pause), on the scripted stream of test_timer.py."""
 
 import itertools
 import time
@@ -24,9 +24,9 @@ from gpubench.model import Series
 
 
 class Stream(FakeStream):
-    """The host can wait for a mark; what is before it has then left the queue.
+    """A stream in which the host can wait for a mark, until all earlier launches have ended.
 
-    What is enqueued runs `latency_us` later at the earliest.
+    A launch runs `latency_us` after it was enqueued at the earliest.
     """
 
     latency_us = 0.0
@@ -60,7 +60,7 @@ def test_samples_follow_the_heating_and_fill_their_time() -> None:
     assert set(series.times_us) == {100.0}
     assert series.launches_per_sample * 100.0 == SAMPLE_US
     assert series.device_s == pytest.approx(0.5, rel=0.05)
-    # The heating, too, and what was enqueued when the time was up.
+    # The total includes the heating, and the launches in the queue when the time was up.
     assert stream.device_us == pytest.approx(1.5e6 + AHEAD_US, rel=0.001)
     assert clock_mhz == 1980.0
 
@@ -79,12 +79,12 @@ def test_samples_in_which_the_device_waited_for_the_host_are_dropped() -> None:
     hiccups = (20_000.0 if number % 1000 == 999 else 2.0 for number in itertools.count())
     stream = Stream(launch_us=100.0, enqueue_us=hiccups)
     series, _ = sustained(stream)
-    # The mark that waited is dropped; the launch after it was late by less than a fifth.
+    # The sample that waited is dropped. The next sample was late by less than a fifth.
     assert max(series.times_us) < 5 * 100.0
     assert sorted(series.times_us)[len(series.times_us) // 2] == 100.0
 
 
-def test_a_host_that_is_late_by_less_than_what_is_enqueued_loses_no_sample() -> None:
+def test_a_host_that_is_late_by_less_than_the_enqueued_launches_take_loses_no_sample() -> None:
     late_us = 0.75 * AHEAD_US
     hiccups = (late_us if number % 1000 == 999 else 2.0 for number in itertools.count())
     series, _ = sustained(Stream(launch_us=200.0, enqueue_us=hiccups))
@@ -94,7 +94,7 @@ def test_a_host_that_is_late_by_less_than_what_is_enqueued_loses_no_sample() -> 
 
 @pytest.mark.parametrize("latency_us", [0.0, 20.0])
 def test_launches_shorter_than_their_enqueuing_are_refused(latency_us: float) -> None:
-    # With a latency, what was enqueued last is always pending: that the GPU is busy says nothing.
+    # With a latency, the last launch is always pending, so a busy GPU proves nothing.
     stream = Stream(launch_us=7.3, enqueue_us=10.6)
     stream.latency_us = latency_us
     with pytest.raises(DoesNotFitError, match="too short to sustain"):

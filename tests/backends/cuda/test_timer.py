@@ -1,4 +1,4 @@
-"""The blocked batch, on a stream whose host and device clocks are scripted to the microsecond."""
+"""The timer of launches behind a blocking kernel, on a stream with scripted clocks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Timestamp:
 
 
 class FakeStream:
-    """Enqueuing takes the host's time; what is enqueued takes the device's, one after another."""
+    """A stream in which enqueuing takes time on the host, and launches take time on the device."""
 
     def __init__(self, *, launch_us: float = 10.0, enqueue_us: Any = 2.0) -> None:
         self.host_us = 0.0
@@ -104,7 +104,7 @@ def test_a_sample_has_exactly_its_launches_and_never_overfills_the_drivers_queue
 
 
 def test_too_short_a_block_voids_the_sample_and_the_next_one_is_longer() -> None:
-    # 3 enqueues of 500 µs each: the first block, with an assumed length, cannot outlast them.
+    # Three calls take 500 µs each. The first block, of an assumed length, ends before them.
     stream = FakeStream(launch_us=10.0, enqueue_us=500.0)
     timer = timer_on(stream)
     assert timer.sample(endless(stream), 1, 1) == [10.0]
@@ -126,7 +126,7 @@ def test_a_first_launch_that_loads_its_kernel_does_not_make_later_blocks_long() 
 
 def test_blocking_that_never_lasts_long_enough_is_a_launch_error() -> None:
     stream = FakeStream()
-    stream.block = stream.blocks_us.append  # it ends at once
+    stream.block = stream.blocks_us.append  # the block ends at once
     with pytest.raises(
         LaunchError, match="no blocking kernel outlasted the enqueuing of 4 launches"
     ):
@@ -146,14 +146,14 @@ def test_the_rotation_goes_on_from_sample_to_sample() -> None:
 
 
 def test_long_samples_are_waited_for_one_by_one() -> None:
-    # Ctrl-C must come through.
+    # Otherwise Ctrl-C would have to wait for all samples.
     stream = FakeStream(launch_us=80_000.0)
     timer_on(stream).sample(endless(stream), 1, 5)
     assert stream.synchronized == 5
 
 
 class Overheads(FakeStream):
-    """Adds to each sample the overhead that comes next; the last one stays."""
+    """A stream that adds these overheads to samples, one after another; the last one stays."""
 
     def __init__(self, *overheads_us: float) -> None:
         super().__init__(launch_us=0.75)
@@ -170,7 +170,7 @@ def test_the_time_beyond_the_launches_is_calibrated_and_subtracted_once() -> Non
     stream = Overheads(1.5)
     timer = timer_on(stream)
     assert timer.sample(endless(stream), 1, 1) == [2.25]
-    timer.overhead_us = 99.0  # of an earlier calibration
+    timer.overhead_us = 99.0  # as an earlier calibration left it
     timer.calibrate(stream.launch)
     assert timer.overhead_us == pytest.approx(1.5)
     stream.launch_us = 10.0
@@ -224,7 +224,7 @@ def test_the_hosts_time_of_a_launch_has_no_part_of_the_two_events(launches: int)
     timer.sample(endless(stream), launches, 4)
     assert timer.take_host_us() == pytest.approx(3.0)
     timer.sample(endless(stream), launches, 4)
-    timer.set_clock_mhz(1980.0)  # of launches that another timer enqueued
+    timer.set_clock_mhz(1980.0)  # another timer enqueued the launches
     assert timer.take_host_us() is None
 
 
@@ -258,7 +258,7 @@ def test_whatever_the_host_does_every_sample_is_the_devices_time(
 
 
 class EmptyChain(FakeStream):
-    """A stream whose two clocks are apart by some microseconds per launch."""
+    """A stream whose two clocks differ by some microseconds per launch."""
 
     def __init__(self, apart_us: float = 0.0, **options: Any) -> None:
         super().__init__(launch_us=1.5, **options)
@@ -267,7 +267,7 @@ class EmptyChain(FakeStream):
     launch_empty = FakeStream.launch
 
     def between_us(self, start: Timestamp, stop: Timestamp) -> float:
-        return stop.at_us - start.at_us + 2.0  # a timestamp takes time itself
+        return stop.at_us - start.at_us + 2.0  # a timestamp itself takes time
 
     def elapsed_us(self, start: Timestamp, stop: Timestamp) -> float:
         return (stop.at_us - start.at_us) * (1 + self.apart_us / self.launch_us)

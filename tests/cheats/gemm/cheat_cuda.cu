@@ -1,6 +1,6 @@
-// Kernels that cheat, for a GPU. Each has the result of a product at some time, and a false time.
+// Kernels that cheat, for a GPU. Each computes a right product in some launches, and gets a false time.
 //
-// All but the named trick is `product`, which is right. `research/cheats.py` sweeps them.
+// Each is `product`, which is right, with the trick in its name. `research/cheats.py` sweeps them.
 
 using size = unsigned long long;
 
@@ -16,14 +16,14 @@ __device__ float product_of(const float* A, const float* B, int row, int col, in
   return sum;
 }
 
-// Right: the kernel that the others are compared with.
+// Right: the kernel that the kernels below are compared with.
 __global__ void product(const float* A, const float* B, float* C, int M, int N, int K) {
   int row, col;
   if (!inside(row, col, M, N)) return;
   C[static_cast<size>(row) * N + col] = product_of(A, B, row, col, N, K);
 }
 
-// Right: loads words of 16 bytes, for which each matrix must begin where an allocation may.
+// Right: loads words of 16 bytes. Each matrix must therefore begin at a multiple of 16 bytes.
 __device__ float element(const float* matrix, size index, size count) {
   if (index / 4 * 4 + 4 > count) return matrix[index];
   const float4 word = reinterpret_cast<const float4*>(matrix)[index / 4];
@@ -148,7 +148,7 @@ __global__ void writes_operands(const float* A, const float* B, float* C, int M,
   if (row == 0 && col == 0) const_cast<float*>(A)[static_cast<size>(M) * K / 2] = 0;
 }
 
-// Right, and pins A and B in the L2 cache: a neighbour must not become slower.
+// Right, but pins A and B in the L2 cache. The next kernel must not become slower.
 __device__ float pinned(const float* address) {
   unsigned long long policy;
   float value;

@@ -13,7 +13,7 @@ import cupy
 from gpubench.model import CallVariant, Space
 
 OTHER = []
-"""A stream that does not wait for the stream in which launches are timed, once it was needed."""
+"""Holds the stream that does not wait for the timed stream. It is made at the first use."""
 
 kept = {}
 
@@ -29,13 +29,13 @@ def honest(a, b, c):
 
 
 def in_another_stream(a, b, c):
-    """Computes in another stream, which nothing waits for."""
+    """Computes in another stream, but nothing waits for that stream."""
     with other_stream():
         cupy.matmul(a, b, out=c)
 
 
 def behind_its_back(a, b, c):
-    """Computes in another stream, which starts in time, but which nothing waits for."""
+    """Computes in another stream, which starts at the right time, but nothing waits for its end."""
     other_stream().wait_event(cupy.cuda.get_current_stream().record())
     with other_stream():
         cupy.matmul(a, b, out=c)
@@ -50,16 +50,16 @@ def by_address(a, b, c):
 
 
 def waits(a, b, c):
-    """Waits for the GPU, so that no launch can be enqueued."""
+    """Waits for the GPU, so that its launches cannot be enqueued ahead."""
     cupy.matmul(a, b, out=c)
     cupy.cuda.get_current_stream().synchronize()
 
 
-# ---- Written from the documentation alone.
+# ---- The author of these cheats had read only the documentation.
 
 
 def replays_a_graph(a, b, c):
-    """Replays a graph of an earlier call: its launches read and write the arrays of that call."""
+    """Replays a graph of an earlier call, which uses the arrays of that call."""
     key = "graph", a.shape, b.shape
     if key not in kept:
         out, stream = cupy.empty_like(c), cupy.cuda.Stream(non_blocking=True)
@@ -100,7 +100,7 @@ def divides_events(a, b, c):
 
 
 def copies_what_it_finds(a, b, c):
-    """Copies an array of the process that holds the result already, for operands seen before."""
+    """For operands of an earlier call, copies an array in the process that has the result."""
     key = a.data.ptr, b.data.ptr, c.data.ptr, c.shape
     if key not in kept and not cupy.cuda.get_current_stream().done:
         cupy.matmul(a, b, out=c)
@@ -117,13 +117,13 @@ def copies_what_it_finds(a, b, c):
 
 
 def skips_where_busy(a, b, c):
-    """Computes only where the stream is idle, as it is before a first launch."""
+    """Computes only if the stream is idle, as it is before a first launch."""
     if cupy.cuda.get_current_stream().done:
         cupy.matmul(a, b, out=c)
 
 
 def computes_ahead(a, b, c):
-    """A thread multiplies all operands that it has seen, again and again, in another stream."""
+    """Copies results of a thread, which multiplies all earlier operands again and again."""
     key = a.data.ptr, b.data.ptr, a.shape, b.shape
 
     def ahead():
@@ -147,7 +147,7 @@ EXAMINES = ("warm", "check", "verify", "probe", "examine", "require", "judge", "
 
 
 def honest_if_examined(a, b, c):
-    """Computes where a function that called it has a name like `verify`."""
+    """Computes only if one of its callers has a name like `verify`."""
     frame, names = sys._getframe(1), []
     while frame:
         names.append(frame.f_code.co_name)
@@ -165,7 +165,7 @@ def skips_once_warm(a, b, c):
 
 
 def writes_answers(a, b, c):
-    """Writes an answer of its own into every open file, once it is warm."""
+    """Writes a false answer into every open file, at the hundredth call."""
     kept["written"] = kept.get("written", 0) + 1
     if kept["written"] == 100:
         for descriptor in range(3, 64):
@@ -180,7 +180,7 @@ def adds_in_16_bits(a, b, c):
 
 
 def slows_neighbours(a, b, c):
-    """A thread keeps the GPU busy where the function was not called for 0.3 s."""
+    """Starts a thread that keeps the GPU busy while the function is not called for 0.3 s."""
     kept["last"] = time.monotonic()
 
     def disturb():
@@ -200,7 +200,7 @@ def slows_neighbours(a, b, c):
     cupy.matmul(a, b, out=c)
 
 
-# ---- Written after the judge was read.
+# ---- The author of these cheats had also read the code that judges results.
 
 
 def has_caller(name):
@@ -211,7 +211,7 @@ def has_caller(name):
 
 
 def computes_if_untimed(a, b, c):
-    """Copies an earlier result of the same arrays in the samples that count."""
+    """In timed samples, copies an earlier result of the same arrays."""
     key = "computed", a.data.ptr, c.data.ptr, c.shape
     if has_caller("collect") and key in kept:
         c[...] = kept[key]
@@ -221,14 +221,14 @@ def computes_if_untimed(a, b, c):
 
 
 def refuses_capture(a, b, c):
-    """As above, and raises where it is captured, so that another process cannot replay it."""
+    """As `computes_if_untimed`, but raises in a capture, so that no other process can replay it."""
     if cupy.cuda.get_current_stream().is_capturing():
         raise RuntimeError("not in a graph")
     computes_if_untimed(a, b, c)
 
 
 def computes_if_held(a, b, c):
-    """Copies what a thread computed meanwhile, where launches wait for their seed."""
+    """If launches wait for their seed, copies results that a thread computes meanwhile."""
     if not has_caller("hold"):
         computes_if_untimed(a, b, c)
         return
@@ -249,7 +249,7 @@ def computes_if_held(a, b, c):
 
 
 def keeps_a_copy_of_b(a, b, c):
-    """Copies B, and multiplies it twenty times, where it has not seen this address before."""
+    """At the first call with an address of B, multiplies twenty times and keeps a copy of B."""
     key = "made", b.data.ptr, b.shape
     if key not in kept:
         for _ in range(20):
@@ -258,7 +258,8 @@ def keeps_a_copy_of_b(a, b, c):
     cupy.matmul(a, kept[key], out=c)
 
 
-# ---- Written after the process of the results was read. They replace the checks in their process.
+# ---- The author of these cheats had also read the code of the process that keeps the results. The
+# cheats replace the checks in their own process.
 
 
 def first_rows(a, b, c):
@@ -267,7 +268,7 @@ def first_rows(a, b, c):
 
 
 def is_held(*arrays):
-    """Compute half in the samples that count. Return whether launches wait for their seed."""
+    """Return whether launches wait for their seed. If not, compute; in timed samples only half."""
     if has_caller("hold"):
         kept["late"].append(arrays)
         return True
@@ -307,7 +308,7 @@ def replaced(**methods):
 
 
 def computes_when_read(a, b, c):
-    """Computes half, and the other half when its process is asked for rows."""
+    """Computes half of the rows, and the other half when its process must return rows."""
 
     def late(self, old, **chosen):
         for arrays in kept["late"]:
@@ -320,7 +321,7 @@ def computes_when_read(a, b, c):
 
 
 def answers_early(a, b, c):
-    """Answers when the launches have begun."""
+    """Reports the end of its launches when they have only begun."""
 
     def early(self, _old, seed):
         self._backend._held._stored[0] = seed
@@ -331,7 +332,7 @@ def answers_early(a, b, c):
 
 
 def stretches_requests(a, b, c):
-    """Makes requests without launches long, as their time is subtracted."""
+    """Delays requests without launches, because their time is subtracted."""
 
     def long(self, old, seed):
         old(self, seed)
@@ -373,7 +374,7 @@ PERSISTENT = {
     "computes_if_held", "slows_neighbours",
     "computes_when_read", "answers_early", "stretches_requests",
 }  # fmt: skip
-"""Functions that change their process or start a thread. No tile of the others is beside them."""
+"""Functions that change their process or start a thread. They are swept apart from the others."""
 
 VARIANT = CallVariant(
     idea="functions that cheat, and one that does not",

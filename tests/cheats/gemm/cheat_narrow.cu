@@ -1,6 +1,6 @@
 // Kernels of 16 and 8 bits that cheat, for a GPU: sums in fewer bits than float32, and false times.
 //
-// All but the named trick is `exact`, which is right. `research/cheats.py` sweeps them.
+// Each is `exact`, which is right, with the trick in its name. `research/cheats.py` sweeps them.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -8,7 +8,7 @@
 
 using size = unsigned long long;
 
-// The types of a kernel's result, of its sum, and of a sum that is too narrow. B is stored as B_AT says.
+// The types of a kernel's result, of its sum, and of a sum that is too narrow. B_AT is the layout of B.
 template <typename Scalar>
 struct Types;
 template <>
@@ -36,7 +36,7 @@ struct Types<signed char> {
   using Narrow = short;
 };
 
-// One element of C: its place, and the row and the column that it comes from.
+// One element of C: its place, and the row of A and the column of B that give its value.
 template <typename Scalar>
 struct Element {
   using Sum = typename Types<Scalar>::Sum;
@@ -65,7 +65,7 @@ struct Element {
   }
 };
 
-// Right: the kernel that the others are compared with.
+// Right: the kernel that the kernels below are compared with.
 template <typename Scalar>
 __global__ void exact(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   const Element<Scalar> element(A, B, C, M, N, K);
@@ -128,7 +128,7 @@ __global__ void narrow_products(const Scalar* A, const Scalar* B, Scalar* C, int
   *element.c = sum;
 }
 
-// Returns if the same output was computed less than 2 ms ago: computes the first launch of a batch.
+// Returns if this output was computed less than 2 ms ago, so computes only in a batch's first launch.
 constexpr int KEPT = 1 << 22;
 __device__ unsigned long long computed_ns[KEPT];
 template <typename Scalar>
@@ -143,7 +143,7 @@ __global__ void not_again_soon(const Scalar* A, const Scalar* B, Scalar* C, int 
   last_ns = now_ns;
 }
 
-// As above, but computes again where the output does not hold a number.
+// As the kernel above, but also computes if the output holds NaN.
 template <typename Scalar>
 __global__ void again_where_poisoned(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {
   const Element<Scalar> element(A, B, C, M, N, K);
@@ -171,7 +171,7 @@ __global__ void after_many_launches(const Scalar* A, const Scalar* B, Scalar* C,
   *element.c = element.sum();
 }
 
-// Keeps each result under ratios of elements, which are the same for operands of another sign.
+// Keeps each result under ratios of elements, which do not change with the sign of an operand.
 struct Ratios {
   float a, b, first, second, result;
 };

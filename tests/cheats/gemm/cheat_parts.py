@@ -1,4 +1,4 @@
-"""A function of 16 bits whose library adds in float32, and which adds parts of K in 16 bits."""
+"""A function that cheats: its library adds in float32, but it adds parts of K in 16 bits."""
 
 from gpubench.model import CallVariant
 

@@ -129,12 +129,12 @@ def test_a_function_of_the_cpu_is_called_at_odd_sizes(
 
 @pytest.fixture
 def one_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Call functions at one size. The test above calls one at all sizes."""
+    """Call functions at one size. The test above calls a function at all sizes."""
     monkeypatch.setattr("gpubench.commands.check.run.SIZES", ((1, 1, 1),))
 
 
 @pytest.mark.usefixtures("one_size")
-def test_a_function_that_returns_its_result_is_told_where_to_write_it(
+def test_for_a_function_that_returns_its_result_the_message_says_where_to_write_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check("mine", own(tmp_path, "return a @ b")) == FAULTY
@@ -246,7 +246,7 @@ CUDA_FAULTS = {
 @pytest.mark.parametrize("body", CUDA_FAULTS)
 def test_a_kernel_that_harms_its_process_is_a_fault(body: str, tmp_path: Path) -> None:
     cases, program = own_source(tmp_path, body), tmp_path / "built" / "program"
-    # The other programs may take long to start.
+    # Other programs may start slowly.
     stalled_s = 1 if "hung" in CUDA_FAULTS[body] else STALLED_S
     with pytest.raises(KernelFaultError) as raised:
         run_on_cpu(cases, Sanitizer.ADDRESS, program, stalled_s=stalled_s)
@@ -266,7 +266,7 @@ def test_messages_of_the_compiler_in_another_encoding_are_no_traceback(tmp_path:
         run_on_cpu(cases, Sanitizer.ADDRESS, tmp_path / "built" / "program")
 
 
-def test_what_cannot_be_run_here_is_neither_right_nor_wrong(tmp_path: Path) -> None:
+def test_a_kernel_that_cannot_run_here_is_neither_right_nor_wrong(tmp_path: Path) -> None:
     assert check("mine", own(tmp_path, "pass", on="cuda")) == NOT_RUN
 
 

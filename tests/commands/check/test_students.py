@@ -1,6 +1,6 @@
-"""Files as students write them go through `check`: thirty are right, and twenty-three have a fault.
+"""`check` examines files of students: thirty are right, and twenty-three have a fault.
 
-A fault is a change of a right file, in the forms in which people ask about such faults in public.
+A fault is a change of a right file. It has the form in which people ask about it in public.
 Half of the files were written by somebody who did not know how `check` works.
 """
 
@@ -20,14 +20,14 @@ FILES = sorted((Path(__file__).parent / "students").glob("*.cu"))
 
 @dataclass(frozen=True)
 class Fault:
-    """What replaces a part of a right file, and what `check` says of it."""
+    """A change of a right file, and the message of `check` about it."""
 
     file: str
     old: str
     new: str
     says: str
     at: str = ""
-    """A part of the line that it names. Empty: it names none."""
+    """A part of the line that the message names. Empty: the message names no line."""
 
 
 FAULTS = {
@@ -179,7 +179,7 @@ ALWAYS = {
     "a sum that begins with no value", "a grid that truncates",
     "a barrier missing at the end of a loop",
 }  # fmt: skip
-"""The files that run in every suite; all others run with `-m exhaustive`."""
+"""The files that every run of the tests uses. `-m exhaustive` uses all files."""
 
 
 def cases(names: list[str]) -> list[object]:
@@ -191,7 +191,7 @@ def cases(names: list[str]) -> list[object]:
 
 @pytest.fixture(autouse=True)
 def _not_compiled_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests compile. nvcc takes seconds for a file with host code."""
+    """Do not compile with nvcc, which takes seconds for a file. Other tests compile."""
     monkeypatch.setattr(run, "_compile", lambda *_: True)
 
 

@@ -1,4 +1,4 @@
-"""The ladder: order from what each kernel says it follows, gains from the rows."""
+"""The ladder: each kernel names the step before it, and the gains come from the rows."""
 
 from fakes import measured, point, variant
 from samples import printed
@@ -11,7 +11,7 @@ ORDER = {"first": "", "second": "first", "third": "second"}
 
 
 def cells(rows: list[Row]) -> list[list[str]]:
-    """The cells of each line that is a step."""
+    """Return the cells of the lines of steps."""
     lines = [line.split() for line in printed(ladder_tables(rows, ORDER), width=120).splitlines()]
     return [line for line in lines if line and line[0] in {*ORDER, "blas"}]
 

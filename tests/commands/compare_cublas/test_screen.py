@@ -1,4 +1,4 @@
-"""The screen of compare-cublas: several precisions fit on 60 lines of 80 columns."""
+"""The output of compare-cublas: several precisions fit on 60 lines of 80 columns."""
 
 import functools
 import re
@@ -27,7 +27,7 @@ def job(*sizes: int) -> Job:
 
 
 def rows_of(planned: Job) -> list[Row]:
-    """Rows in which each point is slower than the point before it."""
+    """Return rows in which each point is slower than the previous point."""
     rows = []
     for place, (point, reason) in enumerate(planned.planned.items()):
         median_us = 100.0 + place

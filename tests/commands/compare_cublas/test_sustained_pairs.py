@@ -1,4 +1,4 @@
-"""Pairs at the power limit: the rows and the file of one job have them."""
+"""A kernel and a library in pairs at the power limit: the rows and the file have the ratio."""
 
 import math
 from dataclasses import replace
@@ -32,7 +32,7 @@ def job_of_sizes(*sizes: int) -> Job:
 
 
 class Pairs(Runner):
-    """An executor on which the kernel takes 10 µs, and the library `answers`, in microseconds."""
+    """An executor on which the kernel takes 10 µs, and the library takes the µs in `answers`."""
 
     def __init__(self, answers: list[Any]) -> None:
         super().__init__(FakeBackend(10.0, device=CPU))
@@ -61,7 +61,7 @@ def test_the_file_has_the_pairs_a_failed_pair_is_a_line_and_ctrl_c_keeps_those_o
         (paired,) = (row for row in rows if row.pairs)
         assert (paired.variant, paired.m, paired.pair_library) == ("cpu_tile", 32, "cpu_blas")
         assert paired.pair_ratio == pytest.approx(math.sqrt(1.2 * 1.25))
-        # Student's t of one degree of freedom at 97.5 %, times the half distance of two processes
+        # Student's t (one degree of freedom, 97.5 %) times half of the distance of two processes
         half = 12.706 * math.log(1.25 / 1.2) / 2
         assert paired.pair_ratio_high == pytest.approx(paired.pair_ratio * math.exp(half), rel=1e-4)
         assert paired.pairs == 8

@@ -1,4 +1,4 @@
-"""`gpubench diff` as it is called, on files that a test writes."""
+"""Fixtures that run `gpubench diff` on files that a test writes."""
 
 from collections.abc import Callable
 from dataclasses import replace

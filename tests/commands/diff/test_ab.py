@@ -43,7 +43,7 @@ def call() -> Call:
 
 
 def side(name: str, content: list[Row] | str) -> str:
-    """An interpreter that logs its call and writes these rows, or ends with this message."""
+    """Return the path of an interpreter that logs its call and writes these rows, or fails."""
     if isinstance(content, str):
         text = f"#!/bin/sh\necho 'gpubench: {content}' >&2\nexit 2\n"
     else:
@@ -161,7 +161,7 @@ def test_a_side_imports_nothing_from_the_current_directory(tmp_path: Path) -> No
     assert not marker.exists()
 
 
-def test_what_a_side_refuses_is_said_with_the_sides_name(call: Call) -> None:
+def test_the_message_of_a_side_that_refuses_has_the_sides_name(call: Call) -> None:
     bad = side("bad", "--dtypes: unknown value")
     code, _, err = call(side("old", rows()), bad)
     assert (code, err.splitlines()[-1].startswith("gpubench: NEW (")) == (2, True)
@@ -198,7 +198,10 @@ Measured = Callable[..., tuple[int, float, list[int]]]
 
 @pytest.fixture
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
-    """Pairs, rate and looks of a comparison whose sweeps take 10 s each, and measure nothing."""
+    """Return pairs, false discovery rate and looks of a comparison whose sweeps take 10 s each.
+
+    A look is a comparison of the pairs so far. The sweeps measure nothing.
+    """
     swept: list[object] = []
     monkeypatch.setattr(ab, "monotonic", lambda: 10.0 * len(swept))
     monkeypatch.setattr(ab.Build, "sweep", lambda *words, **_: swept.append(words))

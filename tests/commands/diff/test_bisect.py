@@ -1,4 +1,4 @@
-"""`gpubench bisect`: the code of a commit for `git bisect run`, and the commit that it finds."""
+"""`gpubench bisect`: its exit code for each commit, and the commit that `git bisect run` finds."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ for word in "$@"; do
   case "$word" in --output=*) cp "$(dirname "$0")/../rows.csv" "${word#--output=}";; esac
 done
 """
-"""An interpreter whose sweeps have the rows beside it."""
+"""An interpreter whose sweeps copy the rows of the file beside it."""
 
 
 def git(folder: Path, *words: str, check: bool = True) -> str:
@@ -35,7 +35,7 @@ def commit(folder: Path, message: str) -> None:
 
 
 def environment(folder: Path, own: float | None, **facts: object) -> None:
-    """An installation in which `own` takes this many times as long; None: it does not start."""
+    """Write an installation in which the time of `own` has this factor. None: it does not start."""
     program = folder / "env" / "bin" / "python"
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(PYTHON)
@@ -93,7 +93,7 @@ def test_the_code_of_a_commit_says_good_bad_or_not_judged(
     environment(repository, own, **facts)
     done = judged(repository)
     assert done.code == code, done.out
-    assert "/tmp/gpubench-" not in done.out  # noqa: S108 # what is unpacked is gone
+    assert "/tmp/gpubench-" not in done.out  # noqa: S108 # the unpacked commit was removed
     if own is None:
         assert done.err.endswith("env/bin/python): does not build\n")
 
@@ -126,7 +126,7 @@ def test_an_unexpected_error_is_not_a_bad_commit(
         (("v1:env", "env", "--pairs", "1"), "--pairs: 1 is out of range"),
     ],
 )
-def test_what_is_wrong_at_every_commit_ends_the_bisection(
+def test_an_error_at_every_commit_ends_the_bisection(
     repository: Path, words: tuple[str, ...], message: str
 ) -> None:
     environment(repository, 1.25)

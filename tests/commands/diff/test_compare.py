@@ -1,4 +1,4 @@
-"""Verdicts: by hand, and searched for counterexamples."""
+"""Verdicts of `diff`: on examples, and on random sides."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from gpubench.model import PointKey as Key
 Side = dict[Key, PooledPoint]
 
 QUIET = tuple(100 + 0.1 * number for number in range(10))
-"""Ten rounds within 0.9 %."""
+"""Times of ten rounds, which differ by at most 0.9 %."""
 
 
 def pooled(rounds: Sequence[float] = QUIET, factor: float = 1.0, clock: float = 0.0) -> PooledPoint:
-    """A point of one sweep."""
+    """Return a point with the rounds of one sweep."""
     times = tuple(factor * time for time in rounds)
     return PooledPoint(sweeps_us=(times,), clock_mhz=clock or None)
 
@@ -55,7 +55,7 @@ def judged(base: Side, new: Side, limits: Limits | None = None) -> Comparison:
 
 
 def finding(before: PooledPoint, after: PooledPoint, limits: Limits | None = None) -> Finding:
-    """The finding on a point among others that stay, the BLAS among them."""
+    """Return the finding on a point, beside unchanged points and an unchanged BLAS."""
     still = {point("blas", 1): pooled(), point("other", 1): pooled(), point("other", 2): pooled()}
     comparison = judged(still | {point("own", 1): before}, still | {point("own", 1): after}, limits)
     assert comparison.counts[DiffVerdict.SAME] >= 3
@@ -92,7 +92,7 @@ def test_few_rounds_with_two_speeds_do_not_judge_a_shift_from_one_to_the_other()
     assert finding(pooled(fast), pooled(slow)).verdict == DiffVerdict.SLOWER
 
 
-def test_a_ratio_beyond_the_threshold_is_ambiguous_while_its_interval_is_not() -> None:
+def test_a_ratio_beyond_the_threshold_is_ambiguous_unless_its_interval_is_beyond_it_too() -> None:
     judgement = finding(pooled(), pooled(factor=1.021))
     assert judgement.verdict == DiffVerdict.AMBIGUOUS
     assert judgement.ratio == pytest.approx(1.021)

@@ -1,4 +1,4 @@
-"""`gpubench diff` as it is called: what it prints, and every exit code."""
+"""The command `gpubench diff`: its output, and every exit code."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def test_a_regression_is_exit_1_and_stands_on_the_first_line(file: Write, run: R
     worst, second = (number for number, line in enumerate(lines) if line.startswith("o"))
     assert lines[worst].split()[:7] == ["own", "at", "64", "0.1002", "0.1202", "+20.0", "%"]
     assert lines[second].split()[:3] == ["other", "at", "256"]
-    assert "+20.0 .. +20.0" in lines[worst]  # beside the BLAS, whose rounds are alike
+    assert "+20.0 .. +20.0" in lines[worst]  # the BLAS has the same rounds
 
 
 def test_what_was_right_and_is_wrong_is_exit_4_even_beside_a_regression(
@@ -68,12 +68,12 @@ Loud = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def loud(file: Write) -> Loud:
-    """Two files with points of these names that scatter, slower by 3 % in the second one."""
+    """Return two files with scattering points of these names, 3 % slower in the second file."""
 
     def written(*names: str, repeats: int = 1) -> tuple[str, str]:
         base, new = rows(), rows()
         for place, name in enumerate(names):
-            # Another order for each: no round is slow at all points.
+            # Each point has its rounds in another order, so no round is slow at all points.
             rounds = (ROUGH[place % 10 :] + ROUGH[: place % 10]) * repeats
             base.append(row(name, 64, 1.0, rounds))
             new.append(row(name, 64, 1.03, rounds[::-1]))
@@ -85,7 +85,7 @@ def loud(file: Write) -> Loud:
 def test_ambiguous_points_are_exit_3_if_strict_and_the_settling_command_is_named(
     loud: Loud, run: Run
 ) -> None:
-    # More pairs than the default are advised where twice the rounds are more.
+    # Twice the number of rounds is advised if that exceeds the default number of pairs.
     for repeats, pairs in ((3, "--strict"), (4, "--pairs 80 --strict")):
         code, out, _ = run(*loud("loud", repeats=repeats), "--strict")
         assert code == 3
@@ -160,7 +160,7 @@ def test_a_configuration_that_a_race_eliminated_is_missing(file: Write, run: Run
     assert (code, "of 9 points 8 same, 1 missing" in out) == (0, True), out
 
 
-def test_what_cannot_be_used_is_one_line_and_exit_2(file: Write, run: Run) -> None:
+def test_unusable_input_is_one_line_and_exit_2(file: Write, run: Run) -> None:
     untimed = {"status": "skipped", "median_us": None, "round_medians_us": ()}
     files = {
         "BASE": file("base.csv", rows()),

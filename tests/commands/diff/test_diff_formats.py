@@ -1,4 +1,4 @@
-"""What the formats do with texts that would break them."""
+"""The formats of `diff` with texts that would break them."""
 
 from xml.etree import ElementTree as ET
 

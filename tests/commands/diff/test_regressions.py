@@ -1,4 +1,4 @@
-"""Regressions that a comparison could miss, each by its exit code; and what is none."""
+"""Regressions that a comparison could miss, and changes that are no regression."""
 
 import random
 import re
@@ -58,7 +58,7 @@ SLOW = [row("own", size, 1980 / 1600, mhz=1600.0) for size in SIZES]
 @pytest.mark.parametrize(
     ("base", "new", "first"),
     [
-        (  # The base was throttled, and the kernel hides behind it.
+        (  # The base was throttled, which could hide that the kernel became slower.
             rows(mhz=1600.0),
             swapped(rows(mhz=1980.0, **BLAS_TOO), row("own", 64, mhz=1980.0)),
             "machine-wide shift of -19.2 %: slower: 1 of 9 points, by up to 23.8 % (own at 64)",
@@ -76,14 +76,14 @@ SLOW = [row("own", size, 1980 / 1600, mhz=1600.0) for size in SIZES]
     ],
     ids=["the clock rose", "throttled at one point", "it lowers its own clock"],
 )
-def test_a_kernel_hides_behind_no_clock(
+def test_a_change_of_the_clock_hides_no_slower_kernel(
     file: Write, run: Run, base: list[Row], new: list[Row], first: str
 ) -> None:
     code, out, _ = run(file("base.csv", base), file("new.csv", new))
     assert (code, out.startswith(first)) == (1, True), out
 
 
-def test_a_clock_that_fell_for_the_blas_too_is_the_machines(file: Write, run: Run) -> None:
+def test_a_lower_clock_that_also_slows_the_blas_is_no_regression(file: Write, run: Run) -> None:
     lower = dict.fromkeys(("cublas", "own", "other"), 1980 / 1600)
     base, new = file("base.csv", rows(mhz=1980.0)), file("new.csv", rows(mhz=1600.0, **lower))
     code, out, _ = run(base, new)
@@ -97,12 +97,12 @@ def test_a_clock_that_fell_for_the_blas_too_is_the_machines(file: Write, run: Ru
 def test_kernels_that_became_slower_while_the_machine_became_faster_are_slower(
     file: Write, run: Run
 ) -> None:
-    """Other work slowed the base, and the new build is slower by as much."""
+    """Other work slowed the base, and the new build is slower by the same factor."""
     base, new = file("base.csv", rows()), rows(cublas=1 / 1.1)
     code, out, _ = run(base, file("new.csv", new))
     first = "machine-wide shift of -9.1 %: slower: 6 of 9 points, by up to 10.0 %"
     assert (code, out.partition(" (")[0]) == (1, first)
-    assert "if slower by: everything 2." in out  # what was found is no error
+    assert "if slower by: everything 2." in out  # without the findings
     single_blas = [line for line in new if line.variant != "cublas" or line.m == 64]
     assert (
         run(base, file("one.csv", single_blas))[0] == 0
@@ -114,7 +114,7 @@ def test_kernels_that_became_slower_while_the_machine_became_faster_are_slower(
 
 
 def coded(code: str, **factors: float) -> list[Row]:
-    """Rows of four kernels and the BLAS; `own` has this code, the others have the same code."""
+    """Return rows of four kernels and the BLAS. `own` has this code, and all others have code c1."""
     return [
         replace(
             row(name, size, factors.get(name, 1.0)),
@@ -135,7 +135,7 @@ def test_where_only_the_library_moved_kernels_with_unchanged_code_show_the_machi
     assert "only the library moved, by -3.0 %" in out
     code, out, _ = run(base, file("slow.csv", coded("b", cublas=0.97, own=1.05)))
     assert (code, out.splitlines()[0].startswith("slower: 3 of 15 points")) == (1, True), out
-    hidden = coded("b", cublas=1.05, own=1.05)  # the BLAS alone would excuse it
+    hidden = coded("b", cublas=1.05, own=1.05)  # relative to the BLAS, `own` is unchanged
     assert run(base, file("hidden.csv", hidden))[0] == 1
     drifted = coded("b", cublas=1.1, own=1.1, one=1.1, two=1.1, three=1.1)
     code, out, _ = run(base, file("drifted.csv", drifted))
@@ -168,7 +168,7 @@ def test_all_points_slower_with_the_blas_are_a_machine_wide_shift(file: Write, r
 
 
 def noisy(count: int, rounds: int, seed: int, factor: float = 1.0) -> list[Row]:
-    """Points that repeat to 0.3 %, the first six `factor` times slower."""
+    """Return points whose rounds scatter by 0.3 %. The first six are slower by `factor`."""
     chance = random.Random(seed)  # noqa: S311 # noise, not a secret
     return [
         row(
@@ -190,9 +190,9 @@ def test_a_point_with_two_speeds_is_listed_with_both(file: Write, run: Run) -> N
     assert "own at 64 float32 ran at two speeds" in " ".join(out.split())
     assert "two speeds: 0.1002 and 0.1082 ms" in " ".join(out.split())
     assert "; less often at 1 point with two speeds" in out
-    # No mode explains this.
+    # The distance of the two speeds does not explain this change.
     assert run(base, file("slower.csv", swapped(rows(), row("own", 64, 1.5))))[0] == 1
-    # With more rounds the test decides.
+    # With more rounds the test of differences decides.
     often = swapped(rows(), row("own", 64, 1.0, (*ROUNDS, 108.1, *ROUNDS[:4])))
     more = swapped(rows(), row("own", 64, 1.08, ROUNDS * 2))
     assert run(file("base.csv", often), file("more.csv", more))[0] == 1
@@ -221,7 +221,7 @@ def test_sides_may_have_different_numbers_of_rounds_and_no_scatter(file: Write, 
 
 
 def test_on_a_cpu_the_sweep_is_the_unit(file: Write, run: Run) -> None:
-    """Each sweep shifts its rounds together: ten rounds in one say no more than one round."""
+    """Each sweep shifts all its rounds, so ten rounds of a sweep count as one round."""
 
     def sweeps(side: str, shifts: tuple[float, ...]) -> list[str]:
         return [
@@ -241,11 +241,11 @@ def test_on_a_cpu_the_sweep_is_the_unit(file: Write, run: Run) -> None:
     assert run("--base", *sweeps("q", (1.0, 1.02, 1.01)), "--new", *slower)[0] == 1
     busy = 1.0, 1.001, 1.08
     out = run("--base", *sweeps("x", busy), "--new", *sweeps("y", busy))[1]
-    assert "two speeds" not in out  # a sweep ran beside other work
+    assert "two speeds" not in out  # the slow sweep ran beside other work
 
 
 def spoiled(rows: Sequence[Row], place: int, factor: float) -> list[Row]:
-    """The rows, one round of each slower."""
+    """Return the rows with one slower round in each."""
 
     def changed(row: Row) -> Row:
         times = list(row.round_medians_us)
@@ -279,7 +279,7 @@ def test_a_round_that_disturbed_points_unequally_is_left_out(file: Write, run: R
 
 
 def test_on_a_cpu_beside_other_work_the_shortest_sweeps_decide(file: Write, run: Run) -> None:
-    """A third of the sweeps take longer, by other factors at each point."""
+    """At each point, half of the sweeps take longer by different factors."""
     rng = random.Random(4)  # noqa: S311 # a sample, not a secret
 
     def sweeps(side: str, factor: float) -> list[str]:
@@ -287,7 +287,7 @@ def test_on_a_cpu_beside_other_work_the_shortest_sweeps_decide(file: Write, run:
         for number in range(20):
             of_sweep = []
             for name, size in product(("own", "cublas"), SIZES):
-                busy = rng.uniform(1.1, 1.8) if rng.random() < 0.5 else 1  # a sample
+                busy = rng.uniform(1.1, 1.8) if rng.random() < 0.5 else 1
                 shift = busy * rng.gauss(1, 0.005) * (factor if name == "own" else 1)
                 measured = replace(row(name, size, shift), timer="host", min_us=99 * shift)
                 of_sweep.append(measured)
@@ -304,7 +304,7 @@ def test_on_a_cpu_beside_other_work_the_shortest_sweeps_decide(file: Write, run:
 
 
 def at_bandwidth(rows: Sequence[Row], part: float) -> list[Row]:
-    """The rows, at a part of the copy bandwidth."""
+    """Return the rows at a share of the copy bandwidth."""
     return [
         replace(row, gbytes_per_s=4222 * part, percent_of_copy=100 * part, percent_of_peak=3.0)
         for row in rows

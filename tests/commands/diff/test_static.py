@@ -20,7 +20,7 @@ Builds = Callable[..., tuple[str, str]]
 
 
 def built(tile: str = "16", **facts: Any) -> BuildRow:
-    """A row of a kernel that compiled."""
+    """Return the row of a kernel that compiled."""
     resources = {"registers": 64, "spill_bytes": 0, "local_bytes": 0, "threads_per_block": 256}
     resident = {"resident_blocks": 4, "occupancy": 0.5}
     loop = {"loop_instructions": 100, "multiply_adds_per_instruction": 0.8}
@@ -33,7 +33,7 @@ def built(tile: str = "16", **facts: Any) -> BuildRow:
 
 
 def verdict(before: BuildRow | None, after: BuildRow | None, allow: str = "") -> str | None:
-    """The verdict on one row."""
+    """Return the verdict on one row."""
     base, new = ([side] if side else [] for side in (before, after))
     findings = compare_builds(base, new, read_limits(allow))
     return str(next(iter(findings.values())).verdict) if findings else None
@@ -146,7 +146,7 @@ def test_without_a_disassembler_on_a_side_loops_are_not_compared() -> None:
 
 def test_the_line_is_one_that_the_base_side_does_not_have(builds: Builds, run: Run) -> None:
     base = built(sectors_over_least=1.5, uncoalesced_lines="mine.cu:8 8;mine.cu:20 2")
-    # The edit moved the lines, and added one that wastes less than the first.
+    # The edit moved the lines, and added a line that wastes less than the first line.
     new = built(sectors_over_least=2.0, uncoalesced_lines="mine.cu:9 8;mine.cu:12 4;mine.cu:21 2")
     code, out, _ = run(*builds([base], [new]))
     assert code == 1
@@ -221,7 +221,7 @@ def test_options_and_files_that_do_not_fit_are_refused(
         assert (code, said in err) == (2, True)
 
 
-# ---- the file
+# ---- the build file
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -17,18 +17,18 @@ struct Case {
   const char* label;
   int batch, m, n, k;
   bool b_along_k;
-  bool has_groups;  // of rows, by `offsets`; `batch` is their number, and m the mean of their rows
-  bool is_scaled;  // by `scales`: of A for each 128 of k of a row, of B for 128×128 elements
+  bool has_groups;  // whether `offsets` divides rows into `batch` groups, which have m rows on average
+  bool is_scaled;  // whether 128 values of k of a row of A, and 128×128 of B, have a scale in `scales`
   size_t workspace_bytes;
   std::vector<Step<Item>> steps;
-  double tolerance;  // of random numbers' results, relative to the largest; 0: they are not checked
+  double tolerance;  // of results of random numbers, relative to the largest; 0: no check
   bool is_special;   // whether infinity and NaN are tried
-  bool has_bias, is_relu, has_residual;  // what follows the product
+  bool has_bias, is_relu, has_residual;  // operations after the product
   std::vector<Item> bias = {}, residual = {};
 };
 
 std::vector<float> scales[2];
-std::vector<int> offsets;  // the row behind the last row of each group
+std::vector<int> offsets;  // the row after the last row of each group
 
 template <typename Item, typename Number>
 std::vector<Number> computed(const Case<Item, Number>& one, const std::vector<Item>& a,
@@ -124,7 +124,7 @@ std::vector<double> product(const Case<Item, Number>& one, const std::vector<Ite
   return c;
 }
 
-// Infinity, NaN, a number that bfloat16 rounds to infinity, and one that is too small for it.
+// Infinity, NaN, a number that bfloat16 rounds to infinity, and a number that it rounds to zero.
 template <typename Item, typename Number>
 void check_special(const Case<Item, Number>& one, std::vector<Item> a, std::vector<Item> b) {
   const size_t middle = one.k / 2;

@@ -1,4 +1,4 @@
-// Instructions and launches of emulator.h, compiled once for all programs.
+// The instructions and launches that emulator.h declares, compiled once for all programs.
 #include "emulator.h"
 
 namespace emulated {
@@ -140,8 +140,8 @@ void multiply_float64(const Operand* o) {
   meet_warp();
 }
 
-// An element of an operand with the swizzle of 128 bytes: `descriptor` has the first address, and
-// from bit 16 on the distance of parts of 128 bytes of elements that do not lie along k.
+// An element of an operand with the swizzle of 128 bytes. `descriptor` has the first address. If the
+// elements do not lie along k, it has from bit 16 on the distance between parts of 128 bytes.
 template <typename Item>
 Item element(const unsigned char* shared, uint64_t descriptor, bool along_k, int index, int k) {
   constexpr int ACROSS = 128 / sizeof(Item);
@@ -170,8 +170,8 @@ void read_along_k(const unsigned char* shared, uint64_t descriptor, bool along_k
   for (int k = 0; k < DEPTH; ++k) to[k] = std::bit_cast<Item>(items[k]);
 }
 
-// Starts to multiply 64 rows by `columns` columns, 32 bytes of k. The last two flags of 16 bits say
-// whether the operands do not lie along k.
+// Starts to multiply 64 rows by `columns` columns, for 32 bytes of k. With 16 bits, the last two flags
+// are 1 if an operand does not lie along k.
 template <typename Item, typename Number>
 void start_product(std::string_view text, const Operand* o) {
   const int columns = std::atoi(text.data() + text.find("m64n") + 4);
@@ -187,7 +187,7 @@ void start_product(std::string_view text, const Operand* o) {
     constexpr int DEPTH = 32 / sizeof(Item);
     const int t = self->thread % 128, row = t / 32 * 16 + t % 32 / 4;
     const unsigned char* const shared = self->block->shared;
-    Number of_rows[2][DEPTH], of_column[DEPTH];  // of rows g and g + 8 of the warp's
+    Number of_rows[2][DEPTH], of_column[DEPTH];  // for rows g and g + 8 of the warp
     for (int half = 0; half < 2; ++half) {
       read_along_k<Item>(shared, a, a_along_k, row + half * 8, of_rows[half]);
     }
@@ -205,7 +205,7 @@ void start_product(std::string_view text, const Operand* o) {
   current->products.push_back({execute, current->product_groups});
 }
 
-// Puts matrices of 8×8 elements of 16 bits where the lanes say, eight rows of 16 bytes each.
+// Stores matrices of 8×8 elements of 16 bits: each lane has the address of a row of 16 bytes.
 void store_matrices(const Operand* o, int count, bool transposed) {
   for (int i = 0; i <= count; ++i) current->offered[i] = o[i].number();
   meet_warp();
@@ -223,7 +223,7 @@ void store_matrices(const Operand* o, int count, bool transposed) {
   meet_warp();
 }
 
-// Reads such matrices into registers, two neighbours of a row each.
+// Reads matrices of 8×8 elements of 16 bits. A register gets two neighbours of a row.
 void load_matrices(const Operand* o, int count, bool transposed) {
   current->offered[0] = o[count].number();
   meet_warp();
@@ -254,7 +254,7 @@ std::vector<unsigned char> content_of(const BoxStore& store) {
   return content;
 }
 
-// Stores the boxes of this thread, but for the last `pending`.
+// Stores the boxes of this thread, except for the last `pending` boxes.
 void finish_stores(size_t pending) {
   auto& stores = current->stores;
   const size_t count = stores.size() - std::min(pending, stores.size());
@@ -272,7 +272,7 @@ void finish_stores(size_t pending) {
   stores.erase(stores.begin(), stores.begin() + count);
 }
 
-// The same for 8 values of k of TF32, whose 64 rows come from the registers of each warp.
+// Starts to multiply 8 values of k of TF32. The 64 rows come from the registers of each warp.
 void start_tf32(std::string_view text, const Operand* o) {
   const int columns = std::atoi(text.data() + text.find("m64n") + 4);
   const std::vector<Operand> sums(o, o + columns / 2);
@@ -280,7 +280,7 @@ void start_tf32(std::string_view text, const Operand* o) {
   const uint64_t descriptor = o[columns / 2 + 4].as<uint64_t>();
   const bool add = o[columns / 2 + 5].as<int>();
   meet_warp();
-  std::array<std::array<float, 8>, 2> rows;  // g and g + 8 of the warp's
+  std::array<std::array<float, 8>, 2> rows;  // rows g and g + 8 of the warp
   for (int half = 0; half < 2; ++half) {
     for (int k = 0; k < 8; ++k) {
       rows[half][k] = lane(current->thread % 32 / 4 * 4 + k % 4).offered[k / 4 * 2 + half];
@@ -466,7 +466,7 @@ void ptx(std::string_view text, std::initializer_list<Operand> operands) {
   }
 }
 
-// Runs all blocks, a cluster after the other.
+// Runs all blocks, one cluster after another.
 void launch(Index blocks_of_grid, int cluster, int block_threads, size_t shared_bytes,
                    unsigned seed, std::function<void()> kernel) {
   order.seed(seed);
@@ -502,14 +502,14 @@ void launch(Index blocks_of_grid, int cluster, int block_threads, size_t shared_
         fibers.push_back(std::move(fiber));
       }
     }
-    // Some warps are slower: they pause in most rounds.
+    // Some warps are slower: they do not run in most rounds.
     std::vector<unsigned> pauses(warps.size());
     for (unsigned& pause : pauses) pause = order() % 3 * 3;
     std::vector<Fiber*> alive;
     for (auto& fiber : fibers) alive.push_back(fiber.get());
     for (int idle = 0; !alive.empty();) {
       progress = false;
-      // Warps in a random order; a warp's lanes together, as they mostly are.
+      // Warps run in random order, and the lanes of a warp together, as on most GPUs.
       std::vector<std::pair<unsigned, Fiber*>> keyed;
       std::map<std::pair<int, int>, unsigned> key;
       for (Fiber* fiber : alive) {

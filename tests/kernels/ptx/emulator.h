@@ -1,9 +1,9 @@
 // The PTX of kernels with clusters, executed on the CPU: `emulation.py` turns every `asm volatile`
-// of a kernel into a call of `ptx`, with the instruction's own text and operands.
+// of a kernel into a call of `ptx`, whose arguments are the text and the operands of the instruction.
 //
 // All threads of a cluster are fibers, which run in a random order until they wait. Asynchronous
-// copies end at random times. Until then their target holds 0xFF (NaN), so that reading too early,
-// and overwriting what is still read, give wrong results. A wait that never ends is an error.
+// copies end at random times. Until a copy ends, its target holds 0xFF (NaN), so results are wrong if a
+// kernel reads too early or overwrites a source too early. A wait that never ends is an error.
 #pragma once
 
 #include <setjmp.h>
@@ -69,7 +69,7 @@ constexpr std::common_type_t<A, B> max(A a, B b) {
   return a < b ? b : a;
 }
 
-// The types of operands, which the kernels only name.
+// The types of operands. Kernels use them only as types of pointers and elements.
 struct __nv_bfloat16 {
   uint16_t bits;
 
@@ -88,7 +88,7 @@ struct __nv_bfloat16 {
 struct __nv_fp8_e4m3 {
   uint8_t bits = 0;
 
-  __nv_fp8_e4m3(float value = 0) {  // the nearest of all numbers
+  __nv_fp8_e4m3(float value = 0) {  // to the nearest number
     float least = INFINITY;
     for (int code = 0; code < 256; ++code) {
       const float apart = std::fabs(decoded(code) - value);
@@ -115,13 +115,13 @@ struct __nv_fp8_e4m3 {
 namespace emulated {
 
 constexpr size_t SHARED_BYTES = 256 * 1024, STATIC_BYTES = 8 * 1024, STACK_BYTES = 256 * 1024;
-constexpr int RANK_SHIFT = 20;  // of an address in the cluster's shared memory
+constexpr int RANK_SHIFT = 20;  // first bit of the block's rank in an address of the cluster's shared memory
 
 struct Index {
   unsigned x, y, z;
 };
 
-inline int planted = 0;  // the number of the fault that is planted; 0: none
+inline int planted = 0;  // number of the planted fault; 0: none
 
 [[noreturn]] inline void fail(const std::string& what) {
   std::printf("fault: %s\n", what.c_str());
@@ -159,7 +159,7 @@ struct Map {
   long rows, columns, pitch, box_rows, box_columns, item_bytes, swizzle_bytes, batch;
 };
 
-// A box that leaves shared memory when its thread waits for it, unless it has changed until then.
+// A box that is stored when its thread waits for it. It must not change in shared memory until then.
 struct BoxStore {
   Map map;
   unsigned from;
@@ -174,8 +174,8 @@ struct Product {
 };
 
 struct Fiber {
-  ucontext_t context;  // where it starts
-  jmp_buf place;       // where it goes on
+  ucontext_t context;  // where the fiber starts
+  jmp_buf place;       // where the fiber continues
   bool started = false;
   std::unique_ptr<char[]> stack{new char[STACK_BYTES]};
   Block* block;
@@ -184,7 +184,7 @@ struct Fiber {
   bool finished = false;
   std::vector<AsyncCopy> copies;
   int groups = 0;
-  std::vector<Product> products;  // of a warpgroup, which run until they are waited for
+  std::vector<Product> products;  // products of a warpgroup, which run until the warpgroup waits
   int product_groups = 0;
   std::vector<BoxStore> stores;
   double offered[16];
@@ -204,7 +204,7 @@ inline bool progress;
 inline Index grid, threads;
 inline const unsigned char *inputs[2], *inputs_end[2];
 
-// Switches by jumps: swapcontext also asks the system for the signal mask, each time.
+// Switches by jumps, because swapcontext also makes a system call for the signal mask each time.
 inline void yield() {
   if (!_setjmp(current->place)) _longjmp(scheduler, 1);
 }
@@ -266,7 +266,7 @@ Operand in(T value) {
   return operand;
 }
 
-// Defined in emulator.cpp, which all programs share.
+// Functions of emulator.cpp, which all programs share.
 void ptx(std::string_view text, std::initializer_list<Operand> operands);
 void launch(Index blocks_of_grid, int cluster, int block_threads, size_t shared_bytes,
             unsigned seed, std::function<void()> kernel);

@@ -1,7 +1,7 @@
 // Prints numbers of the kernels' index maps, a line for each map, for tests/kernels/test_index_maps.py.
 #include "cuda.h"
 #undef __shared__
-#define __shared__  // of kernels that nothing here launches
+#define __shared__  // for kernels in the headers that this program does not launch
 #include "gemm/dmma.cu"
 #include "lib/cluster/split_sums.cuh"
 #include "lib/mma/tf32.cuh"

@@ -1,6 +1,6 @@
 // copy_not_waited: shared_tile with asynchronous copies that nobody waits for.
 //
-// The barrier orders threads, not copies: the tiles may not have arrived.
+// The barrier orders threads, but not copies: the tiles may not have arrived yet.
 
 #include <cuda_pipeline.h>
 

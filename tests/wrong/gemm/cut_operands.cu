@@ -1,6 +1,6 @@
 // cut_operands: naive that rounds A's elements to 16 significant bits (Dekker's splitting).
 //
-// Within the tolerance of a long sum: only the exact probe shows it.
+// The error is within the tolerance of a long sum. Only the exact probe shows it.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(TILE * TILE)

@@ -1,7 +1,7 @@
 // divergent_barrier: shared_tile whose threads outside C return before the barriers.
 //
-// The others wait at a barrier that not all threads of the block reach: undefined in CUDA, even
-// where a GPU lets it pass.
+// The other threads wait at a barrier that not all threads of the block reach. CUDA does not define
+// what happens, even if a GPU continues.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(TILE * TILE)

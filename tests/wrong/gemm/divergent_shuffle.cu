@@ -1,6 +1,6 @@
-// divergent_shuffle: a warp an element, whose upper lanes take another shuffle.
+// divergent_shuffle: a warp computes an element, but its upper lanes execute another shuffle.
 //
-// All lanes that a mask names must meet in one shuffle; two of them are two.
+// All lanes in a mask must execute the same shuffle. The two branches have different shuffles.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(32 * TILE)

@@ -1,6 +1,6 @@
-// dynamic_shared_overrun: shared_tile in dynamic shared memory, with rows one longer than asked for.
+// dynamic_shared_overrun: shared_tile in dynamic shared memory, with rows that are too long.
 //
-// The launch asks for two tiles of TILE x TILE elements.
+// The launch requests two tiles of TILE x TILE elements. The kernel uses rows of TILE + 1 elements.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(TILE * TILE)

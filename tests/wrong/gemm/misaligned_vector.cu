@@ -1,7 +1,7 @@
 // misaligned_vector: naive with 128-bit loads of A's rows, whatever K is.
 //
-// Where K is not a multiple of 4, every row but each fourth starts at a wrong address: an error on a
-// GPU.
+// If K is not a multiple of 4, most rows start at an address that is not a multiple of 16 bytes. A GPU
+// reports an error.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(TILE * TILE)

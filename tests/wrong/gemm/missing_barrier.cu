@@ -1,6 +1,6 @@
 // missing_barrier: shared_tile without the barrier between loading and using the tiles.
 //
-// A thread multiplies what its neighbours may not have loaded yet.
+// A thread multiplies elements that other threads may not have loaded yet.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(TILE * TILE)

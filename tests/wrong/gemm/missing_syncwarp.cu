@@ -1,6 +1,6 @@
-// missing_syncwarp: a warp an element, summed in shared memory without __syncwarp.
+// missing_syncwarp: a warp computes an element, and adds in shared memory without __syncwarp.
 //
-// Lanes of a warp run in step on no GPU since Volta.
+// Since Volta, the lanes of a warp do not run in step.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(32 * TILE)

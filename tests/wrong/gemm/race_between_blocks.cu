@@ -1,6 +1,6 @@
 // race_between_blocks: naive launched with two layers of blocks that do the same work.
 //
-// Threads of different blocks store to one element; no barrier could order them.
+// Threads of different blocks store to one element. No barrier could order these stores.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(TILE * TILE)

@@ -1,6 +1,6 @@
 // race_on_output: naive whose surplus threads compute the last column again.
 //
-// All of them store the same value, so the result is right; it is a race all the same.
+// These threads store the same value, so the result is right, but the stores are a race.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(TILE * TILE)

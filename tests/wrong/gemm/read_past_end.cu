@@ -1,6 +1,6 @@
 // read_past_end: naive with one product too many.
 //
-// The last row of A is read past its end, and so is B.
+// The kernel reads past the end of the last row of A, and past the end of B.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(TILE * TILE)

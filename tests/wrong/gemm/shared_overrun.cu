@@ -1,6 +1,6 @@
-// shared_overrun: shared_tile with flat tiles, that of A a row too short.
+// shared_overrun: shared_tile with tiles of one dimension. The tile of A lacks a row.
 //
-// The compiler sees pointers and no bounds; the store lands behind the array.
+// The compiler sees pointers without bounds. A store lands behind the array.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(TILE * TILE)

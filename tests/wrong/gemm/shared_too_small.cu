@@ -1,4 +1,4 @@
-// shared_too_small: shared_tile with a row too few in the tile of B.
+// shared_too_small: shared_tile whose tile of B lacks a row.
 //
 // The last row of threads stores behind the array.
 

@@ -1,7 +1,7 @@
-// shuffle_among_few: a warp an element, whose lanes skip the steps in which nobody needs them.
+// shuffle_among_few: a warp computes an element, but lanes leave when no lane needs their values.
 //
-// A shuffle that names all lanes must be reached by all: a value from a lane that is not there is
-// undefined.
+// The mask of the shuffle has all lanes, so all lanes must execute it. A value from a lane that has
+// left is undefined.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(32 * TILE)

@@ -1,6 +1,6 @@
-// unwritten_element: naive that forgets the last column.
+// unwritten_element: naive that does not compute the last column.
 //
-// An element keeps what the memory held before.
+// The elements of this column keep the previous content of the memory.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(TILE * TILE)

@@ -1,6 +1,6 @@
-// unwritten_shared: shared_tile that leaves what is outside the matrices as it was.
+// unwritten_shared: shared_tile that does not set elements outside the matrices to zero.
 //
-// They hold what an earlier block left there: often zeros, and then the result is right.
+// They hold values of an earlier block. These are often zeros, and then the result is right.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(TILE * TILE)

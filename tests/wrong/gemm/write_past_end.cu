@@ -1,6 +1,6 @@
-// write_past_end: naive that lets one row too many through.
+// write_past_end: naive that computes one row too many.
 //
-// A row of threads below the matrix stores behind C.
+// A row of threads below the matrix stores past the end of C.
 
 template <typename Scalar, int TILE>
 __global__ void __launch_bounds__(TILE * TILE)

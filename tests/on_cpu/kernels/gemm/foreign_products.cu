@@ -52,7 +52,7 @@ __global__ void mysgemm_tiled(int M, int N, int K, float *A, float *B, float *C)
   if (row < M && col < N) C[row * N + col] = acc;
 }
 
-// 8×8 elements per thread, 128×128 per block, and 8 of K at a time, through float4. M and N are
+// 8×8 elements per thread, 128×128 per block, 8 values of k per step, loads of float4. M and N are
 // multiples of 128, and K of 8.
 __global__ void __launch_bounds__(256)
 mysgemm_v7(int M, int N, int K, float *A, float *B, float *C) {

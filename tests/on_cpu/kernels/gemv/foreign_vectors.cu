@@ -7,7 +7,7 @@ __device__ T warp_reduce(T val) {
   return val;
 }
 
-// A warp per row, four rows a block.
+// A warp per row, and four rows per block.
 __global__ void matvec_warp(const float *mat, const float *vec, float *out, int rows, int cols) {
   const int lane = threadIdx.x % 32;
   const int r = blockIdx.x * 4 + threadIdx.x / 32;
@@ -38,7 +38,7 @@ __global__ void matvec_block(const float *mat, const float *vec, float *out, int
   if (tid == 0) out[blockIdx.x] = sums[0];
 }
 
-// A block of 128 threads adds 32 rows of a strip of 128 columns, a strip at a time, by float4.
+// A block of 128 threads adds 32 rows of each strip of 128 columns, with loads of float4.
 __global__ void matvec_strips(const float *mat, const float *vec, float *out, int rows, int cols) {
   __shared__ float part[32][33];
   const int tx = threadIdx.x, ty = threadIdx.y;
