@@ -87,7 +87,7 @@ class Library:
     def scaled(self, left: Any, right: Any, of_blocks: int, of_columns: int) -> tuple[Any, Any]:
         """Return both matrices times their scales, for blocks of the left and vectors of the right.
 
-        The formats of the scales are BLK128x128_32F (rows along k, padded) and VEC128_32F (along n).
+        Their formats are BLK128x128_32F (rows along k, padded) and VEC128_32F (along n).
         """
         (rows, depth), columns = left.shape, right.shape[1]
         along_k, padded, down = -(-depth // 128), -(-depth // 512) * 4, -(-rows // 128)

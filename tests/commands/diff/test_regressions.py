@@ -102,7 +102,7 @@ def test_kernels_that_became_slower_while_the_machine_became_faster_are_slower(
     code, out, _ = run(base, file("new.csv", new))
     first = "machine-wide shift of -9.1 %: slower: 6 of 9 points, by up to 10.0 %"
     assert (code, out.partition(" (")[0]) == (1, first)
-    assert "if slower by: everything 2." in out  # without the findings
+    assert "if slower by: everything 2." in out  # the slow points add no scatter
     single_blas = [line for line in new if line.variant != "cublas" or line.m == 64]
     assert (
         run(base, file("one.csv", single_blas))[0] == 0
@@ -114,7 +114,7 @@ def test_kernels_that_became_slower_while_the_machine_became_faster_are_slower(
 
 
 def coded(code: str, **factors: float) -> list[Row]:
-    """Return rows of four kernels and the BLAS. `own` has this code, and all others have code c1."""
+    """Return rows of four kernels and the BLAS. `own` has this code, and the others have c1."""
     return [
         replace(
             row(name, size, factors.get(name, 1.0)),

@@ -26,25 +26,25 @@ BOUNDS = "__launch_bounds__((BM / TM) * (BN / TN)"
 
 @pytest.fixture(autouse=True)
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compile in this process. A process of its own takes longer to start than to compile."""
+    """Compile in this process. To start another process takes longer than to compile."""
     monkeypatch.setattr(code_module, "cpu_threads", lambda: 1)
 
 
 @pytest.fixture
 def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Record no accesses, which takes longer than to compile."""
+    """Record no accesses, because that takes longer than to compile."""
     monkeypatch.setattr(instances, "_record", lambda _instances: {})
 
 
 def build(folder: Path, name: str, *options: str) -> tuple[Done, list[BuildRow]]:
-    """A command that writes a file of rows, and the rows."""
+    """Run a command that writes a file of rows; return the command's outcome and the rows."""
     done = call(folder, "build", "--output", name, *options)
     path = folder / name
     return done, read(path) if path.is_file() else []
 
 
 def own(kernels: Path, *options: str) -> tuple[str, ...]:
-    """Options for the kernels of a directory."""
+    """Return the options that build the kernels of a directory."""
     return ("all", "--kernels", str(kernels), "--dtypes", "float32", *options)
 
 
@@ -108,7 +108,7 @@ def test_instances_compiled_and_disassembled_together_are_as_if_alone() -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_processes_that_compile_and_what_is_compiled_stays(
+def test_ctrl_c_ends_the_processes_that_compile_and_compiled_kernels_stay_in_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -139,7 +139,7 @@ def test_ctrl_c_ends_the_processes_that_compile_and_what_is_compiled_stays(
         return {instance: Code(error="no") for instance in program.instances}
 
     def refused(*_: object) -> None:
-        raise OSError(errno.EROFS, "Read-only file system")  # of /dev/shm
+        raise OSError(errno.EROFS, "Read-only file system")  # as without /dev/shm
 
     monkeypatch.setattr(code_module, "ProcessPoolExecutor", refused)
     monkeypatch.setattr(code_module, "compile_program", fail)
@@ -148,7 +148,7 @@ def test_ctrl_c_ends_the_processes_that_compile_and_what_is_compiled_stays(
 
 
 @pytest.mark.usefixtures("unrecorded")
-def test_figures_without_a_listing_are_not_those_of_a_later_run(
+def test_figures_of_a_run_without_a_disassembler_are_not_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -229,7 +229,7 @@ PLANTED = {
         "gemm/my_vectorized.cu", "BM / WIDTH + 1]", "BM / WIDTH]", 1, "at vector_tiles.cuh:",
     ),
 }  # fmt: skip
-"""File, old text, new text, exit code, and a figure that the report has."""
+"""Changes of kernels: file, old text, new text, exit code, and a text that the report has."""
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -237,10 +237,10 @@ def test_a_planted_change_is_reported_with_its_numbers(
     tmp_path: Path, request: pytest.FixtureRequest, name: str
 ) -> None:
     file, old, new, exit_code, figure = PLANTED[name]
-    if name != "padding removed":  # all others show in what the compiler made
+    if name != "padding removed":  # recorded accesses show only this change
         request.getfixturevalue("unrecorded")
     kernels = copy_kernels(tmp_path / "kernels", Path(file).stem.removeprefix("my_"))
-    if "blocktile" in file:  # the tile that compiles fast
+    if "blocktile" in file:  # keep only the tile that compiles fast
         plant(
             kernels,
             file.replace(".cu", ".py"),

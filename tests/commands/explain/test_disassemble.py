@@ -1,4 +1,4 @@
-"""Running a disassembler, for which a script stands in."""
+"""Running a disassembler, which a script replaces."""
 
 from pathlib import Path
 

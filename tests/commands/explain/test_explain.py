@@ -29,7 +29,7 @@ RECORDED = Path(__file__).parent / "sass" / "shared_tile-8-float32-sm_90.sass"
 
 
 class Listing(dict[str, str]):
-    """What is printed about any kernel's code, and about no other section."""
+    """A disassembly with one listing for the code of any kernel, and no other sections."""
 
     def __init__(self, code: str) -> None:
         self.code = code
@@ -40,7 +40,7 @@ class Listing(dict[str, str]):
 
 @pytest.fixture(autouse=True)
 def recorded_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On any machine: a disassembler that returns a recorded listing, and no GPU."""
+    """Use a disassembler that returns a recorded listing, and no GPU, on any machine."""
     monkeypatch.setenv("COLUMNS", "80")
     listing = RECORDED.read_text(encoding="utf-8")
     disassembles_as(monkeypatch, "recorded", lambda _cubin: Listing(listing))
@@ -51,7 +51,7 @@ def recorded_code(monkeypatch: pytest.MonkeyPatch) -> None:
 def disassembles_as(
     monkeypatch: pytest.MonkeyPatch, version: str, sections: Callable[[bytes], dict[str, str]]
 ) -> None:
-    """The version is part of the names of files in the cache."""
+    """Replace the disassembler. The names of files in the cache contain its version."""
     monkeypatch.setattr(code_module, "disassembler_version", lambda: version)
     monkeypatch.setattr(code_module, "sections", sections)
 
@@ -67,7 +67,7 @@ def exit_code(variant: str, **asked: Any) -> int:
 
 
 def printed(capsys: pytest.CaptureFixture[str], variant: str, **asked: Any) -> tuple[str, str]:
-    """Stdout and stderr of a command that succeeds."""
+    """Return stdout and stderr of a command that succeeds."""
     assert exit_code(variant, **asked) == 0
     return capsys.readouterr()
 
@@ -102,7 +102,7 @@ VARIANT = CudaVariant(
 
 
 def mine(folder: Path, source: str = SCALE, first: int = 32) -> Path:
-    """A folder with a kernel that has tiles of edges `first` to 32; without TILE, it has none."""
+    """Write a kernel with tiles of edges `first` to 32, or no tiles if the source has no TILE."""
     (folder / "mine.cu").write_text(source)
     text = MINE.replace("edges(32", f"edges({first}")
     if "int TILE" not in source:

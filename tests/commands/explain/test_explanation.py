@@ -1,4 +1,4 @@
-"""A kernel's figures put together."""
+"""The explanation of a kernel, made of its figures."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -71,7 +71,7 @@ def variant(launch: Callable[[Config, Problem], Launch]) -> CudaVariant:
     )
 
 
-def test_an_explanation_holds_what_is_known_and_guesses_nothing() -> None:
+def test_an_explanation_has_known_figures_and_guesses_none() -> None:
     explanation, unknown = explained(measured_us=64.19), explained(architecture="sm_107")
     assert (explanation.launch.blocks, explanation.registers_allowed) == (4096, 255)
     assert explanation.occupancy
@@ -87,7 +87,7 @@ def test_an_explanation_holds_what_is_known_and_guesses_nothing() -> None:
     assert unknown.cgma > 15
 
 
-def test_elements_of_c_belong_to_as_many_threads_as_compute_them() -> None:
+def test_accumulators_are_the_elements_of_c_that_a_thread_computes() -> None:
     for name, tile, elements in (
         ("naive", 16, 1),
         ("shared_tile", 32, 1),
@@ -104,8 +104,8 @@ def test_elements_of_c_belong_to_as_many_threads_as_compute_them() -> None:
         (
             lambda _tile, problem_of: Launch(grid=(problem_of.m, problem_of.n), block=(24,)),
             None,
-        ),  # a warp a row
-        (lambda _tile, _of: Launch(grid=(132,), block=(384,)), None),  # does not grow with C
+        ),  # a warp computes a row
+        (lambda _tile, _of: Launch(grid=(132,), block=(384,)), None),  # a fixed grid
     ):
         assert explained(variant(launch), 4).accumulators == elements
 

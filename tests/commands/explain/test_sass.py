@@ -1,4 +1,4 @@
-"""The inner loop, in listings of our own kernels that were recorded from nvdisasm."""
+"""Finding the inner loop in listings of our own kernels, which were recorded from nvdisasm."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def loop_of(name: str, dtype: str) -> InnerLoop:
 
 
 def listing(*lines: str) -> str:
-    """Labels as they stand, instructions in nvdisasm's form."""
+    """Return a listing in nvdisasm's form. Lines that end with a colon are labels."""
     return "\n".join(
         line if line.endswith(":") else f"        /*{index:04x}*/                   {line} ;"
         for index, line in enumerate(lines)
@@ -27,7 +27,7 @@ def listing(*lines: str) -> str:
 
 def test_the_unrolled_loop_of_a_shared_tile_is_found_with_its_accesses() -> None:
     loop = loop_of("shared_tile-8-float32-sm_90", "float32")
-    # Two tiles of 8 along K: 16 multiply-adds, each element of B a load, four of A at a time.
+    # Two tiles of 8 along K: 16 multiply-adds, a load per element of B, a load per four of A.
     assert (loop.instructions, loop.multiply_adds) == (90, 16)
     assert loop.shared_loads == {"32": 16, "128": 4}
     assert loop.global_loads == {"32": 4}
@@ -62,7 +62,7 @@ def test_a_kernel_without_such_arithmetic_has_no_inner_loop() -> None:
 
 def test_the_loop_with_the_most_multiply_adds_of_its_own_is_the_inner_one() -> None:
     code = listing(
-        ".L_x_0:",  # the outer loop: one multiply-add of its own
+        ".L_x_0:",  # the outer loop, which has one multiply-add itself
         "FFMA R0, R1, R2, R0",
         ".L_x_1:",  # the inner loop
         "FFMA R0, R1, R2, R0",
@@ -70,7 +70,7 @@ def test_the_loop_with_the_most_multiply_adds_of_its_own_is_the_inner_one() -> N
         "@P0 BRA `(.L_x_1)",
         "IADD3 R5, R5, 0x1, RZ",
         "@!P1 BRA `(.L_x_0)",
-        ".L_x_2:",  # a remainder
+        ".L_x_2:",  # a loop for the remainder
         "FFMA R0, R1, R2, R0",
         "@P0 BRA `(.L_x_2)",
         ".L_x_3:",
@@ -126,11 +126,11 @@ def test_what_matrix_instructions_read_from_shared_memory_is_counted() -> None:
     assert bytes_per_operation(both) == (64 + 256) * 16 * 2 / (2 * 64 * 256 * 16)
     only_b = "HGMMA.64x128x8.F32.TF32 R24, R4, gdesc[UR12], R24"
     assert bytes_per_operation(only_b) == 128 * 8 * 4 / (2 * 64 * 128 * 8)
-    # Two 16 by 16 pieces of A and of B for four products of 16 by 8 by 16.
+    # 16 by 16 elements of A, and of B, serve four products of 16 by 8 by 16.
     loads = ("LDSM.16.M88.4 R4, [R96]", "LDSM.16.MT88.2 R8, [R213+0x4000]", "LDS.64 R2, [R9]")
     products = ["HMMA.16816.F32.BF16 R12, R4, R8, R12"] * 4
     assert bytes_per_operation(*loads, *products) == (512 + 256 + 256) / (4 * 2 * 16 * 8 * 16)
-    # Four warps load what one instruction of theirs takes from registers; in float64 each its own.
+    # One wgmma takes operands from the registers of four warps. A DMMA takes them from one warp.
     operations = 2 * 64 * 128 * 8
     assert bytes_per_operation("LDS.64 R4, [R9]", only_b) == (4 * 256 + 128 * 32) / operations
     double = ("LDS.128 R4, [R9]", "DMMA.16x8x16 R12, R4, R8, R12")

@@ -59,7 +59,7 @@ def test_the_kernel_in_the_file_is_the_one_that_gpubench_compiles(
     text = source(name)
     assert '#include "' not in text
     assert not re.search(r"\$\{|\$\w", text)
-    assert "using namespace" not in text  # a kernel may have the same names
+    assert "using namespace" not in text  # a kernel may use names of a namespace
     alone = tmp_path / f"{name}.cu"
     alone.write_text(part(text, "The kernel", "Its launch"))
     variant = kernel(name)
@@ -74,23 +74,23 @@ def test_the_kernel_in_the_file_is_the_one_that_gpubench_compiles(
     assert whole.symbol == ours.symbol
 
 
-def test_launches_have_what_gpubench_gives_them() -> None:
+def test_launches_are_those_of_gpubench() -> None:
     text = part(source("wgmma_mixed"), "Its launch", "The check")
     variant = kernel("wgmma_mixed")
     for line in (
         "const CUtensorMap map0 = encode(9, (char*)A + 0, 512, 512, 512, 2, 128, 64, 3, 2);",
         "dim3(384, 1, 1), ",
-        ", dim3(2, 1, 1), ",  # its cluster
+        ", dim3(2, 1, 1), ",  # the cluster of the launch
     ):
         assert line in text
     shared = variant.launch(variant.tiles.read(CHOSEN["wgmma_mixed"][0]), Problem(
         op="gemm", m=512, n=512, k=512, dtype="bfloat16")).shared_bytes  # fmt: skip
     assert f"dim3(384, 1, 1), {shared}, dim3(" in text
-    assert "together > 8" in text  # clusters that only some GPUs have must be allowed
+    assert "together > 8" in text  # larger clusters need a permission
     assert "cudaFuncAttributeNonPortableClusterSizeAllowed, 1" in text
     two = part(source("packed_panels"), "Its launch", "The check")
     assert two.count("if (enqueue(") == 2
-    assert two.count(", true, stream, ") == 1  # programmatic
+    assert two.count(", true, stream, ") == 1  # a programmatic dependent launch
     workspace = re.search(r"WORKSPACE_BYTES = (\d+)", two)
     assert workspace
     assert int(workspace[1]) > 4 * 512 * 512
@@ -107,12 +107,12 @@ def test_an_own_signature_keeps_its_order_and_its_constants() -> None:
     text = source("sgemm")
     arguments = "(int)512, (int)512, (int)512, (float)1, (const float*)A, (const float*)B, (float)0"
     assert f"false, stream, {arguments}, (float*)C)" in text
-    assert "cudaMemset(set.c, 0x00, " in text  # it reads C
+    assert "cudaMemset(set.c, 0x00, " in text  # the kernel reads C
     assert "cudaMemset(set.c, 0xFF, " in source("shared_tile")
 
 
 def checker(folder: Path, name: str, dtype: str, cpp: str, op: str = "gemm") -> Any:
-    """The check of an exported file, compiled for the CPU."""
+    """Return the check of an exported file as a program for the CPU."""
     check = part(
         source(name, 5, 7, 9 if op == "gemm" else 1, dtype, op), "The check", "The program"
     )
@@ -145,7 +145,7 @@ def test_the_check_of_the_file_tells_right_from_wrong(tmp_path: Path) -> None:
 
 
 class Array(np.ndarray):
-    """A NumPy array where CuPy's would be."""
+    """A NumPy array with the attribute of CuPy's arrays that has the address."""
 
     @property
     def data(self) -> Any:  # type: ignore[override] # CuPy's attribute

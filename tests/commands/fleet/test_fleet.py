@@ -1,4 +1,4 @@
-"""`gpubench fleet`: with fake devices in this process, and from rows to verdicts."""
+"""`gpubench fleet`: measuring fake devices in this process, and verdicts from rows."""
 
 import csv
 import json
@@ -44,7 +44,10 @@ def report(
     seed: int = 0,
     **facts: Any,
 ) -> Report:
-    """Of a device whose units take 100 µs, times a factor; `facts` are columns of its rows."""
+    """Return the report of a device whose units take 100 µs times a factor.
+
+    `facts` are columns of its rows.
+    """
     rng = np.random.default_rng((seed, number))
     device = replace(GPU, facts={"uuid": f"GPU-{number}", "slot": f"0000:{number:02}:00.0"})
     rows = []
@@ -66,7 +69,7 @@ def report(
 
 
 def fleet(*special: Report, devices: int = 8) -> list[Report]:
-    """Good devices and these."""
+    """Return these reports, and reports of good devices."""
     numbers = {report_of.member.name for report_of in special}
     return [*special, *(report(n) for n in range(devices) if str(n) not in numbers)]
 
@@ -152,7 +155,7 @@ def test_one_device_alone_is_judged_by_its_own_history_or_not_at_all() -> None:
     assert "of its own earlier speed" in printed(as_tables(slower))
     both = assess(fleet(report(0, {"latency": 1.15})), before).devices[0]
     assert both.worst
-    assert (both.verdict, both.worst.since_before) == (FleetVerdict.SLOW, False)  # than others, too
+    assert (both.verdict, both.worst.since_before) == (FleetVerdict.SLOW, False)  # than others
 
 
 @pytest.mark.parametrize(
@@ -177,7 +180,7 @@ def test_a_damaged_earlier_run_is_passed_over_and_named(
     assert [*times.earlier([GPU.name], runs=1)] == kept
     assert [*times.earlier([GPU.name, "Another GPU"], runs=9)] == [*kept, *kept]
     assert not capsys.readouterr().err
-    assert store.names() == []  # a run of a fleet is no sweep, so 'diff --against' has no such name
+    assert store.names() == []  # 'diff --against' does not accept runs of fleets
     (first, _second) = store.saved(times.NAME, GPU.name, times.SUFFIX)
     first.write_bytes(damage(first.read_bytes()))
     assert [*times.earlier([GPU.name], runs=9)] == kept
@@ -199,7 +202,7 @@ def cluster() -> Iterator[Client]:
 def measuring(
     cluster: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[[dict[int, float]], tuple[Fleet | None, Path]]:
-    """Runs the command's work on fake devices, of which some take longer by a factor."""
+    """Return a function that runs the command on fake devices; its factors slow some of them."""
     device = find_devices("cpu")[0][0]
     monkeypatch.setenv(store.VARIABLE, str(tmp_path / "store"))
     monkeypatch.setitem(units.PRODUCTS, "cpu", Products("cpu_blas", 16, ("float32",)))
@@ -239,7 +242,7 @@ def test_every_device_is_measured_alone_and_together_and_every_row_is_on_disk(
     assert [(d.slot, d.verdict) for d in assessed.devices if d.verdict != FleetVerdict.FINE] == [
         ("2", FleetVerdict.SLOW)
     ]
-    again, _ = measuring(dict.fromkeys(range(4), 1.3))  # all are slower than in the run before
+    again, _ = measuring(dict.fromkeys(range(4), 1.3))  # all are slower than before
     assert again
     assert {d.slot for d in again.devices if d.verdict == FleetVerdict.SLOW} == {"0", "1", "3"}
     busy, _ = measuring({1: 0.0})
@@ -249,7 +252,7 @@ def test_every_device_is_measured_alone_and_together_and_every_row_is_on_disk(
 
 
 @pytest.mark.parametrize(("phase", "rounds"), [(ALONE, 1), (TOGETHER, 3)])
-def test_a_turn_has_each_unit_once_a_round_and_the_edges_do_not_count(
+def test_a_turn_has_each_unit_once_a_round_without_the_units_at_its_ends(
     monkeypatch: pytest.MonkeyPatch, phase: str, rounds: int
 ) -> None:
     monkeypatch.setitem(units.PRODUCTS, "cpu", Products("cpu_blas", 16, ("float32", "float64")))
@@ -288,12 +291,12 @@ def test_a_product_that_fails_is_reported_once_and_the_other_units_go_on(
 
 
 def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -> None:
-    client = Mock(status="running", scheduler=None)  # whose work is never done
+    client = Mock(status="running", scheduler=None)  # its tasks never end
     client.scheduler_info.return_value = {"workers": {}}
     reports: list[Report] = []
     workers = {"tcp://a": Member("0", "node1", GPU, "abc")}
     run.FleetRun(client, workers, "cuda", 3, lambda lost, *_: reports.append(lost)).measure()
-    (asked,) = client.submit.call_args_list  # of three rounds
+    (asked,) = client.submit.call_args_list  # one request for three rounds
     assert asked.kwargs["workers"] == ["tcp://a"]
     assert [lost.error for lost in reports] == ["its worker is gone"]
     cancelled = [future for each in client.cancel.call_args_list for future in each.args[0]]

@@ -1,4 +1,4 @@
-"""Statistics of a fleet, on simulated devices."""
+"""The statistics that judge a fleet, on simulated devices."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from gpubench.commands.fleet.judge import judge
 
 
 def times(devices: int = 8, units: int = 6, rounds: int = 3, seed: int = 1) -> np.ndarray:
-    """Logarithms of times of good devices: they differ by 0.3 %, their rounds by 0.1 %."""
+    """Return logarithms of times. Devices differ by 0.3 %, and their rounds by 0.1 %."""
     rng = np.random.default_rng(seed)
     own = rng.normal(0, 0.003, (devices, units, 1))
     return 5 + own + rng.normal(0, 0.001, (devices, units, rounds))
@@ -32,13 +32,13 @@ def test_a_device_that_is_slow_in_all_units_is_found_in_a_fleet_of_heavy_tails()
 def test_a_process_with_the_slower_of_two_speeds_is_no_slow_device() -> None:
     rng = np.random.default_rng(7)
     logs = times(units=2)
-    logs[:, 0] += 0.04 * rng.integers(2, size=(8, 3))  # alone, a process a round
-    logs[3, 1] += 0.04  # together, one process
+    logs[:, 0] += 0.04 * rng.integers(2, size=(8, 3))  # alone, each round is a process
+    logs[3, 1] += 0.04  # together, all rounds are one process
     assert judge(logs).slow[3, 1]
     assert not judge(logs, processes=[0, 0]).slow.any()
 
 
-def test_a_difference_below_the_threshold_is_none_however_certain() -> None:
+def test_a_certain_difference_below_the_threshold_is_not_called_slow() -> None:
     logs = times()
     logs[2, 4] += np.log(1.06)
     assert not judge(logs, threshold=0.10).slow.any()
@@ -83,7 +83,7 @@ def test_a_single_good_device_beyond_the_median_deviation_of_the_others_is_not_s
     assert judgement.ambiguous.any(axis=1).nonzero()[0].tolist() == [7]
 
 
-def test_few_devices_may_differ_by_what_good_ones_do() -> None:
+def test_of_two_devices_one_is_slow_only_if_good_devices_do_not_differ_that_much() -> None:
     for slowdown, slow in ((1.08, False), (1.25, True)):
         logs = times(devices=2)
         logs[1, 3] += np.log(slowdown)
@@ -116,7 +116,7 @@ def test_all_devices_slower_than_before_are_found_where_none_is_slower_than_the_
     assert not judgement.slow.any()
     assert np.argwhere(judgement.slower_than_before).tolist() == [[n, 3] for n in range(8)]
     scattered = before + np.random.default_rng(3).normal(0, 0.2, before.shape)
-    assert not judge(now, scattered).slower_than_before.any()  # its rounds say nothing
+    assert not judge(now, scattered).slower_than_before.any()  # the earlier rounds scatter too much
     before[0] = np.nan  # a new device has no history
     assert not judge(now, before).slower_than_before[0].any()
 
@@ -161,7 +161,7 @@ def test_units_whose_rounds_scatter_are_measured_longer_and_no_others() -> None:
         ]  # fmt: skip
 
     def more_steps(times: list[UnitTime]) -> list[list[Turn]]:
-        return [*host_steps(["1", "2"], 3, times)][7:]  # after three rounds of each, and one step
+        return [*host_steps(["1", "2"], 3, times)][7:]  # after the regular seven steps
 
     quiet = of_unit("copy", "alone", [100.0, 100.1, 100.2])
     assert more_steps(quiet) == []

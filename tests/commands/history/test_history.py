@@ -1,4 +1,4 @@
-"""`gpubench history`: when saved times moved, why, and how far they are from an anchor."""
+"""`gpubench history`: moves of saved times, their causes, and distances from an anchor."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ def call() -> Call:
 
 
 def sweep(number: int, *, code: str = "a", library: str = "1", **factors: float) -> list[Row]:
-    """A sweep whose points scatter by 0.2 % among sweeps; `own` and `cublas` take a factor."""
+    """Return rows of a sweep that scatter by 0.2 %. `own` and `cublas` are factors of times."""
     rng = np.random.default_rng(number)
     rows = []
     for name in ("cublas", "own", "other"):
@@ -80,7 +80,7 @@ def test_a_history_in_which_only_the_library_moved_convicts_no_kernel(call: Call
     assert all(line.endswith("library, 12 → 13") for line in lines)
 
 
-def test_what_moves_all_unchanged_code_is_the_machine_s_move(call: Call) -> None:
+def test_a_move_of_all_unchanged_code_is_a_move_of_the_machine(call: Call) -> None:
     keep([sweep(n, machine=1.04 if n > 3 else 1.0) for n in range(8)])
     (line,) = moved(call("main")[1])
     assert line.startswith("NVIDIA H200: moved +")
@@ -94,7 +94,7 @@ def test_a_move_of_unchanged_code_that_others_do_not_share_has_no_known_cause(ca
     assert all(line.endswith("unknown, the same code") for line in lines)
 
 
-def test_a_regression_that_was_mended_has_two_moves(call: Call) -> None:
+def test_a_regression_that_was_fixed_has_two_moves(call: Call) -> None:
     slow = {3: "b", 4: "b"}
     keep([sweep(n, code=slow.get(n, "a"), own=1.1 if n in slow else 1.0) for n in range(9)])
     lines = moved(call("main", "--only", "own,64")[1])
@@ -106,7 +106,7 @@ def test_two_results_show_no_scatter_and_no_move(call: Call) -> None:
     assert moved(call("main")[1]) == []
 
 
-def test_slow_steps_that_no_step_shows_are_found_against_a_fixed_anchor(call: Call) -> None:
+def test_a_slow_drift_without_a_visible_step_is_found_against_a_fixed_anchor(call: Call) -> None:
     keep([sweep(100 + n) for n in range(3)], "v1")
     keep([sweep(n, code=str(n), own=1.012**n) for n in range(4)])
     code, out, _ = call("main", "--against", "v1")

@@ -39,7 +39,7 @@ BASE_US = (100.0, 101.0, 100.5, 99.5, 100.0)
 
 
 def timed(variant: str, factor: float, n: int = 64, **facts: object) -> Row:
-    """A row whose rounds take `factor` times as long as the baseline's."""
+    """Return a row whose rounds take `factor` times as long as the baseline's rounds."""
     medians = [factor * us for us in BASE_US]
     return sample(
         variant, n=n, median_us=medians[2], round_medians_us=tuple(medians), rounds=5, **facts
@@ -73,8 +73,9 @@ def test_the_verdict_is_on_the_speed_relative_to_the_claim(
 def test_an_interval_around_the_claim_decides_nothing() -> None:
     scattered = replace(timed("mine", 1.0), round_medians_us=(85, 121, 85, 119, 85))
     assert verdicts(scattered) == (["not decided"], 3)
-    assert verdicts(timed("mine", 0.5, n=96)) == (["not decided"], 3)  # the baseline has no 96
-    lost = timed("tuned", 1.0, status="error", reason="crashed")  # it might be faster than "blas"
+    assert verdicts(timed("mine", 0.5, n=96)) == (["not decided"], 3)  # no baseline at 96
+    # This baseline might be faster than "blas".
+    lost = timed("tuned", 1.0, status="error", reason="crashed")
     rows = timed("blas", 1.0), lost, timed("mine", 0.5)
     (result,) = judge_rows(rows, {"mine": ("blas", "tuned")})
     assert result.reason == "the baseline has no time: tuned: crashed"
@@ -84,13 +85,13 @@ def test_an_interval_around_the_claim_decides_nothing() -> None:
     ("factor", "clock_ratio", "timer", "cache", "verdict"),
     [
         (0.8, 1.4, "host", "hot", "not decided"),
-        (0.5, 1.4, "host", "hot", "faster"),  # at 1.4 times the time, too
+        (0.5, 1.4, "host", "hot", "faster"),  # faster even with 1.4 times the time
         (0.8, 1.4, "events", "hot", "not decided"),
-        (3.0, 0.3, "host", "hot", "not decided"),  # the time includes waiting for a core
+        (3.0, 0.3, "host", "hot", "not decided"),  # the first time includes waiting for a core
         (3.0, 0.5, "host", "hot", "slower"),
     ],
 )
-def test_a_speed_that_another_clock_denies_is_not_decided(
+def test_a_speed_that_another_clock_contradicts_is_not_decided(
     factor: float, clock_ratio: float, timer: str, cache: str, verdict: str
 ) -> None:
     rows = [timed(*x, timer=timer, cache=cache) for x in (("blas", 1.0), ("mine", factor))]
@@ -104,7 +105,7 @@ def test_a_speed_that_another_clock_denies_is_not_decided(
 @pytest.mark.parametrize(
     ("factor", "ratios", "verdict"),
     [
-        (1.0, (1.18, 1.2), "same"),  # short launches take longer for another process
+        (1.0, (1.18, 1.2), "same"),  # by another process's clock, short launches take longer
         (1.0, (None, 1.2), "not decided"),
         (0.55, (1.18, 2.3), "not decided"),
         (0.5, (1.2, 1.2), "faster"),
@@ -120,7 +121,7 @@ def test_another_clock_is_compared_with_the_same_clock_of_the_baseline(
     assert result.verdict == verdict
 
 
-def test_a_speed_is_stated_by_the_clock_that_denies_it() -> None:
+def test_a_speed_is_stated_by_the_clock_with_the_longer_time() -> None:
     rows = timed("blas", 1.0), replace(timed("mine", 0.5), clock_ratio=1.4)
     (result,) = judge_rows(rows, {"mine": ("blas",)})
     assert result.ratio
@@ -180,7 +181,7 @@ def test_more_verdicts_have_wider_intervals_so_that_all_hold_together() -> None:
 def test_functions_are_judged_by_exit_code_and_json_that_fits_its_schema(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(of_verdicts, "SHORTEST_US", 1.0)  # a stand-in measures 10 µs
+    monkeypatch.setattr(of_verdicts, "SHORTEST_US", 1.0)  # the stand-in reports 10 µs
     (tmp_path / "own").mkdir()
     for name in ("honest", "lazy"):
         (tmp_path / "own" / f"{name}.py").write_text(FUNCTION)
@@ -243,7 +244,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("text", "name", "dtype"),
     [
-        ("naive.cu:run", "my_naive", "float32"),  # gpubench has a kernel naive
+        ("naive.cu:run", "my_naive", "float32"),  # gpubench already has a kernel `naive`
         ("libmine.so:run(double* A, double* B, double* C, int N)", "mine", "float64"),
         ("libmine.so:run(double* A=A, double* B, double* C, int area=M*N)", "mine", "float64"),
         ("rows.py:product", "rows", "float32"),
@@ -319,12 +320,12 @@ def test_a_mistake_gets_one_line(tmp_path: Path, words: tuple[str, ...], message
 
 
 def outside(variant: str, factor: float, **facts: object) -> Row:
-    """A row that was timed from outside its process, with 2 µs for handing over the operands."""
+    """Return a row that was timed from outside its process, with an overhead of 2 µs per launch."""
     facts = {"overhead_us": 8.0, "launches_per_sample": 4, "timer": "outside"} | facts
     return timed(variant, factor, **facts)
 
 
-def test_a_time_that_is_too_short_for_the_wall_decides_nothing() -> None:
+def test_a_time_that_is_too_short_to_be_timed_from_outside_decides_nothing() -> None:
     (result,) = judge_rows([outside("blas", 1.0), outside("mine", 0.5)], {"mine": ("blas",)})
     assert result.verdict == "faster"
     texts = "above 5 %", "µs a launch is too short"

@@ -1,4 +1,4 @@
-"""`new-kernel --from FILE.py`: functions on arrays, and the wrappers of kernels of a GPU."""
+"""`new-kernel --from FILE.py`: functions on arrays, and functions that launch GPU kernels."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`new-kernel --from`: what a source says is written down, and what it leaves open is asked."""
+"""`new-kernel --from`: it describes the facts in a source, and asks for missing facts."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ extern "C" __global__ void plain(const float* A, const float* B, double* C, int 
 
 @pytest.fixture(autouse=True)
 def without_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`test_proof.py` proves descriptions, which takes seconds each."""
+    """Do not prove descriptions, which takes seconds each. `test_proof.py` proves some."""
     monkeypatch.setattr("gpubench.commands.new_kernel.run.prove", lambda *_: Proof(reason="here"))
 
 
@@ -54,7 +54,7 @@ def compiles(variant: CudaVariant) -> None:
     compile_instance(variant.source, name, "sm_90", options)
 
 
-def test_the_example_is_described_so_that_it_runs(tmp_path: Path) -> None:
+def test_the_description_of_the_example_runs(tmp_path: Path) -> None:
     for name in ("sgemm_shared", "steps"):
         written(tmp_path, name)
         mine = loaded(tmp_path, name)
@@ -68,7 +68,7 @@ def test_the_example_is_described_so_that_it_runs(tmp_path: Path) -> None:
     assert "--kernel selects another: sgemm_naive, sgemm_coalesced." in text
 
 
-def test_what_names_do_not_tell_is_asked_and_then_it_runs(
+def test_a_meaning_that_names_do_not_show_is_asked_and_the_answer_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = tmp_path / "blocks.cu"
@@ -128,7 +128,7 @@ HELPERS = "#pragma once\nint ceil_div(int a, int b);\nvoid check(int error);\n"
 
 @pytest.fixture
 def launcher(tmp_path: Path) -> Path:
-    """A source with launchers, in a project with a folder of headers and a file to link."""
+    """Return a source with launchers, in a project with a folder of headers and a file to link."""
     for folder in ("include", "src"):
         (tmp_path / "project" / folder).mkdir(parents=True)
     (tmp_path / "project" / "include" / "helpers.hpp").write_text(HELPERS)
@@ -305,7 +305,7 @@ def test_one_extent_means_squares_and_m_and_k_of_a_vector_product_are_its_m_and_
 
 
 def from_text(folder: Path, name: str, text: str) -> tuple[CudaVariant, str]:
-    """The kernel of a source, described, and the description."""
+    """Describe the kernel of a source; return the kernel and the text of its description."""
     source = folder / f"{name}.cu"
     source.write_text(text)
     path = written(folder / "own", name, source)
@@ -521,7 +521,7 @@ def test_calls_of_libraries_tell_layouts_and_launches_of_one_size_tell_no_grid(
     assert rest.grid == ("N//32", "M/8")
 
 
-def test_headers_beside_a_repository_are_none_of_its_own(tmp_path: Path) -> None:
+def test_headers_beside_a_repository_do_not_belong_to_it(tmp_path: Path) -> None:
     for folder in ("other", "project/.git"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "other/helpers.cuh").write_text("")

@@ -1,4 +1,4 @@
-"""The two files of a user's own kernel."""
+"""`new-kernel` writes the two files of a user's own kernel."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def refusal(
 
 
 def code_of(variant: CudaVariant) -> str:
-    """The source without its lesson, the kernel's name left out."""
+    """Return the source without comments, and without the kernel's name."""
     lines = variant.source.read_text().splitlines()
     code = "\n".join(line for line in lines if "//" not in line)
     return re.sub(rf"\b{variant.name}\b", "NAME", code)
@@ -59,7 +59,7 @@ def test_a_kernel_with_headers_may_be_the_start_and_brings_them(tmp_path: Path) 
         write_pair("mine", start.op, start.name, folder, force=False)
         mine = of_op(start.op, folder)["mine"]
         assert isinstance(mine, CudaVariant)
-        code = re.sub(r'(["/])_(\w+\.cu")', r"\1\2", code_of(mine))  # another kernel's source
+        code = re.sub(r'(["/])_(\w+\.cu")', r"\1\2", code_of(mine))  # another's source
         assert code == code_of(start)
         assert (mine.dtypes, mine.tiles.defaults) == (start.dtypes, start.tiles.defaults)
         assert (mine.after, mine.idea) == (start.name, "what mine teaches, in a line")
@@ -73,7 +73,7 @@ def test_a_kernel_with_headers_may_be_the_start_and_brings_them(tmp_path: Path) 
     assert of_op("gemv", tmp_path)["shortest"].after == shortest.name
 
 
-def test_headers_that_are_there_stay_and_the_next_commands_are_printed(
+def test_existing_headers_stay_and_the_next_commands_are_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "my kernels"

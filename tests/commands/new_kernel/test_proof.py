@@ -37,7 +37,7 @@ def kernel(loop: str = LOOP, **indices: str) -> str:
 
 
 def told(folder: Path, text: str, capsys: pytest.CaptureFixture[str], op: str = "gemm") -> str:
-    """Describe a source, and return what the command prints."""
+    """Describe a source, and return the output of the command."""
     (folder / "source.cu").write_text(text)
     describe_source("mine", op, folder / "source.cu", folder / "own", force=True)
     return capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Operand files: what is written is read; any other file is refused in one line."""
+"""Operand files: a written file is read back, and any other file is refused in one line."""
 
 import pickle
 import re
@@ -28,7 +28,7 @@ def operands(m: int, n: int, dtype: str = "float32") -> tuple[np.ndarray, np.nda
 
 
 def binary(a: np.ndarray, v: np.ndarray) -> bytes:
-    """The published form, written out by hand."""
+    """Return a file in the published binary form."""
     rows, columns = a.shape
     values = [*a.ravel().tolist(), *v.tolist()]
     return struct.pack(f"<II8x{len(values)}f", columns, rows, *values)
@@ -50,7 +50,7 @@ def test_a_binary_file_is_columns_rows_padding_a_and_v(tmp_path: Path) -> None:
         write_operands(Output(path, overwrite=True), a, v)
         data = path.read_bytes()
         assert data == binary(a, v)
-        path.write_bytes(data[:8] + b"\xff" * 8 + data[16:])  # padding may hold anything
+        path.write_bytes(data[:8] + b"\xff" * 8 + data[16:])  # padding may have any bytes
         _, a_read, v_read = read_operands(path, "atax")
         assert np.array_equal(a, a_read)
         assert np.array_equal(v, v_read)
@@ -165,13 +165,13 @@ def test_a_pickle_in_an_archive_is_never_loaded(tmp_path: Path) -> None:
 
 
 def npy(shape: str, data: bytes) -> bytes:
-    """An array file whose header may lie."""
+    """Return an array file whose header may be false."""
     head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + data
 
 
 def write_archive(path: Path, a: bytes, method: int = zipfile.ZIP_STORED, **more: bytes) -> None:
-    """An archive with `a` as the bytes of A, and a valid v."""
+    """Write an archive with `a` as the bytes of A, and a valid v."""
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("A.npy", a)
         archive.writestr("v.npy", npy("(3,)", b"\0" * 12))

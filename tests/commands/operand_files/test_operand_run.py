@@ -1,4 +1,4 @@
-"""One product of given operands: chosen, computed, verified."""
+"""`run` with operand files: the kernel is chosen, and its product computed and verified."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_without_a_tile_the_first_that_fits_the_problem_is_taken() -> None:
         assert str(choose_point("cuda", problem(n), name, asked).tile) == taken
 
 
-def test_what_cannot_run_is_refused() -> None:
+def test_a_kernel_that_cannot_run_is_refused() -> None:
     for name, tile, dtype, reason in (
         ("nothing", None, "float32", "unknown variant 'nothing'"),
         ("cublas", None, "int32", "cublas has no int32"),

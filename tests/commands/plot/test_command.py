@@ -11,7 +11,7 @@ from gpubench.view.pictures.style import provenance
 
 
 @pytest.mark.slow
-def test_a_picture_is_of_the_chosen_rows_and_says_what_it_is_from(tmp_path: Path) -> None:
+def test_a_picture_shows_the_chosen_rows_and_names_its_files(tmp_path: Path) -> None:
     done = call(tmp_path, "plot", str(SWEEP), "--only", "1024", "--exclude", "naive")
     assert (done.code, done.out, done.files) == (0, "sweep-tiles.svg\n", ["sweep-tiles.svg"])
     drawn = (tmp_path / "sweep-tiles.svg").read_text()
@@ -40,7 +40,7 @@ def test_plot_and_report_write_a_file_and_say_its_name_alone(tmp_path: Path) -> 
     assert (tmp_path / "page.html").read_text().endswith("</html>\n")
 
 
-def test_what_cannot_be_used_is_a_line_and_leaves_nothing(tmp_path: Path) -> None:
+def test_unusable_input_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
     for arguments, message in (
         (("plot", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
         (("report", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),

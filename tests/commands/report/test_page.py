@@ -1,6 +1,6 @@
-"""The page of `gpubench report`: whole, sound, and nobody's markup but ours.
+"""The page of `gpubench report` is complete and valid, and has no markup from a file.
 
-What a browser does with it, tests/browser/check_report.py looks at.
+tests/browser/check_report.py tests the page in a browser.
 """
 
 import base64
@@ -25,7 +25,7 @@ ATTACK = "</svg></td><script>steal()</script><img src=x onerror=steal()>\" onloa
 
 
 class Outline(HTMLParser):
-    """Every element with its attributes; fails where an end does not match a beginning."""
+    """A parser that lists elements with their attributes, and fails at unbalanced elements."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ COMPARED = [
 
 @pytest.fixture(scope="module")
 def h200() -> str:
-    """The page of rows of one precision: each further picture takes a second."""
+    """The page of rows of one precision, because each further picture takes a second."""
     return page([(SWEEP, SWEPT), (COMPARE, COMPARED)])
 
 

@@ -1,4 +1,4 @@
-"""Claims of other people: only the files of their digests run, and whether each claim holds."""
+"""Claims of other people: only files with the stated digests run, and each claim is judged."""
 
 import hashlib
 from dataclasses import replace
@@ -94,10 +94,10 @@ def kernels_of(claim: Path, checkout: Path) -> Path:
     return sweep.kernels / "checkout"
 
 
-def test_the_kernels_are_of_the_checkout_whose_digests_the_claim_has(tmp_path: Path) -> None:
+def test_the_kernels_are_those_of_the_checkout_with_the_claimed_digests(tmp_path: Path) -> None:
     copied = kernels_of(claim(tmp_path), tmp_path / "git") / "src" / "product.py"
     assert copied.read_bytes() == PRODUCT
-    assert not copied.is_relative_to(tmp_path)  # what changes there later does not run
+    assert not copied.is_relative_to(tmp_path)  # later changes of the checkout have no effect
 
 
 def test_the_digest_of_a_folder_is_that_of_its_lines_by_sha256sum(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_each_figure_of_the_claims_that_come_with_gpubench_has_its_point(
     monkeypatch.setattr(Checkout, "kernels", lambda _, path, _folder: path.parent / path.stem)
     counts = {}
     for name, path in shipped("claims").items():
-        experiment = read_experiment(path)  # it refuses a figure without a point
+        experiment = read_experiment(path)  # refuses a figure without a point
         counts[name] = sum(len(series.published) for series in experiment.file.series)
     assert counts == {"cuda-l2": 50, "fast-cu": 6, "sgemm-cuda": 22}
 
@@ -170,7 +170,7 @@ def test_a_claim_is_judged_by_the_interval_of_what_was_measured(tmp_path: Path) 
     fast = replace(row("theirs", 22, 96), round_medians_us=(20, 22, 28))
     for rows, verdicts in (
         ([row("theirs", 95), wrong], ["holds on this device", "wrong at this shape", "holds"]),
-        (  # wrong under one condition
+        (  # the result is wrong under one condition
             [row("theirs", 95), row("theirs", 95, 96), replace(wrong, cache="hot")],
             ["holds on this device", "wrong at this shape", "holds"],
         ),

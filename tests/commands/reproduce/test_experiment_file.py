@@ -1,4 +1,4 @@
-"""What an experiment's file may say, and what is refused."""
+"""The file of an experiment: valid files are read, and others are refused."""
 
 from pathlib import Path
 
@@ -151,7 +151,7 @@ CHANGES: dict[str, tuple[str, str, str]] = {
 }
 
 
-def test_what_does_not_fit_is_refused_with_its_place(tmp_path: Path) -> None:
+def test_an_invalid_entry_is_refused_with_its_place(tmp_path: Path) -> None:
     for case, (old, new, why) in CHANGES.items():
         text = WHOLE.replace(old, new, 1)
         assert text != WHOLE, case

@@ -50,7 +50,7 @@ tiles = [4]
 
 
 class Fake(FakeBackend):
-    """Runs any variant as NumPy's product."""
+    """A backend that runs any variant as NumPy's product."""
 
     def bind(
         self, asked_point: Point, operands: OperandSets, rows: int | None = None
@@ -65,7 +65,7 @@ def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def loops(folder: Path) -> list[Path]:
-    """The files of slow loops in the cache."""
+    """Return the files of slow loops in the cache."""
     return list((folder / "cache" / "gpubench" / "loops").glob("*"))
 
 
@@ -121,7 +121,7 @@ def test_slow_loops_are_measured_once_on_a_machine_unless_the_file_is_damaged(
 
 def test_a_loop_whose_rounds_disagree_is_measured_again_next_time(tmp_path: Path) -> None:
     class Disturbed(Fake):
-        """From launch to launch twice as slow."""
+        """A backend on which each launch takes twice as long as the previous launch."""
 
         def sample(self, kernel: FakeKernel, launches: int, count: int) -> list[float]:
             samples = [e for e in self.events_of("sample") if e.point == kernel.point]

@@ -1,4 +1,4 @@
-"""Published figures are those that were checked."""
+"""The published figures in experiments are equal to the figures that were checked."""
 
 import hashlib
 import json
@@ -15,9 +15,9 @@ CHECKED = {
     "p100-tiles": "dc8c369e017c6862",
     "titan-atax": "58b7604519f4cbd9",
 }
-"""Hash of each experiment's file but for its prose: figures, devices, facts, source, sweeps, rules.
-The quotations were typed twice and compared when they were written, and the sweeps measure what
-was published: the shapes, the operands, the cache, the parameters."""
+"""Hash of each experiment's file without its prose: figures, devices, facts, source, sweeps, rules.
+People typed the published figures twice and compared both. The sweeps have the published shapes,
+operands, cache state and parameters."""
 
 PROSE = {"title", "about", "notes"}
 
@@ -33,7 +33,7 @@ def test_an_experiment_quotes_and_measures_what_was_checked() -> None:
 
 
 def test_the_staged_kernels_run_with_the_published_parameters() -> None:
-    """128 threads and 14 blocks of the vector: their only tile where none is asked for."""
+    """128 threads and 14 blocks of the vector are the only tile of a sweep without named tiles."""
     experiment = read_experiment(shipped()["titan-atax"])
     points = [point for sweep, *_ in experiment.sweeps for point in plan(sweep, sweep.device)]
     staged = [p for p in points if p.variant.name.endswith("_staged")]

@@ -1,4 +1,4 @@
-"""Published figures beside rows."""
+"""Published figures are compared with measured rows."""
 
 from dataclasses import replace
 
@@ -108,7 +108,7 @@ def test_each_figure_is_that_of_its_row_with_ratio_and_percentage(
 ) -> None:
     times, rates = compared(experiment, ROWS)
     assert values(times) == [[1.0, 0.8, 2.0], [0.25, 0.2, 8.0], [0.1, 0.08, 20.0]]
-    assert [entries[0].ratio for entries in times] == [2.0, 4.0, None]  # how many times as fast
+    assert [entries[0].ratio for entries in times] == [2.0, 4.0, None]  # times as fast as published
     best, loop = (entries[0] for entries in rates)
     assert (best.row, best.measured) == (ROWS[5], ROWS[5].gflops)
     assert (loop.row, loop.measured) == (ROWS[6], ROWS[6].gflops)
@@ -137,7 +137,7 @@ def test_what_was_not_measured_or_failed_has_no_figure_and_no_rule(
 
 
 def disagreeing(row: Row) -> Row:
-    """The row with rounds that differ by a half."""
+    """Return the row with rounds that differ by half of the time."""
     time_us = row.median_us or 0.0
     low_us, high_us = 0.75 * time_us, 1.25 * time_us
     rounds = (low_us, time_us, high_us)

@@ -12,7 +12,7 @@ SHARED_TILE = {"1": 62.4, "2": 10.9, "4": 2.77, "8": 2.11, "16": 1.85, "32": 1.9
 
 
 def rule(kind: str, *at: str, by: float = 1.0, than: str = "") -> Rule:
-    """A rule of the kind, from those of the fields that it has."""
+    """Return a rule of this kind, from those fields that the kind has."""
     fields: dict[str, Any] = {"at": at, "by": by, "than": than}
     table = {name: value for name, value in fields.items() if f"{{{name}" in STATEMENTS[kind]}
     return msgspec.convert({"rule": kind, **table}, Rule)
@@ -89,7 +89,7 @@ def test_a_judgement_quotes_both_sides() -> None:
         assert (judgement.holds, judgement.sentence) == (holds, said)
 
 
-def test_figures_that_were_measured_besides_do_not_count() -> None:
+def test_measured_figures_without_a_published_one_do_not_count() -> None:
     measured = {"1000": 900.0, "1024": 50.0, "2000": 1.0, "2048": 60.0}
     assert judge(rule("rising"), {"1024": 44.0, "2048": 255.0}, measured).holds is True
 

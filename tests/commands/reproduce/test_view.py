@@ -1,4 +1,4 @@
-"""Tables and files of an experiment, of runs that never happened."""
+"""Tables and files of an experiment, from made-up results."""
 
 import csv
 from dataclasses import replace
@@ -25,7 +25,7 @@ GPU = replace(
 
 
 def time_us(point: Point) -> float:
-    """Fastest at tile 8; twice the time end to end; the CPU's loop a thousandth as fast."""
+    """Return a time: shortest at tile 8, twice that end to end, 1000 times for the CPU's loop."""
     edge = next(iter(point.tile.values())) if point.tile else 8
     slower = 1000 if point.variant.name == "cpu_naive" else 1
     copies = 2 if point.scope == Scope.END_TO_END else 1
@@ -50,7 +50,7 @@ def measured_row(point: Point) -> Row:
 
 
 def done(name: str, *, gpu: bool = True) -> Reproduction:
-    """What a run would leave, without one."""
+    """Return the results of a run without running it."""
     experiment = read_experiment(shipped()[name])
     sweeps = [sweep for sweep, *_ in experiment.sweeps_for(gpu=gpu)]
     points = [point for sweep in sweeps for point in plan(sweep, sweep.device)]
@@ -110,7 +110,7 @@ def test_a_point_that_went_wrong_says_so_in_its_place() -> None:
     rows = [replace(each, **lost) if each.variant == "naive" else each for each in ran.rows]
     ran = replace(ran, rows=rows)
     assert grids(ran, whole=False)[0].table.lines[0][:3] == ("8", "3.006406", "wrong")
-    wrong = "wrong: naive 8 at 512x512x1024 int32: off by one"  # in both scopes
+    wrong = "wrong: naive 8 at 512x512x1024 int32: off by one"  # the same in both scopes
     assert closing(ran) == [wrong, *ran.experiment.file.notes]
 
 
@@ -133,7 +133,7 @@ def test_the_markdown_holds_every_experiment_with_source_and_verdicts() -> None:
 
 def test_the_csv_has_a_line_for_each_measured_column_of_each_label(tmp_path: Path) -> None:
     ran = done("blog-2009")
-    # No formula reaches the file.
+    # No text in the file is a formula of a spreadsheet.
     named = replace(ran, experiment=replace(ran.experiment, path=tmp_path / "=1+1.toml"))
     write_comparison([named], tmp_path)
     with (tmp_path / "reproduce.csv").open(newline="", encoding="utf-8") as file:
@@ -160,7 +160,7 @@ def test_the_summary_counts_rules_that_hold() -> None:
 def test_the_summary_of_figures_without_a_verdict_says_why(claim: str) -> None:
     ran = done("blog-2009")
     ((first, *_), *_), *_ = ran.entries.values()
-    ran.__dict__.update(entries={"": [[replace(first, claim=claim)]]}, judgements={})  # cached
+    ran.__dict__.update(entries={"": [[replace(first, claim=claim)]]}, judgements={})  # cached values
     assert summary(ran) == f"blog-2009: {claim or 'nothing was measured to compare'}"
 
 

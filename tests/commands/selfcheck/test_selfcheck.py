@@ -1,4 +1,4 @@
-"""What selfcheck runs, the launch gap, and whether a machine's times can be trusted."""
+"""`selfcheck`: its points, the launch gap, and the verdict on a machine's times."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -79,7 +79,7 @@ DEVIATING = gaps((2, 1.0), (10, 1.0), (20, 1.0), (30, 2.0))
     [
         ([*ALONE, CONTROL], True, "launches that overlap are found"),
         ([*ALONE, CONTROL._replace(events_us=4.0)], False, "launches of control overlap"),
-        ([*ALONE, LIBRARY], True, ""),  # a library may have a longer gap, and no shorter one
+        ([*ALONE, LIBRARY], True, ""),  # a library may have a longer gap, but no shorter gap
         ([*ALONE, LIBRARY._replace(events_us=10.1)], False, ""),
         ([*ALONE, *gaps((2000, 5.0))], True, "1.05 µs"),
         ([*ALONE, LIBRARY._replace(nodes=1)], False, "3.00 µs for library"),
@@ -99,9 +99,9 @@ def test_gaps_are_trusted_if_they_are_alike_and_short_and_a_control_overlaps(
 def test_among_many_kernels_a_gap_may_be_a_little_longer_and_is_named() -> None:
     for gaps_us, trusted in (
         ([1.5], True),
-        ([1.7], False),  # too long
-        ([0.6], False),  # shorter: launches overlap
-        ([1.5, 1.5], False),  # too many
+        ([1.7], False),  # the gap is too long
+        ([0.6], False),  # the gap is shorter, so launches overlap
+        ([1.5, 1.5], False),  # too many long gaps
     ):
         others = [1.0] * (90 - len(gaps_us))
         verdict = judge_gaps(gaps(*((9, gap_us) for gap_us in (*gaps_us, *others))), EMPTY)
@@ -164,7 +164,7 @@ def test_a_clock_that_is_wrong_by_a_microsecond_everywhere_is_not_trusted(
     ]
     empty = EMPTY._replace(**{clock: getattr(EMPTY, clock) + wrong_us})
     assert not judge_gaps(wrong, empty).trusted
-    assert not judge_gaps(wrong, EMPTY).trusted  # where the empty kernel escapes the fault
+    assert not judge_gaps(wrong, EMPTY).trusted  # also if the empty kernel is not affected
     assert not judge_gaps(KERNELS_AND_LIBRARIES, empty).trusted
 
 

@@ -1,4 +1,4 @@
-"""Rows that `gpubench show` writes for other tools."""
+"""Files that `gpubench show` writes for other tools."""
 
 import json
 import sys
@@ -85,7 +85,7 @@ def test_the_schemas_are_those_of_the_classes() -> None:
     assert on_disk == SCHEMAS
 
 
-def test_what_is_written_for_programs_fits_its_schema(few_rows: Path) -> None:
+def test_files_for_programs_fit_their_schemas(few_rows: Path) -> None:
     rows = json.loads(written(few_rows, "rows.json").read_text())
     done = call(
         few_rows.parent, "diff", str(H200), str(H200.parent / "sweep_again.csv"), "--format", "json"

@@ -1,4 +1,4 @@
-"""`gpubench show`: the tables of result files again."""
+"""`gpubench show` prints the tables of result files."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -61,7 +61,7 @@ def test_files_stand_side_by_side_with_their_ratio_if_their_rounds_agree(
 ) -> None:
     alone = replace(row_of(64, 5.0), device="Other CPU")
     loud = replace(row_of(16, 30.0), round_medians_us=(20, 30, 40))
-    sustained = replace(row_of(8, 24.0), state="sustained")  # a point of its own
+    sustained = replace(row_of(8, 24.0), state="sustained")  # another state is another point
     write([row_of(8, 30.0), loud, sustained, alone], tmp_path / "new.csv")
     text = shown(file, tmp_path / "new.csv")
     lines = [line.split() for line in text.splitlines()]

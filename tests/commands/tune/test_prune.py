@@ -1,4 +1,4 @@
-"""What leaves before any launch, by what the compiler says and by bounds."""
+"""Configurations leave a race before any launch, by the compiler's report or by bounds."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -25,7 +25,7 @@ def at(name: str, tile: str, n: int = 4096, dtype: str = "float32") -> Point:
 
 
 class Reported(Builds):
-    """Whose compiler says what a test wants."""
+    """Builds whose compiler reports the figures of a test."""
 
     def __init__(self, report: dict[Point, Resources]) -> None:
         super().__init__(H200)
@@ -48,14 +48,15 @@ def test_spilled_registers_cannot_win_against_a_kernel_without() -> None:
     plain, spills = at("register_tile", "4"), at("register_tile", "16")
     builds = Reported({plain: PLAIN, spills: replace(PLAIN, spill_bytes=336)})
     assert "spills more than 32 bytes" in (builds.why_not(spills, plain, 1e9) or "")
-    assert builds.why_not(spills, None, 0.0) is None  # nothing was measured yet
-    assert builds.why_not(spills, spills, 1e9) is None  # all others spill too
-    builds.report[spills] = replace(PLAIN, spill_bytes=16)  # as the fastest do in results/h200
+    assert builds.why_not(spills, None, 0.0) is None  # no configuration was measured yet
+    assert builds.why_not(spills, spills, 1e9) is None  # the fastest configuration spills too
+    # The fastest kernels in results/h200 spill up to 16 bytes.
+    builds.report[spills] = replace(PLAIN, spill_bytes=16)
     assert builds.why_not(spills, plain, 1e9) is None
 
 
 def test_waves_longer_than_the_fastest_time_cannot_win() -> None:
-    # 16 blocks of 256×192 for 1000×1000: 132 multiprocessors, of which 24 get one.
+    # At 1000×1000, 24 tiles of 256×192 need 24 of the 132 multiprocessors.
     few_waves, many_waves = (
         at("wgmma_mixed", "256x192x64/s3/cluster=1x2/group=16", 1000, "bfloat16"),
         None,
@@ -68,7 +69,7 @@ def test_waves_longer_than_the_fastest_time_cannot_win() -> None:
     assert bound_us == pytest.approx(2e9 / 1070e12 * 1e6 * 132 / launch.blocks, rel=0.01)
     assert "waves" in (builds.why_not(few_waves, many_waves, 0.9 * bound_us) or "")
     assert builds.why_not(few_waves, many_waves, 1.1 * bound_us) is None
-    # A kernel that beats its own bound says that the peak is another one.
+    # A kernel that is faster than its bound shows that the assumed peak is wrong.
     assert builds.why_not(few_waves, many_waves, 0.1 * builds.least_us(many_waves)) is None
 
 
@@ -93,7 +94,7 @@ def test_kernels_are_compiled_here_in_the_order_that_was_given() -> None:
         assert resources
         assert resources.shared_bytes == 2 * 8 * 8 * 4
         wrong = at("shared_tile", "2", 256)
-        assert builds.first_ready([wrong]) == 0  # nobody compiles it: it is not waited for
+        assert builds.first_ready([wrong]) == 0  # nobody compiles it, so do not wait
 
 
 def test_layouts_are_compiled_apart() -> None:
@@ -102,10 +103,10 @@ def test_layouts_are_compiled_apart() -> None:
     with closing(Builds(H200)) as builds:
         builds.start([rows])
         assert builds.resources(rows)
-        assert builds.resources(columns) is None  # nobody compiles it
+        assert builds.resources(columns) is None  # nobody compiles this layout
 
 
-def test_what_no_compiler_knows_is_ready_and_unknown() -> None:
+def test_a_configuration_that_nobody_compiles_is_ready_and_has_no_resources() -> None:
     builds, loop = Builds(H200), point(fake())
     assert builds.first_ready([loop]) == 0
     assert builds.resources(loop) is None

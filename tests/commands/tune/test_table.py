@@ -21,7 +21,7 @@ HERE = ("--device", "cpu", "--dtypes", "int32")  # no library has int32, so a ke
 
 
 def timed(variant: str, tile: str, us: float, n: int = 1024, scatter: float = 0.001) -> Row:
-    """A row of five rounds around a time."""
+    """Return a row of five rounds around a time."""
     rounds = tuple(us * (1 + scatter * step) for step in (-1.0, 1.0, 0.0, -0.5, 0.5))
     columns: dict[str, Any] = {"rounds": 5, "round_medians_us": rounds}
     return sample(variant, tile, n, us, compute_mode="float32", **columns)
@@ -165,7 +165,7 @@ def test_a_dry_run_lists_the_points_of_the_first_round(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sizes", ["8..40", "8"])
 def test_an_interrupted_command_writes_no_table(tmp_path: Path, sizes: str) -> None:
     words = ("--sizes", sizes, "--rounds", "50", "-o", "a.csv")
-    with nothing_measured():  # Ctrl-C comes after forty visits, in the first round or later
+    with nothing_measured():  # it raises Ctrl-C after forty visits
         done = call(tmp_path, "tune", *HERE, "--table", "t.csv", *words)
     assert done.code == 130
     assert done.err.endswith("interrupted: there is no table\n")

@@ -1,4 +1,4 @@
-"""Tuning from plan to files, on a device whose times are known."""
+"""`tune` from plan to files, on a device with known times."""
 
 import zlib
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ ROW = measured(100.0, point(variant(matmul, "fake", tiles=SPACE)))
 
 
 class Timed(FakeBackend):
-    """The time of a launch follows from the tile, ±0.1 %."""
+    """A backend on which the tile determines the time of a launch, ±0.1 %."""
 
     def __init__(self, time_us: Callable[[Any], float]) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Timed(FakeBackend):
 
 
 class Counting(Watcher):
-    """Counts the visits of a race and of its confirmation. Ctrl-C may come at one of them."""
+    """Counts the visits of a race and of its confirmation, and may raise Ctrl-C at a visit."""
 
     def __init__(self, ends_at: int = -1, race_ends_at: int = -1) -> None:
         self.raced = self.confirmed = 0
@@ -74,7 +74,7 @@ class Counting(Watcher):
 
 
 def by_edge(tile: Any) -> float:
-    """4, 8 and 12 are the best, 1 is far behind, the others are slower by 5 % a step from 8."""
+    """Return a time: 4, 8 and 12 are fastest, 1 is slowest, others slow by 5 % per step from 8."""
     edge = tile["edge"]
     if edge in {1, 4, 8, 12}:
         return 500.0 if edge == 1 else 100.0
@@ -83,7 +83,7 @@ def by_edge(tile: Any) -> float:
 
 @pytest.fixture
 def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[[Space], None]:
-    """Let the variant `fake` have a space, whatever is installed; no disk is waited for."""
+    """Return a function that gives the variant `fake` a space. Files are not forced to disk."""
     monkeypatch.setattr("os.fsync", lambda _file: None)
     monkeypatch.setattr(Trials, "probe", lambda *_: None)
 
@@ -128,7 +128,7 @@ def tuned(
 
 
 @pytest.mark.usefixtures("choose")
-def test_the_group_is_what_is_as_fast_and_all_else_is_eliminated_with_its_rounds(
+def test_the_group_has_the_equally_fast_tiles_and_all_others_leave_and_keep_their_rounds(
     tmp_path: Path,
 ) -> None:
     outcome = tuned(output=tmp_path / "a.csv")

@@ -1,4 +1,4 @@
-"""`--where`: what is understood, and that nothing else is."""
+"""`--where` accepts conditions on tiles, and nothing else."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def test_a_condition_that_the_tile_fulfils() -> None:
         assert condition(f"not ({text.strip()})", TILE, "wgmma")(TILE) is False
 
 
-def test_nothing_else_of_python_is_understood() -> None:
+def test_other_python_expressions_are_refused() -> None:
     for text in [
         "",
         "stages >=",
