@@ -1,4 +1,4 @@
-"""Settings of all tests: caches of their own, and no GPU."""
+"""Settings of all tests: they use their own caches, and no GPU."""
 
 import gc
 import os
@@ -14,7 +14,7 @@ from warm import Fork, Forks, Popen
 
 import gpubench
 
-gc.disable()  # until all tests are collected
+gc.disable()  # off until all tests are collected
 
 # Hypothesis generates the same examples in each run, so a failure can be repeated, and no test
 # depends on the speed of the machine.
@@ -24,9 +24,9 @@ settings.load_profile("gpubench")
 
 @pytest.fixture(scope="session", autouse=True)
 def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Keep compiled kernels for this run of the tests, for all its processes and their commands.
+    """Keep compiled kernels for this run of the tests, in all its processes and commands.
 
-    A longer life would let a test pass with a kernel that an earlier version compiled. Commands run
+    In a later run, a test could pass with a kernel that an earlier version compiled. Commands run
     in other folders, so PYTHONPATH names the package under test.
     """
     own = tmp_path_factory.getbasetemp()
@@ -37,13 +37,13 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("GPUBENCH_STORE", str(own / "store"))
         patch.setenv("NUMBA_CACHE_DIR", str(folder / "numba"))
         patch.setattr(numba.config, "CACHE_DIR", str(folder / "numba"))  # read at import
-        # Cold operands outgrow the last-level cache, and some machines report 260 MiB.
+        # Cold operands must exceed the last-level cache, and some machines report 260 MiB.
         patch.setenv("GPUBENCH_CPU_CACHE_MIB", "2")
         # The tests expect no GPU, so they get none on any machine.
         patch.setenv("CUDA_VISIBLE_DEVICES", "")
         if os.environ.get("PYTHONDONTWRITEBYTECODE"):
-            # Each of the tests' thousand processes would compile all modules again. The user wants
-            # no bytecode beside the modules, so it is kept for this run.
+            # Without bytecode, each of the tests' thousand processes would compile all modules.
+            # The user wants no bytecode beside the modules, so it is in a folder of this run.
             patch.delenv("PYTHONDONTWRITEBYTECODE")
             patch.setenv("PYTHONPYCACHEPREFIX", str(folder / "bytecode"))
         patch.delenv("COLUMNS", raising=False)
@@ -52,7 +52,7 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def forks(own_caches: Path) -> Iterator[None]:  # noqa: ARG001 # the environment is ready
+def forks(own_caches: Path) -> Iterator[None]:  # noqa: ARG001 # runs first, so that forks get this environment
     """Start Python processes as forks (Linux)."""
     if sys.platform != "linux":
         yield
@@ -66,7 +66,7 @@ def forks(own_caches: Path) -> Iterator[None]:  # noqa: ARG001 # the environment
 
 @pytest.fixture
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start Python processes as users do."""
+    """Start new Python processes, as users do, and no forks."""
     monkeypatch.setattr(Fork, "forks", None)
 
 
@@ -82,18 +82,18 @@ LONGEST = (
     "test_explain.py", "test_from_python.py", "test_nvcc.py", "test_streams.py", "test_clashes.py",
     "test_structure.py",
 )  # fmt: skip
-"""The test files that take longest, the longest first. The first two need different
-things that are made once: the runtime of g++, and the rates of the CPU."""
+"""The test files that take longest, in this order. The first two make things that other files need
+too: the runtime for g++, and the rates of the CPU."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Start one more process than there are CPUs, as some wait for commands that they test."""
+    """Start one more process than CPUs, because some processes wait for commands that they test."""
     return 1 + len(os.sched_getaffinity(0))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make pytest-xdist distribute files in the order below, not by their number of tests."""
+    """Make pytest-xdist distribute files in the order of `LONGEST`, not by number of tests."""
     config.option.loadscopereorder = False
 
 
@@ -103,7 +103,7 @@ def pytest_make_collect_report(
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """Let the processes of pytest-xdist collect directories in different orders.
 
-    The first process that imports a module rewrites its assertions and compiles it, for all others.
+    The first process that imports a module rewrites its assertions and compiles it for the others.
     """
     report = yield
     if isinstance(collector, pytest.Dir) and report.result:
@@ -121,9 +121,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage more rarely than usual, which took a tenth of the time.
+    """Collect garbage more rarely than usual. It took a tenth of the time.
 
-    `gc.freeze` would hide from Hypothesis who refers to its generators.
+    `gc.freeze` is no alternative: Hypothesis could not find the references to its generators.
     """
     gc.enable()
     gc.set_threshold(10_000)

@@ -9,10 +9,10 @@ from gpubench.model import Status, Timer
 from gpubench.results.row import Row
 
 Write = Callable[[str, list[Row]], str]
-"""The fixture `file`: writes rows under a name, and gives the path."""
+"""Type of the fixture `file`, which writes rows under a name and returns the path."""
 
 Run = Callable[..., tuple[int, str, str]]
-"""The fixture `run`: exit code, standard output and standard error of a command line."""
+"""Type of the fixture `run`, which returns the exit code, stdout and stderr of a command line."""
 
 ROUNDS = (100.0, 100.3, 100.1, 100.4, 100.2)
 SIZES = (64, 128, 256)
@@ -25,7 +25,7 @@ def row(
     rounds: Sequence[float] = ROUNDS,
     mhz: float | None = None,
 ) -> Row:
-    """A point of a fake GPU."""
+    """Return the row of a point on a fake GPU."""
     measured_point = point(variant(name=name), size=(size, size, size), timer=Timer.EVENTS)
     times = [factor * time for time in rounds]
     return replace(
@@ -40,7 +40,7 @@ def row(
 
 
 def failure(status: Status, reason: str, name: str = "other", size: int = 64) -> Row:
-    """A point of the fake GPU without times."""
+    """Return the row of a point on the fake GPU that has no times."""
     failed_point = point(variant(name=name), size=(size, size, size), timer=Timer.EVENTS)
     return replace(
         failed(status, reason, failed_point), device="NVIDIA H200", driver="580.1", cuda="13.0"
@@ -48,7 +48,7 @@ def failure(status: Status, reason: str, name: str = "other", size: int = 64) ->
 
 
 def rows(mhz: float | None = None, **factors: float) -> list[Row]:
-    """Three sizes of three variants; `own=1.05` makes those of `own` slower."""
+    """Return rows of three variants at three sizes. `own=1.05` makes `own` 5 % slower."""
     return [
         row(name, size, factors.get(name, 1.0), mhz=mhz)
         for name in ("cublas", "own", "other")
@@ -57,6 +57,6 @@ def rows(mhz: float | None = None, **factors: float) -> list[Row]:
 
 
 def swapped(rows: Sequence[Row], *others: Row) -> list[Row]:
-    """The rows, with others in place of those of the same points."""
+    """Return the rows, with other rows in place of the rows of the same points."""
     new = {row.key: row for row in others}
     return [new.get(row.key, row) for row in rows]

@@ -1,4 +1,4 @@
-"""action.yml: its steps, run as GitHub runs them, with programs that record what is installed."""
+"""The steps of action.yml run as on GitHub, with programs that record what they would install."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def job(tmp_path: Path) -> Job:
     return Job(tmp_path, PYTHONPATH=os.environ["PYTHONPATH"])
 
 
-def test_expressions_reach_the_scripts_by_their_environment_alone() -> None:
+def test_inputs_reach_the_scripts_only_by_environment_variables() -> None:
     for step in STEPS:
         assert ("uses" in step) != ("run" in step)
         assert "${{" not in step.get("run", "")
@@ -74,7 +74,7 @@ ALLOWING = {"options": "--allow\nspill_bytes=64", "build_options": "--arch sm_80
 def test_every_input_reaches_the_command_that_it_is_for(
     job: Job, inputs: dict[str, str], commands: list[str]
 ) -> None:
-    (job.folder / "my_kernel.cu").touch()  # my_* is not a pattern of files
+    (job.folder / "my_kernel.cu").touch()  # my_* must not be replaced by names of files
     ended = job.run(**{"base": "base", "new": "new", **inputs})
     results = inputs.get("results", str(job.temporary / "gpubench-bench"))
     form = f"--format markdown --output {results}/comment.md"
@@ -98,10 +98,10 @@ def test_the_action_installs_itself_and_ends_as_gpubench_does(
     environment = job.temporary / "gpubench-venv"
     assert ended.log[:2] == [f"python3 -m venv {environment}", f"pip install --quiet {installed}"]
     assert (ended.code, ended.outputs["exit-code"]) == (130, "130")
-    assert ended.uploaded  # before the last step fails
+    assert ended.uploaded  # although the last step fails
 
 
-def test_what_gpubench_refuses_is_the_comment(job: Job) -> None:
+def test_a_refusal_of_gpubench_becomes_the_comment(job: Job) -> None:
     job.install("#!/bin/sh\necho 'gpubench: --sizes: no' >&2\nexit 2\n")
     for gate in ("timed", "static"):
         ended = job.run(base="base", new="new", gate=gate, results=f"out/{gate}")

@@ -1,4 +1,4 @@
-"""AGENTS.md: its commands run, and exit codes, fields and columns are as it says."""
+"""The commands in AGENTS.md run, and exit codes, fields and columns are those of the page."""
 
 import json
 import re
@@ -19,7 +19,7 @@ TYPED = re.findall(r"`(?:git bisect run )?gpubench ([a-z-]+ .*?)`", TEXT)
 ab = import_module("gpubench.commands.diff.ab")  # the package has a function of this name
 
 
-def test_the_page_is_short_and_names_what_exists() -> None:
+def test_the_page_is_short_and_names_existing_commands_and_fields() -> None:
     assert len(TEXT.splitlines()) <= 60
     commands = COMMANDS
     for typed in TYPED:

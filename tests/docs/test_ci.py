@@ -1,4 +1,4 @@
-"""The workflows of docs/ci.md are valid and run commands that gpubench has; so does our own."""
+"""The workflows of docs/ci.md, and our own, are valid and run existing commands of gpubench."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def steps(workflow: Any) -> list[Any]:
 
 
 def check_form(workflow: Any) -> None:
-    assert workflow[True]  # `on`, as YAML 1.1 reads it
+    assert workflow[True]  # YAML 1.1 reads the key `on` as true
     assert all("runs-on" in job for job in workflow["jobs"].values())
     assert all(("run" in step) != ("uses" in step) for step in steps(workflow))
 
@@ -37,7 +37,7 @@ def uses_of_the_action() -> list[dict[str, str]]:
 
 
 def gpubench_commands() -> list[list[str]]:
-    """The words after `gpubench` in every line of every `run`, and those of the action."""
+    """Return the words after `gpubench` in all lines of all `run` steps and of the action."""
     commands = []
     for inputs in uses_of_the_action():
         arguments = [inputs["base"], inputs["new"], *inputs.get("options", "").split()]
@@ -81,7 +81,7 @@ def test_the_workflow_that_comments_runs_nothing_of_a_pull_request() -> None:
     assert uses == ["actions/download-artifact@v4"]
     (run,) = (step["run"] for step in steps(comments) if "run" in step)
     assert [line.split()[0:3] for line in run.splitlines()[1:]] == [["gh", "pr", "comment"]]
-    assert "${{" not in run  # which the runner would paste into the script
+    assert "${{" not in run  # an expression, which the runner would paste into the script
 
 
 def test_every_command_exists_and_takes_its_options() -> None:

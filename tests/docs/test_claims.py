@@ -1,4 +1,4 @@
-"""Every figure in the README and the pages is what the files of results/ give."""
+"""Every figure in the README and the pages follows from the files of results/."""
 
 import gzip
 import re
@@ -35,7 +35,7 @@ def test_every_figure_of_the_readme_and_the_pages_is_what_the_results_give(
         for page in tables.PAGES
         if Cog().main([*check, str(page)])
     ]
-    capsys.readouterr()  # what cog prints
+    capsys.readouterr()  # drop the output of cog
     if stale:
         pytest.fail(f"not up to date: {', '.join(stale)}; run 'doit pages'", pytrace=False)
     text = "".join(page.read_text(encoding="utf-8") for page in tables.PAGES)
@@ -68,7 +68,7 @@ def test_a_ratio_is_shown_missed_or_not_decided_by_its_interval() -> None:
     assert outcome(1.03, 104, 104.2, 104.1) == "shown"
     assert outcome(1.05, 104, 104.2, 104.1) == "**missed**"
     assert outcome(1.04, 103, 104, 105) == "not decided"
-    assert outcome(1.03, 104, 104) == "not decided"  # other rounds: no interval
+    assert outcome(1.03, 104, 104) == "not decided"  # different numbers of rounds have no interval
     assert outcome(1.03, 104, 104, 120) == claims.DISAGREE
 
 
@@ -100,14 +100,14 @@ def test_no_ratio_mixes_a_sustained_kernel_with_a_library_in_bursts() -> None:
 
 
 @pytest.mark.parametrize("name", ["ladder", "ladder_top"])
-def test_comparisons_with_cublas_rest_on_stable_rows(name: str) -> None:
-    """Of each problem the fastest kernel and the better library: no page quotes the others."""
+def test_comparisons_with_cublas_use_stable_rows(name: str) -> None:
+    """Pages quote only the fastest kernel and the better library of each problem."""
     compared = chain.from_iterable(claims.comparisons(read(measured_file(f"{name}.csv"))))
     assert [row.label for row in compared if row.unstable] == []
 
 
-def test_what_the_pictures_of_compare_cublas_draw_are_stable_rows() -> None:
-    """In float32 the best tile of each kernel and size: no page quotes the others."""
+def test_the_pictures_of_compare_cublas_show_stable_rows() -> None:
+    """The pictures show only the best tile of each kernel and size in float32."""
     drawn: dict[tuple[str, str], list[Row]] = {}
     for row in read(measured_file("compare.csv")):
         if row.median_us and row.dtype == "float32":
@@ -125,7 +125,7 @@ def test_results_name_no_directory_of_the_machine_that_measured_them() -> None:
 
 
 def test_most_times_of_a_kernel_alone_agree_with_the_profiler_and_shorter_ones_would_not() -> None:
-    """The page counts those that do not, one of fifty at most, and names the control."""
+    """At most one of fifty times may disagree. The page has their number, and names the control."""
     lines = tables.profiler.read(measured_file("alone.csv"))
 
     def unknown(shorter_us: float) -> list[str]:

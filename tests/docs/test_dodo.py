@@ -1,4 +1,4 @@
-"""`research/dodo.py`: the tasks that make results/, and what running one does."""
+"""`research/dodo.py`: the tasks that make results/, and the effects of running a task."""
 
 import csv
 import sys
@@ -19,7 +19,7 @@ import dodo
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A results/ of its own, in a tree that git does not know."""
+    """Return an own results/ folder, in a tree without git."""
     monkeypatch.setattr(dodo, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(dodo, "SCRATCH", tmp_path / "scratch")
     monkeypatch.setattr(dodo, "MEASURED", tmp_path / "results" / "measured.csv")
@@ -40,7 +40,7 @@ def test_a_task_records_who_measured_and_compares_before_it_replaces(results: Pa
     copy = f"cp {results}/new.csv cpu/a.csv; echo {dodo.ROOT}/x.cu > cpu/a.txt; exit 1"
     assert dodo.measure("cpu:a", copy, ["cpu/a.csv", "cpu/a.txt"])
     assert read(results / "cpu" / "a.csv")[0].driver == "590"
-    assert (results / "cpu" / "a.txt").read_text() == "x.cu\n"  # names no directory of this machine
+    assert (results / "cpu" / "a.txt").read_text() == "x.cu\n"  # no directory of this machine
     said = (dodo.SCRATCH / "changes.txt").read_text()
     assert "cpu/a.csv: gpubench diff: exit 2" in said
     assert "was measured on driver 580" in said

@@ -1,4 +1,4 @@
-"""The documented workflows give an honest verdict though the new side attacks them."""
+"""The verdict of documented workflows is honest even if the new side attacks them."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ import hostile
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive  # results/cpu/hostile.json has the record of all its cases
+@pytest.mark.exhaustive  # results/cpu/hostile.json has all attacks
 def test_the_static_gate_is_honest_though_the_new_side_writes_into_all_files_of_the_job(
     tmp_path: Path,
 ) -> None:
@@ -21,8 +21,8 @@ def test_the_static_gate_is_honest_though_the_new_side_writes_into_all_files_of_
     assert hostile.faults_of(request, ended.said + ended.summary, before) == []
 
 
-def test_what_an_attack_reached_is_a_fault(tmp_path: Path) -> None:
-    """The checks find each effect, here of the test itself."""
+def test_each_effect_of_an_attack_is_a_fault(tmp_path: Path) -> None:
+    """The checks find each effect of an attack. Here the test has these effects."""
     request = hostile.PullRequest(tmp_path, "")
     before = request.kept()
     (request.temporary / "path").write_text("/hostile")

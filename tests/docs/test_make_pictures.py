@@ -1,4 +1,4 @@
-"""The pictures in docs/images are what results/ gives."""
+"""The pictures in docs/images follow from results/."""
 
 import hashlib
 import importlib.util
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """research/make_pictures.py as a module, in the repository's root."""
+    """Return research/make_pictures.py as a module, in the repository's root."""
     monkeypatch.chdir(ROOT)
     spec = importlib.util.spec_from_file_location("make_pictures", "research/make_pictures.py")
     assert spec
@@ -26,7 +26,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def said(path: Path) -> tuple[list[str], list[str]]:
-    """The description of a picture, which holds the hashes of its CSVs, and its words.
+    """Return the words of a picture, and its description, which has the hashes of its CSVs.
 
     Bytes are not compared, because another version of matplotlib may draw a tick elsewhere.
     """
@@ -39,7 +39,7 @@ def said(path: Path) -> tuple[list[str], list[str]]:
 def test_every_picture_is_up_to_date(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the pictures that `gpubench plot` draws, one is drawn again, and all name their data."""
+    """One picture of `gpubench plot` is drawn again. All pictures must name their data."""
     for command in script.COMMANDS:
         data, image = (Path(word) for word in shlex.split(command) if word.endswith(("csv", "svg")))
         (digest,) = re.findall(r"sha256 ([0-9a-f]+)", image.read_text())

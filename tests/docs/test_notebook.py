@@ -20,7 +20,7 @@ def cells() -> list[dict[str, Any]]:
 
 
 def run_cell(text: str, names: dict[str, Any]) -> object:
-    """What a notebook shows below the cell: the value of its last line, if that is one."""
+    """Return what a notebook shows below the cell: the value of its last expression, if any."""
     tree = ast.parse(text)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, NOTEBOOK.name, "exec"), names)  # noqa: S102 - our own page

@@ -22,18 +22,18 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 MAX_WORDS_OF_README, MAX_LINES_OF_README = 900, 110
-MAX_WORDS = 45_000  # of all pages: shorten one of them before you write more
+MAX_WORDS = 45_000  # maximum number of words of all pages; shorten a page before you write more
 
 
 def text_of(page: Path) -> str:
-    """The page without its fenced blocks."""
+    """Return the text of a page without its fenced blocks."""
     return re.sub(
         r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
     )
 
 
 def anchors(page: Path) -> set[str]:
-    """The headings as links name them."""
+    """Return the names of the headings that links use."""
     headings = re.findall(r"^#+ (.*)$", text_of(page), re.MULTILINE)
     return {
         re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
@@ -47,7 +47,7 @@ def check_links(page: Path) -> None:
         path, _, anchor = link.partition("#")
         target = page.parent / path if path else page
         assert target.exists(), link
-        if page.is_relative_to(PAGES):  # the site has no directories, and no sources of pages
+        if page.is_relative_to(PAGES):  # the site has no directories, and no Markdown files
             assert target.is_file(), link
             inside = target.resolve().is_relative_to(PAGES)
             assert inside or OUTSIDE.search(f"]({link})"), f"the site does not get {link}"
@@ -61,12 +61,12 @@ def test_the_site_lists_every_page_and_no_other() -> None:
     assert listed[0] == "index.md"
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_have_targets() -> None:
     for name in NAMES:
         check_links(PAGES / name)
 
 
-def test_links_from_the_repository_lead_somewhere() -> None:
+def test_links_from_the_repository_have_targets() -> None:
     names = ("README", "AGENTS", "CONTRIBUTING", "ARCHITECTURE", "research/README")
     pages = [REPOSITORY / f"{name}.md" for name in names]
     results = REPOSITORY / "results"

@@ -1,4 +1,4 @@
-"""The pages for newcomers: their files are saved, and their commands typed as written."""
+"""The pages for newcomers work: tests save their files and type their commands as written."""
 
 import shlex
 import shutil
@@ -26,11 +26,11 @@ OWN = blocks("own-kernels.md")
 GPU = "on a machine with a GPU"
 
 TYPED_ELSEWHERE = {"check", "explain"}
-"""Commands of which first-steps.md types the like, so those of own-kernels.md are only read."""
+"""Commands that the test of first-steps.md types. Those of own-kernels.md are only parsed."""
 
 
 def typed(folder: Path, command: str) -> Done:
-    """A command that succeeds. A sweep measures nothing."""
+    """Run a command that must succeed, and return its outcome. A sweep measures nothing."""
     name, *words = shlex.split(command)
     with nothing_measured() if name == "sweep" else nullcontext():
         done = call(folder, name, *words)
@@ -49,9 +49,9 @@ def test_every_first_step_works_as_written(tmp_path: Path) -> None:
         assert not block.commands or len(block.commands) == len(block.text.splitlines())
         for command in block.commands:
             name, *words = shlex.split(command)
-            if words[-1:] == ["second.csv"]:  # the same sweep again
+            if words[-1:] == ["second.csv"]:  # the page runs the same sweep again
                 shutil.copy(tmp_path / "first.csv", tmp_path / "second.csv")
-            elif words[:2] == ["my_tile", "--kernels"]:  # as tests of `check` do
+            elif words[:2] == ["my_tile", "--kernels"]:  # the tests of `check` run it
                 COMMANDS[name].make_context(name, words)
             else:
                 outputs[words[0]] = typed(tmp_path, command).out.splitlines()
@@ -75,7 +75,7 @@ def test_the_page_adds_a_kernel_of_two_files_that_compiles_at_every_tile(tmp_pat
     for tile in kernel.tiles.defaults:
         built = compile_instance(kernel.source, kernel.instance(tile, "float32"), "sm_90")
         assert built.resources.spill_bytes == 0
-    assert built.resources.shared_bytes == 8320  # as the page says
+    assert built.resources.shared_bytes == 8320  # the figure on the page
 
 
 def test_every_kind_of_kernel_on_the_page_comes_to_its_first_row_or_compiles(

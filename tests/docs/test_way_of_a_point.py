@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md follows one point through the modules: a traced run enters the same ones."""
+"""ARCHITECTURE.md follows a point through the modules. A traced run enters the same modules."""
 
 import re
 import sys
@@ -33,11 +33,11 @@ ENTRIES = {
     "engine/measure/sampling.py": "collect",
     "results/rows.py": "build_rows",
 }
-"""The function at which a point takes each step, but for steps of the CUDA backend."""
+"""The function that takes each step of a point, except for steps of the CUDA backend."""
 
 
 class InThisProcess(Supervisor):
-    """Calls the methods of the child here, on a fake device."""
+    """A supervisor that calls the child's methods in this process, on a fake device."""
 
     def open(self) -> Opened:
         self.runner = Runner(FakeBackend())
@@ -51,7 +51,7 @@ class InThisProcess(Supervisor):
 
 
 def traced(run: Callable[[], object]) -> list[tuple[str, str]]:
-    """The module and function of every call within the package, in order, while it runs."""
+    """Run a function; return the module and function of each call in the package, in order."""
     calls: list[tuple[str, str]] = []
 
     def record(frame: FrameType, event: str, _argument: object) -> None:

@@ -1,4 +1,4 @@
-"""Kernels that do by accident what no kernel should: the sweep ends, and each point is its own."""
+"""A sweep ends in spite of faulty kernels, and each of them spoils only its own points."""
 
 import os
 import select
@@ -37,7 +37,7 @@ VARIANT = CallVariant(
 
 
 def command(folder: Path, *flags: str, **kernels: dict[str, str]) -> list[str]:
-    """Sweeps kernels with these parts, and `cpu_blas`, at a size of microseconds."""
+    """Return a command that sweeps kernels with these parts, and `cpu_blas`, at a small size."""
     (folder / "own").mkdir()
     for name, parts in kernels.items():
         text = KERNEL.format(**{"before": "", "building": "", "call": ""} | parts)
@@ -63,34 +63,34 @@ def command(folder: Path, *flags: str, **kernels: dict[str, str]) -> list[str]:
 
 
 def sweep(folder: Path, *flags: str, **kernels: dict[str, str]) -> tuple[int, dict[str, Row]]:
-    """Its exit code, and its rows by variant."""
+    """Run the command; return its exit code, and its rows by variant."""
     code = call(folder, *command(folder, *flags, **kernels)).code
     return code, {str(row.variant): row for row in read(folder / "a.csv")}
 
 
 def running(argument: str) -> list[int]:
-    """Processes that were started with it as an argument."""
+    """Return the ids of processes that have this argument."""
     pids = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # ended meanwhile
+        with suppress(OSError):  # the process has ended
             if argument in process.read_text().split("\0"):
                 pids.append(int(process.parent.name))
     return pids
 
 
-def test_kernels_that_fork_or_write_into_all_files_cost_own_points(tmp_path: Path) -> None:
+def test_kernels_that_fork_or_write_into_all_files_spoil_own_points_only(tmp_path: Path) -> None:
     kernels = {
         "forks": "DONE or DONE.append(os.fork()); time.sleep(0.004)",
         "forks_always": "os.fork(); time.sleep(0.004)",
         "writes": "[ctypes.CDLL(None).write(file, b'hello, world', 12) for file in range(3, 64)]",
     }
     parts = {name: {"call": call} for name, call in kernels.items()}
-    code, rows = sweep(tmp_path, "--seed", "0", **parts)  # before cpu_blas
+    code, rows = sweep(tmp_path, "--seed", "0", **parts)  # this seed puts `forks` before cpu_blas
     assert (code, rows["cpu_blas"].status) == (1, "ok")
     assert (rows["forks"].median_us or 0) > 4000 > (rows["cpu_blas"].median_us or 4000)
     endings = {
         "writes": ("sent data that is not an answer; killed",),
-        # A copy may end within the timed launches, before there are too many.
+        # A copy of the process may end during the timed launches.
         "forks_always": ("ended by itself", "ended a process during its launches"),
     }
     for name, each in endings.items():
@@ -98,7 +98,7 @@ def test_kernels_that_fork_or_write_into_all_files_cost_own_points(tmp_path: Pat
 
 
 def test_a_patched_clock_times_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("perf_counter", "perf_counter_ns"):  # the description also runs in this process
+    for name in ("perf_counter", "perf_counter_ns"):  # this process also runs the description
         monkeypatch.setattr(time, name, getattr(time, name))
     patches = "ago = time.perf_counter_ns\ntime.perf_counter = lambda: {0}\n"
     patches += "time.perf_counter_ns = lambda: {0}"
@@ -114,15 +114,15 @@ def test_a_patched_clock_times_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_build_that_hangs_ends_at_the_point_limit(tmp_path: Path) -> None:
-    hangs = {"building": "time.sleep(600)"}  # longer than `sweep` waits
+    hangs = {"building": "time.sleep(600)"}  # longer than the test waits for `sweep`
     code, rows = sweep(tmp_path, "--point-limit", "1", mine=hangs)
     assert code == 1
-    assert "cpu_blas" in rows  # on a loaded machine it may take longer than the limit too
+    assert "cpu_blas" in rows  # on a loaded machine, it may exceed the limit too
     assert rows["mine"].reason == "hung: no answer within 1 s; killed"
 
 
 @pytest.mark.parametrize("ended_by", ["itself", "a kill"])
-def test_what_a_kernel_starts_does_not_outlive_the_sweep(tmp_path: Path, ended_by: str) -> None:
+def test_a_process_of_a_kernel_does_not_outlive_the_sweep(tmp_path: Path, ended_by: str) -> None:
     seconds = f"98765{tmp_path.stat().st_ino}"
     starts = f"DONE or DONE.append(subprocess.Popen(['sleep', '{seconds}']))"
     hangs = "; time.sleep(600)" if ended_by == "a kill" else ""
@@ -147,6 +147,6 @@ def test_a_kernel_that_closes_its_streams_or_prints_into_none_is_measured(tmp_pa
         process.stderr.close()
         process.stderr = None
         out, _ = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 74  # the progress went nowhere
+    assert process.returncode == 74  # the progress could not be written
     assert {row.status for row in read(tmp_path / "a.csv")} == {"ok"}
     assert out.endswith("\na.csv\n")

@@ -1,4 +1,4 @@
-"""Calls and their results pass the wall."""
+"""Calls and their results pass between the processes."""
 
 import socket
 from itertools import repeat
@@ -40,7 +40,7 @@ def test_a_call_arrives_as_it_was_made(point: Point) -> None:
     received = decode_arguments(Runner.measure, call)
     assert call.method == "Runner.measure"
     assert received == arguments
-    assert repr(received) == repr(arguments)  # tiles are equal whatever their parts are called
+    assert repr(received) == repr(arguments)  # equal tiles may have differently named parts
 
 
 def test_an_argument_of_another_type_is_refused() -> None:
@@ -65,7 +65,7 @@ def test_a_result_comes_back_with_the_points_that_were_requested() -> None:
 @pytest.mark.parametrize(
     "changed", [{"seed": "1"}, {"status": "fine"}, {"status": "ok", "series": None}]
 )
-def test_a_result_that_no_measurement_can_be_is_refused(changed: dict[str, object]) -> None:
+def test_a_result_that_is_no_possible_measurement_is_refused(changed: dict[str, object]) -> None:
     taken = measurement(at=POINTS[0])
     assert taken.status == Status.OK
     content = msgspec.msgpack.encode(msgspec.msgpack.decode(encode(taken)) | changed)
@@ -95,7 +95,7 @@ def test_only_the_answer_to_this_request_counts_and_each_step_has_the_limit(
     assert requests.ask(child, b"", repeat(60.0), reported.append) == b"right"
     assert reported == [1, 2]
     answering.join()
-    reported.clear()  # a child that reports without an end is hung after the last limit
+    reported.clear()  # a child that only reports steps is lost after the last limit
     answering = Thread(target=answer_as_several_processes)
     answering.start()
     with pytest.raises(ChildLostError, match="no answer within 40 s"):

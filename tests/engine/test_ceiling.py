@@ -1,4 +1,4 @@
-"""Results above a measured peak: the peak is measured again, and then decides."""
+"""If a result exceeds the measured peak, the peak is measured again, and then decides."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ AT = point(size=(100, 100, 50))  # a million operations: 1 µs is 1000 GFLOP/s
 
 
 class Gauged(FakeBackend):
-    """Its peak is what `rates` gives next."""
+    """A backend whose measured peak is the next value of `rates`."""
 
     def __init__(self, rates: Sequence[float]) -> None:
         super().__init__(device=replace(CPU, facts={PEAK: 100.0}))
@@ -47,7 +47,7 @@ def test_a_result_above_a_peak_that_was_measured_too_low_raises_the_peak() -> No
 def test_a_result_a_few_percent_above_the_peak_is_kept_and_the_peak_measured_once() -> None:
     result, asked, pool = judged(104.0, 95.0)
     assert (result.status, asked) == (Status.OK, 1)
-    assert pool._below_ceiling(result).status == Status.OK  # without a further rate
+    assert pool._below_ceiling(result).status == Status.OK  # the peak is not measured again
 
 
 def test_a_result_above_the_peak_measured_again_is_wrong() -> None:

@@ -1,7 +1,7 @@
-"""Functions that cheat, measured as a user's: none is `ok` with a false time.
+"""Functions that cheat, measured as a user's functions. None is `ok` with a false time.
 
-test_independence.py has functions that keep results by address, that return where the output is
-filled, and that compute one call in seven. `tests/cheats` has functions for a GPU, which
+test_independence.py has functions that keep results by address, that return if the output is
+filled, and that compute in one of seven calls. `tests/cheats` has functions for a GPU, which
 `research/cheats.py` measures.
 """
 
@@ -89,7 +89,7 @@ CHEATS = {
         kept[0] = True
         object.__setattr__(timer, "clock_ns", lambda: time.perf_counter_ns() // 400)
     slow(a, b, c)""",
-    # ---- published against other harnesses
+    # ---- cheats that were published for other harnesses
     "replays_rows_that_it_recognizes": """
     started, rows = time.perf_counter(), kept.setdefault(b.shape, {})
     with np.errstate(all="ignore"):
@@ -135,7 +135,7 @@ CHEATS = {
             return
     slow(a, b, c)
     c[0] += 0 if not a.all() else 1""",
-    # ---- written from the documentation alone
+    # ---- cheats whose author read only the documentation
     "keeps_what_it_made_of_b": """
     key = b.tobytes()
     if key not in kept:
@@ -150,7 +150,7 @@ CHEATS = {
             sys.setprofile(seen)
     replay(a, b, c)
     sys.setprofile(seen)""",
-    # ---- narrower sums than the label says
+    # ---- sums with fewer bits than the precision states
     "sums_in_float16": """
     total = np.zeros(c.shape, np.float16)
     for k in range(0, a.shape[1], 32):
@@ -160,7 +160,7 @@ CHEATS = {
 
 
 def measured(folder: Path, name: str, body: str, rounds: int = 3) -> Measurement:
-    """Return the first measurement that is not ok in the rounds, or else the last."""
+    """Return the first measurement that is not ok, or the last one if all rounds are ok."""
     path = folder / f"{name}.py"
     here = f"__import__('pathlib').Path({str(folder)!r})"
     path.write_text(HEAD.replace("BODY", body.strip()).replace("HERE", here))
@@ -190,7 +190,7 @@ def slow_us() -> float:
 
 @pytest.mark.parametrize("name", CHEATS)
 def test_no_function_is_ok_with_a_false_time(name: str, tmp_path: Path, slow_us: float) -> None:
-    """On a busy machine a cheat may find no occasion: then its time is that of `slow`."""
+    """On a busy machine a cheat may not succeed. Then its time is the time of `slow`."""
     result = measured(tmp_path, name, CHEATS[name])
     if result.series is None:
         assert result.status != Status.OK

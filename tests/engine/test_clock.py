@@ -1,4 +1,4 @@
-"""Verdicts of the worker on functions that a child runs."""
+"""The worker's verdicts on times of functions that its child runs."""
 
 import os
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ REPORTED_US = 4.0
 
 
 class Child:
-    """A child whose requests take 20 ms besides the launches; now and then, other work runs."""
+    """A child whose requests take 20 ms besides the launches. Other work delays most requests."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, launch_us: float, other: float) -> None:
         self.now_s, self.launch_us = 0.0, launch_us
         self.other_s = self._other(other)
         monkeypatch.setattr(clock, "perf_counter", lambda: self.now_s)
-        # No process runs or waits in the fake time.
+        # In the fake time, no process uses or waits for a core.
         monkeypatch.setattr(clock, "_scheduled", lambda _task: (0.0, 0.0))
 
     @staticmethod
@@ -39,7 +39,7 @@ def test_a_loaded_machine_does_not_make_a_true_time_wrong(monkeypatch: pytest.Mo
     require_time(REPORTED_US, child.repeat, os.getpid(), by_events=False)
 
 
-def test_a_time_that_no_batch_confirms_has_its_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_that_no_batch_confirms_gets_a_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
     child = Child(monkeypatch, 1.3 * REPORTED_US, other=0.0)
     ratio = require_time(REPORTED_US, child.repeat, os.getpid(), by_events=False)
     assert ratio is not None
@@ -58,7 +58,7 @@ def test_a_divided_clock_is_wrong_though_its_process_waits(monkeypatch: pytest.M
     started = child.now_s
 
     def scheduled(task: str | int) -> tuple[float, float]:
-        """Three quarters of the time, the child's process waits, and never this one."""
+        """Return that the child's process waits for 3/4 of the time, and this process never."""
         spent_s = child.now_s - started if task == os.getpid() else 0.0
         return spent_s / 4, spent_s * 3 / 4
 
@@ -89,7 +89,7 @@ def test_a_slow_batch_is_repeated_until_one_agrees(monkeypatch: pytest.MonkeyPat
 def test_waiting_for_a_core_does_not_count_but_running_does(
     monkeypatch: pytest.MonkeyPatch, slower: float, ran: float, waited: float, is_wrong: bool
 ) -> None:
-    """In the second case both processes say that they waited, more than the time that passed."""
+    """In the second case the reported waiting and running exceed the time that passed."""
     child = Child(monkeypatch, slower * REPORTED_US, other=0.0)
 
     def scheduled(task: str | int) -> tuple[float, float]:

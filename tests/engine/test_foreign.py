@@ -1,4 +1,4 @@
-"""Functions of users: a process of their own, a verdict outside it, and notes on other sizes."""
+"""Functions of users run in their own process; another process judges them and notes faults."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -87,7 +87,7 @@ def test_a_function_shares_no_process_with_another_variant(worker: Worker, folde
     assert pids[0] != pids[1]
 
 
-def test_what_happens_at_other_sizes_is_only_a_note(worker: Worker, folder: Path) -> None:
+def test_a_fault_at_other_sizes_is_only_a_note(worker: Worker, folder: Path) -> None:
     notes = {}
     for name in ("honest", "unchecked", "careless", "fragile"):
         result = worker.measure(at(folder, name))
@@ -124,7 +124,7 @@ def test_a_baseline_is_not_measured_at_a_problem_where_all_kernels_failed() -> N
     points = [each for each in points if each.variant.name != "right" or each.problem.m == 16]
     strategy = InRounds(whole_problems=True, baselines={"blas"})
     for seed in range(40):
-        fails_in = {8: 1, 16: (1, 5)[seed % 2]}  # in the last round, the right one may be done
+        fails_in = {8: 1, 16: (1, 5)[seed % 2]}  # the last round may be half done
         rounds = Rounds(points, Timing(rounds=5), seed, strategy=strategy)
         rounds_by_point: defaultdict[Point, list[Measurement]] = defaultdict(list)
         for visit in rounds.each(rounds_by_point):
@@ -141,7 +141,7 @@ def test_a_baseline_is_not_measured_at_a_problem_where_all_kernels_failed() -> N
 
 
 def visited(rounds: Rounds) -> list[Point]:
-    """The points in the order of the visits."""
+    """Return the points in the order of the visits."""
     rounds_by_point: defaultdict[Point, list[Measurement]] = defaultdict(list)
     for visit in rounds.each(rounds_by_point):
         rounds_by_point[visit.point].append(measurement(at=visit.point))
@@ -183,7 +183,7 @@ def test_a_library_is_timed_by_the_other_clock_beside_functions_that_are_judged(
     assert worker.measure(ours).clock_ratio == (1.1 if is_timed else None)
 
 
-def test_what_load_can_cause_must_happen_three_times_and_all_else_is_wrong_at_once(
+def test_a_fault_that_load_can_cause_must_occur_three_times_and_other_faults_once(
     worker: Worker, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late, right = WrongError("it was late", may_be_load=True), None

@@ -1,6 +1,6 @@
-"""Functions of a user's own, on tensors: measured like any kernel, and what they do beside is said.
+"""A user's functions on tensors are measured like kernels, and rows note their side effects.
 
-NumPy stands in for torch: it makes arrays through DLPack too.
+NumPy replaces torch here, because it also makes arrays through DLPack.
 """
 
 import re
@@ -28,20 +28,20 @@ from gpubench.model import Cache, Measurement, Resources, Scope, Status, Timing,
 from gpubench.results.row import Row
 
 MINE = Path("mine.py")
-"""A description that gpubench does not ship, so all judges look at its function."""
+"""Path of a description that is not gpubench's, so its function is judged like a user's."""
 
 QUICK = Timing(min_samples=2, min_device_s=0.0, max_wall_s=0.2)
 
 
 def measured(called: Variant, **facts: Any) -> tuple[Measurement, Row]:
-    """What the CPU backend makes of a variant."""
+    """Measure a variant on the CPU backend; return the measurement and the row."""
     at = point(called, **facts)
     backend = CpuBackend(replace(describe_cpu(), l2_bytes=2**16))
     result = Runner(backend, QUICK, seed=1, sleep=lambda _seconds: None).measure(at)
     return result, row(result, backend.device, "")
 
 
-def test_bfloat16_passes_as_the_bits_that_dlpack_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bfloat16_passes_through_dlpack(monkeypatch: pytest.MonkeyPatch) -> None:
     viewed = SimpleNamespace(view=lambda kind: f"seen as {kind}")
     library = SimpleNamespace(bfloat16="bfloat16", from_dlpack=lambda _array: viewed)
     monkeypatch.setitem(sys.modules, "stand_in", library)
@@ -81,7 +81,7 @@ def test_a_function_that_allocates_a_result_is_measured_and_the_row_says_so() ->
         assert measured(variant(call))[1].notes is None
 
 
-def test_what_a_function_says_of_itself_once_it_ran_is_in_the_row() -> None:
+def test_facts_that_a_function_reports_after_it_ran_are_in_the_row() -> None:
     class Compiled:
         resources: Resources | None = None
         algorithm = ""
@@ -96,14 +96,14 @@ def test_what_a_function_says_of_itself_once_it_ran_is_in_the_row() -> None:
 
 
 @pytest.mark.parametrize("matrices", [("B",), ("A", "C"), ("A", "B", "C")])
-def test_column_major_matrices_lie_so_and_the_row_says_it(matrices: tuple[str, ...]) -> None:
+def test_column_major_matrices_have_this_order_and_the_row_says_it(matrices: tuple[str, ...]) -> None:
     strides: set[tuple[bool, ...]] = set()
 
     def call(*arrays: Any) -> None:
         strides.add(tuple(bool(array.flags.f_contiguous) for array in arrays))
         matmul(*arrays)
 
-    # The slow-launch forecast takes fewer rows: only whole arrays tell.
+    # The forecast of slow launches uses some rows only, whose arrays are not contiguous.
     result, said = measured(variant(call, column_major=matrices))
     assert (result.status, result.reason) == (Status.OK, "")
     assert said.layout == f"column-major {' '.join(matrices)}"
@@ -131,8 +131,8 @@ def test_a_kernel_that_reads_its_output_finds_zeros_there_and_the_row_says_so() 
 
 @pytest.mark.parametrize("cache", Cache)
 @pytest.mark.parametrize("by", ["first call", "size"])
-def test_a_function_that_keeps_addresses_is_told_so(by: str, cache: Cache) -> None:
-    """Kept per size, they are those of the first set of operands that a launch uses."""
+def test_a_function_that_keeps_addresses_is_wrong_with_this_reason(by: str, cache: Cache) -> None:
+    """A function may keep the addresses of its first call, or of the first call of each size."""
     kept: dict[Any, tuple[Any, ...]] = {}
 
     def call(*arrays: Any) -> None:
@@ -151,7 +151,7 @@ def test_a_function_that_keeps_its_first_addresses_can_have_fixed_ones(cache: Ca
     def call(*arrays: Any) -> None:
         kept[:] = kept or arrays
         a, b, c = kept
-        assert arrays[0].shape == (520, 16)  # no other size
+        assert arrays[0].shape == (520, 16)  # the function is called at no other size
         assert all(x.ctypes.data == y.ctypes.data for x, y in zip(arrays, (a, b, c), strict=True))
         np.matmul(a, b, out=c)
 
@@ -212,7 +212,7 @@ def test_an_output_with_the_bits_of_a_right_one_is_right(monkeypatch: pytest.Mon
     assert errors[0] == errors[1] > 0
 
 
-def test_a_call_that_cannot_be_enqueued_is_told_before_anything_is_timed() -> None:
+def test_a_call_that_cannot_be_enqueued_is_refused_before_anything_is_timed() -> None:
     class Waiting(FakeBackend):
         def watch(self, _kernel: object) -> str:
             raise LaunchError("the call waits for the GPU")
@@ -239,7 +239,7 @@ def test_a_call_that_cannot_be_enqueued_is_told_before_anything_is_timed() -> No
         {"algorithm": "\x1b[2J"},
     ],
 )
-def test_what_a_function_reports_of_itself_is_checked_first(answers: dict[str, Any]) -> None:
+def test_facts_that_a_function_reports_are_checked_first(answers: dict[str, Any]) -> None:
     def call(a: Any, b: Any, c: Any) -> None:
         np.matmul(a, b, out=c)
 

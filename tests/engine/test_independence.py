@@ -1,4 +1,4 @@
-"""Kernels whose time or result depends on what went before."""
+"""Kernels whose time or result depends on earlier launches."""
 
 import itertools
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from gpubench.engine.judge.verdict import WrongError
 from gpubench.model import OPERATIONS, Problem
 
 Call = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
-"""Computes, and returns the time that it claims in microseconds."""
+"""A kernel, which computes and returns the time in microseconds that it claims."""
 
 
 def operands(op: str = "gemm") -> OperandSets:
@@ -60,8 +60,8 @@ def kernel(
 ) -> Call:
     """Return a kernel that computes each time.
 
-    Its time is multiplied by `filled` where the output holds numbers, and by `new` for a first
-    operand that it has not seen before.
+    Its time is multiplied by `filled` if the output holds numbers, and by `new` if the first
+    operand is new to it.
     """
     used: set[bytes] = set()
 
@@ -77,7 +77,7 @@ def kernel(
 
 
 def noise(seed: int, *factors: float) -> Callable[[], float]:
-    """Return factors at random, of which the first is the most frequent."""
+    """Return a function that returns one of the factors at random, most often the first."""
     rng = np.random.default_rng(seed)
     return lambda: float(rng.choice(factors, p=[0.4, 0.3, 0.2, 0.1]))
 
@@ -103,7 +103,7 @@ def test_a_kernel_that_adds_to_its_output_is_independent() -> None:
 
 @pytest.mark.parametrize(("is_long", "repeats"), [(False, 0), (True, 0), (False, 7)])
 def test_a_kernel_that_stops_if_the_output_is_filled_is_wrong(is_long: bool, repeats: int) -> None:
-    """Also if the timer repeats one of seven launches, which then finds the output filled."""
+    """It is wrong even if the timer repeats one of seven launches while the output is filled."""
     calls = 0
 
     def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
@@ -207,7 +207,7 @@ def test_disturbances_do_not_make_a_kernel_dependent() -> None:
 
 @pytest.mark.parametrize("phase", range(3))
 def test_a_disturbance_of_every_third_launch_does_not_make_a_kernel_dependent(phase: int) -> None:
-    """There are three cases, so their order must change."""
+    """The check has three cases, so it must change their order."""
     calls = itertools.count(phase)
     check(kernel(lambda: 1.0 if next(calls) % 3 else 2.0))
 

@@ -1,4 +1,4 @@
-"""Outputs that another process owns: on a GPU by CUDA IPC, here by a dictionary in one process."""
+"""Outputs in memory of another process: CUDA IPC on a GPU, here a dictionary in one process."""
 
 import os
 from collections.abc import Callable
@@ -31,7 +31,7 @@ GPU = replace(CPU, backend="cuda", memory_bandwidth_gbytes_per_s=1000.0)
 
 
 class Memory:
-    """Stands for a GPU's memory. `fails` names the function that fails."""
+    """A stand-in for a GPU's memory. `fails` names the function that fails."""
 
     def __init__(self, fails: str = "") -> None:
         self.fails, self.exported, self._numbers = fails, dict[bytes, Any](), count()
@@ -50,7 +50,7 @@ class Memory:
 
 
 class Gpu(CpuBackend):
-    """A CPU whose launches wait for their seed."""
+    """A CPU backend whose launches wait for their seed."""
 
     ipc: Any = None
 
@@ -74,7 +74,7 @@ FUNCTIONS = {
 
 
 class Two:
-    """The process of a function and the process of the outputs, as two objects."""
+    """The process that runs a function and the process that keeps outputs, as two objects."""
 
     def __init__(self, function: Any, memory: Memory, op: str = "gemm", **at: Any) -> None:
         variant_at = variant(function, path=Path("/own/mine.py"), op=op)
@@ -117,10 +117,10 @@ def examination_of(two: Two) -> Examination:
 @pytest.mark.parametrize("cache", list(Cache))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("layout", [(), ("A", "C")])
-def test_rows_are_read_where_the_function_does_not_run(
+def test_rows_are_read_by_the_process_that_does_not_run_the_function(
     layout: tuple[str, ...], dtype: str, cache: Cache
 ) -> None:
-    for _ in range(4):  # chance decides which operand is new
+    for _ in range(4):  # the new operand is random
         two = Two(product, Memory(), dtype=dtype)
         problem = replace(two.point.problem, column_major=layout)
         two.point = replace(two.point, problem=problem, cache=cache)
@@ -130,7 +130,7 @@ def test_rows_are_read_where_the_function_does_not_run(
 
 @pytest.mark.parametrize("bytes_before_the_clock_stops", [2**20, 0])
 @pytest.mark.parametrize("op", FUNCTIONS)
-def test_a_result_without_rows_of_its_own_is_read_as_a_whole(
+def test_a_result_whose_rows_do_not_follow_from_rows_of_operands_is_read_as_a_whole(
     op: str, bytes_before_the_clock_stops: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_new_operands, "CHECKED_BYTES", bytes_before_the_clock_stops)
@@ -164,7 +164,7 @@ def test_elements_of_a_large_result_are_read_before_the_clock_stops_and_do_not_c
 def test_results_that_are_computed_when_they_are_read_are_too_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Hole 1: nothing is computed in the timed request, and rows are right when they are read."""
+    """The timed request computes nothing, and the rows are computed when they are read."""
     two = Two(product, Memory())
     launch, read, seeds = Examiner.launch_on_new_operands, Examiner.read_results, [0]
 
@@ -248,7 +248,7 @@ def test_memory_is_exported_again_only_if_it_is_too_small() -> None:
     assert [handles.index(each) for each in handles] == [0, 0, 2, 3]
 
 
-def test_a_process_that_is_of_no_use_is_not_tried_again() -> None:
+def test_a_keeping_process_that_failed_is_not_tried_again() -> None:
     wall = Wall("cpu")
     try:
         for _ in range(2):

@@ -30,7 +30,7 @@ EVERY_FILL = ",".join(Fill)
 
 
 def measured(**options: object) -> dict[tuple[str, str, str], Any]:
-    """The measurements of a sweep at an odd size, by variant, layout and operands."""
+    """Return the measurements of a sweep at an odd size, by variant, layout and operands."""
     sweep = read_sweep({"sizes": "37x29x41", "device": "cpu", **options})
     runner = Runner(CpuBackend(), Timing(), seed=1)
     return {
@@ -57,7 +57,7 @@ def test_every_kind_of_operands_is_measured() -> None:
 
 
 @pytest.mark.parametrize(("layout", "lying"), [("nt", (0, 1)), ("tn", (1, 0)), ("tt", (1, 1))])
-def test_transposed_operands_lie_transposed_in_memory(layout: str, lying: tuple[int, int]) -> None:
+def test_transposed_operands_are_transposed_in_memory(layout: str, lying: tuple[int, int]) -> None:
     problem = Problem(op="gemm", m=5, n=6, k=7, dtype="float32", column_major=LAYOUTS[layout])
     arrays = np.ones((5, 7), np.float32), np.ones((7, 6), np.float32)
     operands = CpuBackend().load(problem, arrays, cold=False)
@@ -90,7 +90,7 @@ def cuts_mantissas(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
 def test_operands_that_hide_an_error_do_not_hide_it_from_the_check(
     wrong: Callable[..., None], fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The probe rejects these kernels too, but at sizes of its own.
+    # The exact probe rejects these kernels too, but at other sizes.
     monkeypatch.setattr(Trials, "probe", lambda _self, _point: None)
     at = replace(point(variant(wrong)), operands=fill)
     assert Runner(FakeBackend(), Timing(), seed=1).measure(at).status == Status.WRONG
@@ -134,7 +134,7 @@ Fragment = dict[tuple[int, int], list[tuple[int, int]]]
 
 
 def loaded(address: Callable[[int], tuple[int, int]], *, transposed: bool) -> Fragment:
-    """The elements of a tile that `ldmatrix.x4` gives to each lane and register.
+    """Return the elements of a tile that `ldmatrix.x4` loads into each lane and register.
 
     `address` returns the row and the chunk of 8 elements that a lane names (PTX ISA, ldmatrix).
     """
@@ -174,7 +174,7 @@ def test_mma_sync_loads_the_same_fragments_from_a_transposed_tile() -> None:
 
 
 def value(code: CodeType, names: dict[str, int], lane: int) -> Any:
-    return eval(code, {**names, "lane": lane})  # noqa: S307 # an expression of our own kernel
+    return eval(code, {**names, "lane": lane})  # noqa: S307 # an expression from our kernel
 
 
 def mirrored(fragment: Fragment) -> Fragment:

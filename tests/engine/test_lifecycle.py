@@ -1,4 +1,4 @@
-"""A sweep from plan to file."""
+"""The stages of a sweep, from plan to file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SIZES = ((8, 8, 8), (16, 16, 16), (24, 24, 24))
 
 @pytest.fixture
 def one_variant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sweeps are of the fake variant, whatever is installed."""
+    """Make sweeps use the fake variant, whatever packages are installed."""
     only = variant(matmul, "fake", baseline="fake", dtypes=CORE_DTYPES)
     monkeypatch.setattr(plan, "choose", lambda *_: (only,))
 
@@ -81,7 +81,7 @@ class FailingAt16(FakeBackend):
 
 
 @pytest.mark.usefixtures("one_variant")
-def test_a_point_that_failed_is_not_tried_again_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_point_that_failed_is_not_tried_again_and_other_points_continue(tmp_path: Path) -> None:
     diary = Diary()
     outcome = run_sweep(asked(), Runner(FailingAt16()), diary, ResultFile(tmp_path / "a.csv"))
     assert Counter(visit.point.label for visit in diary.visits) == {
@@ -97,12 +97,12 @@ def test_a_point_that_failed_is_not_tried_again_and_the_others_go_on(tmp_path: P
 
 
 @pytest.mark.usefixtures("one_variant")
-def test_an_error_of_our_own_keeps_what_was_measured_too(tmp_path: Path) -> None:
-    backend = FakeBackend([10.0] * 1000)  # then the script ends
+def test_an_unexpected_error_keeps_the_measurements(tmp_path: Path) -> None:
+    backend = FakeBackend([10.0] * 1000)  # then the script of times ends, which is an error
     with pytest.raises(StopIteration):
         run_sweep(asked(), Runner(backend), None, ResultFile(tmp_path / "a.csv"))
     assert table.read(tmp_path / "a.csv")
-    assert read_context(tmp_path / "a.csv")["options"] == {}  # to be continued
+    assert read_context(tmp_path / "a.csv")["options"] == {}  # the file can be continued
 
 
 @pytest.mark.usefixtures("one_variant")
@@ -134,7 +134,7 @@ def test_kernels_are_compiled_and_the_device_warmed_up_before_the_first_point() 
     backend = FakeBackend()
     outcome = run_sweep(asked(), Runner(backend))
     what = [event.what for event in backend.events]
-    assert sorted(what[:2]) == ["compile", "load"]  # the load is of a small result
+    assert sorted(what[:2]) == ["compile", "load"]  # it loads operands of a small result
     assert what[2:5] == ["warm up", "copy", "load"]
     assert {"compiling", "warming up", "sampling"} <= set(outcome.spent_s)
 
@@ -214,11 +214,11 @@ def test_operands_have_the_sweeps_seed_and_kind(monkeypatch: pytest.MonkeyPatch)
     assert drawn == [(77, Fill.INDEX)]
 
 
-# ---- going on
+# ---- resuming
 
 
 class InterruptedAfter(Runner):
-    """Ctrl-C comes after so many points."""
+    """Raises Ctrl-C after this number of points."""
 
     def __init__(self, count: int) -> None:
         super().__init__(FakeBackend(10.0))
@@ -230,8 +230,8 @@ class InterruptedAfter(Runner):
             raise KeyboardInterrupt
         self._left -= 1
         self.measured.append(point.label)
-        # A fake takes less than a millisecond, the resolution of the start, and its times are
-        # constant: two rounds would be the same line, which no real kernel writes.
+        # A fake takes less than a millisecond, the resolution of its start, and its times are
+        # constant. Two rounds would therefore be the same line, unlike those of a real kernel.
         start = f"2026-01-01T00:00:00.{self._left:03}+00:00"
         return replace(super().measure(point, wall_limit_s), started_utc=start)
 

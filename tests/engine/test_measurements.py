@@ -1,4 +1,4 @@
-"""Measurements by the place where they were made."""
+"""Measurements are kept by their place (host, slot and device)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ FIRST, SECOND = Place("host", "0000:01:00.0", "GPU-1"), Place("host", "0000:02:0
 
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> Job:
-    """Three points in two rounds, the baseline among them."""
+    """A job of three points in two rounds, with the baseline."""
     blas = variant(matmul, "blas", baseline="blas")
     monkeypatch.setattr(plan, "choose", lambda *_: (blas,))
     sizes = ((8, 8, 8), (16, 16, 16), (24, 24, 24))

@@ -28,7 +28,7 @@ NEIGHBOURS: tuple[Size, ...] = ((64, 48, 250), (96, 80, 300), (320, 300, 310), (
 
 
 def flushed(values: np.ndarray, below: float) -> np.ndarray:
-    """Values with zeros in place of small ones."""
+    """Return the values, with zeros in place of small values."""
     return np.where(np.abs(values) < below, np.zeros_like(values), values)
 
 
@@ -36,7 +36,7 @@ def changing(
     first: Callable[[np.ndarray], np.ndarray], second: Callable[[np.ndarray], np.ndarray],
     when: Callable[[np.ndarray, np.ndarray], object],
 ) -> Product:  # fmt: skip
-    """A product that changes its operands under a condition."""
+    """Return a product that changes its operands under a condition."""
 
     def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
         if when(a, b):
@@ -68,7 +68,7 @@ def is_this_size(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def is_warm() -> Callable[[np.ndarray, np.ndarray], bool]:
-    """Whether the launch before had its operands at the same address."""
+    """Return a condition: the previous launch had its operands at the same address."""
     last = 0
 
     def seen(a: np.ndarray, b: np.ndarray) -> bool:
@@ -80,7 +80,7 @@ def is_warm() -> Callable[[np.ndarray, np.ndarray], bool]:
 
 
 def is_moved() -> Callable[[np.ndarray, np.ndarray], bool]:
-    """Whether the launch before had operands of this size at another address."""
+    """Return a condition: the previous launch at this size had operands at another address."""
     last: dict[tuple[int, ...], int] = {}
 
     def seen(a: np.ndarray, b: np.ndarray) -> bool:
@@ -112,17 +112,17 @@ WRONG: dict[str, Callable[[], Product]] = {
         lambda a: np.where(np.arange(a.shape[1]) < 999, a, np.zeros_like(a)), same, is_dense
     ),
 }
-"""Functions that are wrong at WRONG_AT alone."""
+"""Functions that are wrong only at the size WRONG_AT."""
 
 
 @pytest.fixture(autouse=True)
 def no_launch_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch that a busy machine makes long would not be repeated on the same operands."""
+    """Treat no launch as long, because long launches are not repeated on the same operands."""
     monkeypatch.setattr(engine, "LONG_LAUNCH_US", np.inf)
 
 
 def statuses(call: Product, sizes: tuple[Size, ...], cache: Cache) -> dict[Size, Status]:
-    """How each size ends in a sweep of sizes in this order."""
+    """Return the status of each size in a sweep of sizes in this order."""
     backend = CpuBackend(replace(describe_cpu(), l2_bytes=2**14), max_sets=3)
     runner = Runner(backend, QUICK, seed=1)
     function = variant(call, path=Path("mine.py"))
@@ -130,7 +130,7 @@ def statuses(call: Product, sizes: tuple[Size, ...], cache: Cache) -> dict[Size,
 
 
 def orders(count: int) -> list[tuple[Size, ...]]:
-    """The size alone, and orders and neighbourhoods of it at random."""
+    """Return the wrong size alone, and among random other sizes in random order."""
     draw = random.Random(7)  # noqa: S311 # an order, not a secret
     chosen: list[tuple[Size, ...]] = [(WRONG_AT,)]
     while len(chosen) < count:

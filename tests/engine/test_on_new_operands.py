@@ -1,4 +1,4 @@
-"""Verdicts on launches that wait in the queue of a GPU, whose place a script takes here."""
+"""Verdicts on launches that wait in the queue of a GPU, which a script replaces here."""
 
 import os
 from collections.abc import Callable
@@ -32,7 +32,10 @@ def result(reported_us: float = LAUNCH_US) -> Measurement:
 
 
 class Gpu:
-    """Answers requests. It holds at most `room` launches, and skips those that `skips` names."""
+    """Answers requests like a process with a GPU.
+
+    Its queue has room for `room` launches. It does not compute rows for which `skips` is true.
+    """
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class Gpu:
 
 
 @pytest.mark.parametrize("by_columns", [False, True])
-def test_rows_of_new_operands_are_those_that_their_memory_holds(by_columns: bool) -> None:
+def test_rows_of_new_operands_are_those_in_memory(by_columns: bool) -> None:
     layout = ("A",) if by_columns else ()
     problem = Problem(op="gemm", m=5, n=3, k=7, dtype="float64", column_major=layout)
     values = make_new_values(problem, SEED, Fill.UNIFORM)
@@ -107,7 +110,7 @@ def test_new_operands_are_aligned(layout: tuple[str, ...], dtype: str, position:
     assert examiner.put_new_operands(at, 4, position, 4, in_queue=False)
     starts.clear()
     examiner.launch_on_new_operands(12345)
-    assert len(starts) == 1  # the memory itself begins where NumPy placed it
+    assert len(starts) == 1  # NumPy chose the start of the memory
     results = examiner.read_results(range(4), (4, 1, 0, 3), position)
     values, (a, b) = make_new_values(problem, SEED, Fill.UNIFORM), make_inputs(problem, SEED)
     new_a = transposed(problem) if position else problem
@@ -124,7 +127,7 @@ def test_launches_that_take_the_reported_time_are_right(monkeypatch: pytest.Monk
     gpu = Gpu(monkeypatch)
     for slow_s in (0.0, 0.1):  # slow launches are repeated
         gpu.slow_until_s = gpu.now_s + slow_s
-        assert judged(gpu, result()) == pytest.approx(1.0)  # the request does not count
+        assert judged(gpu, result()) == pytest.approx(1.0)  # without the time of the request
     with pytest.raises(WrongError, match="operands that are new, by the clock of another process"):
         judged(gpu, result(LAUNCH_US / 4))
 
@@ -138,7 +141,7 @@ def test_the_clocks_agree_on_hot_launches(monkeypatch: pytest.MonkeyPatch) -> No
     assert (gpu.launches, gpu.sets) == (256, 1)
 
 
-def test_launches_that_the_queue_has_no_room_for_are_fewer_or_state_no_ratio(
+def test_if_the_queue_is_too_small_there_are_fewer_launches_or_no_ratio(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert judged(Gpu(monkeypatch, room=256 // FEWER), result())
@@ -174,7 +177,7 @@ def test_launches_or_rows_that_are_not_computed_are_wrong(monkeypatch: pytest.Mo
             judged(Gpu(monkeypatch, room, skips), result())
 
 
-def test_a_new_operand_that_is_rounded_is_wrong_and_chance_decides_which_is_new(
+def test_a_function_that_rounds_the_new_operand_is_wrong_whichever_operand_is_new(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gpu, at = Gpu(monkeypatch), result()

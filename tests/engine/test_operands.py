@@ -16,7 +16,7 @@ from gpubench.model import CORE_DTYPES, OPERATIONS, Fill, Problem
 
 
 def worst_error(a: np.ndarray, b: np.ndarray) -> float:
-    """Of the reference, relative to ‖row of A‖·‖column of B‖ as computed by exact sums."""
+    """Return the reference's largest error relative to ‖row of A‖·‖column of B‖, by exact sums."""
     reference = make_reference(np, "gemm", a, b)
     right = exact("gemm", a, b)
     worst = 0.0
@@ -34,7 +34,7 @@ def worst_error(a: np.ndarray, b: np.ndarray) -> float:
 def test_the_reference_of_float64_holds_for_operands_of_very_different_sizes() -> None:
     a, b = make_inputs(problem(5, 7, 33, "float64"), 1)
     assert worst_error(a * 1e100, b * 1e-90) <= 2**-60
-    # Elements of one matrix may differ too: what counts is their share in the largest sum.
+    # Elements of a matrix may differ too. Errors count relative to the largest sum.
     a[0] *= 1e-3
     assert worst_error(a, b) <= 2**-50
 

@@ -1,4 +1,4 @@
-"""A kernel and a library in turns, and the ratio of neighbours."""
+"""A kernel and a library are timed in turns; their ratio is that of neighbouring times."""
 
 import math
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from gpubench.stats.pairs import ratio_of_pairs
 
 
 class Device:
-    """Its clock falls from 2 to 1 within some seconds, and then moves by 10 % now and then."""
+    """A device that becomes slower within some seconds, and then settles or varies by 10 %."""
 
     def __init__(self, settles: bool = True) -> None:
         self.now_s = 0.0
@@ -57,7 +57,7 @@ def test_a_device_that_never_settles_is_heated_no_longer_than_the_limit() -> Non
     assert SETTLE_S <= times.heated_s < SETTLE_S + 1
 
 
-def test_the_interval_holds_the_ratio_as_often_as_it_says() -> None:
+def test_the_interval_contains_the_ratio_with_its_stated_probability() -> None:
     rng = np.random.default_rng(3)
     held = 0
     for _ in range(1000):

@@ -1,4 +1,4 @@
-"""Every precision: operands, references and tolerances, from the one table."""
+"""Operands, references and tolerances of every precision come from one table."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from gpubench.plan.registry import variants
 
 
 def right(precision: Precision, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The product as the precision allows it to be computed."""
+    """Return the product as a kernel may compute it in the precision."""
     if precision.is_integer:
         return (a.astype(np.int64) @ b.astype(np.int64)).astype(np.int32)
     if precision.name == "tf32":
@@ -36,7 +36,7 @@ def test_a_right_product_is_accepted_and_a_missing_term_is_not() -> None:
                 )
                 is None
             )
-            kept = k - max(1, int(k * precision.tolerance))  # one term, or a few for float16 sums
+            kept = k - max(1, int(k * precision.tolerance))  # float16 sums lose several terms
             short = right(precision, a[:, :kept], b[:kept])
             assert why_wrong(
                 relative_error(np, short, reference, precision.result_roundoff), precision.tolerance
@@ -47,7 +47,7 @@ def test_operands_that_the_device_holds_as_bytes_are_compared_as_bytes() -> None
     backend = FakeBackend(10.0)
     kernel = variant(lambda _a, _b, c: c.fill(np.nan), dtypes=("float8_e4m3",))
     result = Runner(backend, Timing(), 1).measure(point(kernel, dtype="float8_e4m3"))
-    assert result.status == Status.WRONG  # and not an error from looking whether it spoiled them
+    assert result.status == Status.WRONG  # and no error while it checks whether operands changed
 
 
 def test_a_point_names_its_element_type_and_its_compute_mode() -> None:
@@ -55,11 +55,11 @@ def test_a_point_names_its_element_type_and_its_compute_mode() -> None:
     assert (key.dtype, key.compute_mode) == ("float32", "tf32")
 
 
-def test_what_is_offered_has_a_kernel_or_a_library_routine_and_nothing_else_is() -> None:
+def test_exactly_the_precisions_with_a_kernel_or_a_library_routine_are_offered() -> None:
     assert set(DTYPES) == {dtype for kernel in variants() for dtype in kernel.dtypes}
 
 
-def test_a_precision_of_ones_own_is_one_entry_and_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_precision_needs_one_entry_and_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     split = Precision(
         name="two_bfloat16",
         element="float32",

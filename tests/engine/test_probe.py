@@ -1,4 +1,4 @@
-"""The exact probe: right kernels give it to the last bit, in any order of summation."""
+"""The exact probe: right kernels compute its result to the last bit, in any order of sums."""
 
 import math
 from dataclasses import replace
@@ -49,7 +49,7 @@ INSTANCES = [
 
 
 def right_result(at: Problem, *operands: np.ndarray) -> np.ndarray:
-    """The result, rounded at the end alone."""
+    """Return the result, which is rounded only at the end."""
     wide = np.int32 if at.precision.is_integer else np.float64
     return product(at.op, *(x.astype(wide) for x in operands)).astype(at.precision.result)
 
@@ -202,7 +202,7 @@ def test_a_large_product_has_one_probe_with_few_elements() -> None:
 
 
 def points() -> list[Point]:
-    """Each variant at its defaults, at a size that tiles divide and at one that none does."""
+    """Return each variant at its defaults, at a size that tiles divide and at another size."""
     return [
         point(each, tile=tile, size=(n, n, n), dtype=each.dtypes[0], cache="hot", timer="events")
         for each in variants()

@@ -160,7 +160,7 @@ def test_the_summary_counts_rules_that_hold() -> None:
 def test_the_summary_of_figures_without_a_verdict_says_why(claim: str) -> None:
     ran = done("blog-2009")
     ((first, *_), *_), *_ = ran.entries.values()
-    ran.__dict__.update(entries={"": [[replace(first, claim=claim)]]}, judgements={})  # cached values
+    ran.__dict__.update(entries={"": [[replace(first, claim=claim)]]}, judgements={})  # cached
     assert summary(ran) == f"blog-2009: {claim or 'nothing was measured to compare'}"
 
 
