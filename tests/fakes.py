@@ -53,7 +53,7 @@ COPY_GBYTES_PER_S = 50.0
 
 
 def why_wrong(error: float, tolerance: float) -> str | None:
-    """Why a result with this relative error is wrong, as the judge says it."""
+    """Return why a result with this relative error is wrong, or None."""
     return why_inaccurate(error, tolerance) or None
 
 
@@ -90,7 +90,7 @@ def cut(values: np.ndarray, bits: int) -> np.ndarray:
 
 
 def variant(call: Product = matmul, name: str = "fake", **facts: Any) -> CallVariant:
-    """A variant that computes by `call`; its file is one of our descriptors."""
+    """Return a variant that computes by `call`. Its path is that of one of our descriptors."""
     usual = {"idea": "a fake", "runs_on": "cpu", "baseline": "", "op": "gemm"}
     usual |= {"path": KERNELS / "gemm" / "naive.py", "build": lambda _tile, _dtype: call}
     return CallVariant(**{"name": name, **usual, **facts})
@@ -111,7 +111,7 @@ def point(
     dtype: str = "float32",
     **facts: Any,
 ) -> Point:
-    """Return a point of the variant's operation and layout. `facts` are more of its fields."""
+    """Return a point of the variant's operation and layout. `facts` are further fields."""
     (m, n, k), at = size, run_variant or FAKE
     problem = Problem(
         op=at.op,
@@ -127,12 +127,12 @@ def point(
 
 @dataclass(frozen=True, kw_only=True)
 class FakeOperands(OperandSets):
-    """The backend binds no other operands, as on a GPU."""
+    """Operands in the memory of the fake backend. It binds no others, like a GPU's backend."""
 
 
 @dataclass(frozen=True)
 class FakeKernel:
-    """What it is told to do, the backend does: tests replace the backend's methods."""
+    """A kernel that calls its backend for everything; tests replace the backend's methods."""
 
     backend: FakeBackend
     point: Point
@@ -169,7 +169,7 @@ class FakeKernel:
 
 
 def _are_of_a_probe(inputs: Sequence[np.ndarray]) -> bool:
-    """Whether an operand is mostly zeros, or signs, as one operand of each probe is."""
+    """Return whether an operand has mostly zeros, or only signs, as in each probe."""
     return any(
         np.count_nonzero(array) <= array.size / 2
         or bool((abs(array) == 1).all() and (array < 0).any())
@@ -189,11 +189,11 @@ class Event:
     launches: int = 0
     count: int = 0
     probe: bool = False
-    """Whether it was on the operands of a probe, or on copies of the point's operands."""
+    """Whether the call used the operands of a probe, or copies of the point's operands."""
 
     @property
     def whole(self) -> bool:
-        """Whether all rows took part, and it was no probe."""
+        """Whether the call used all rows, and was no probe."""
         return self.point is not None and self.rows == self.point.problem.m and not self.probe
 
 
@@ -324,7 +324,8 @@ class FakeBackend:
         if self.at_sampling and self.events[-1].whole:
             self.at_sampling()
             self.at_sampling = None
-        if kernel.rows == kernel.point.problem.m:  # once a set: all that many launches leave
+        # One launch per set leaves the same results as many launches.
+        if kernel.rows == kernel.point.problem.m:
             self._launch(kernel, min(launches * count, len(kernel.operands.sets)))
         share = kernel.rows / kernel.point.problem.m
         return [next(self._script) * share for _ in range(count)]
@@ -360,7 +361,7 @@ def measurement(median_us: float = 10.0, at: Point | None = None) -> Measurement
 
 
 def row(taken: Measurement, device: Device, source_hash: str) -> Row:
-    """The row of a point that was measured once, without a baseline."""
+    """Return the row of a point that was measured once, without a baseline."""
     (built,) = build_rows({taken.point: [taken]}, device, {taken.point.variant: source_hash})
     return built
 
@@ -378,7 +379,7 @@ def failed(status: Status, reason: str, at: Point | None = None) -> Row:
 
 
 class Diary(Watcher):
-    """Remembers visits and measurements. Ctrl-C comes after a number of measurements."""
+    """Records visits and measurements, and raises Ctrl-C after a number of measurements."""
 
     def __init__(self, stop_after: int = 10**9) -> None:
         self.totals = (0, 0)
@@ -412,7 +413,7 @@ def run_sweep(
 def install_modules(
     monkeypatch: pytest.MonkeyPatch, parts: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Install stand-ins of modules with these attributes, the packages before what they hold."""
+    """Install stand-ins of modules with these attributes. Packages come before their modules."""
     for name, facts in parts.items():
         module = ModuleType(name)
         module.__dict__.update(facts)

@@ -96,7 +96,7 @@ def test_facts_that_a_function_reports_after_it_ran_are_in_the_row() -> None:
 
 
 @pytest.mark.parametrize("matrices", [("B",), ("A", "C"), ("A", "B", "C")])
-def test_column_major_matrices_have_this_order_and_the_row_says_it(matrices: tuple[str, ...]) -> None:
+def test_column_major_matrices_have_this_order_and_the_row_too(matrices: tuple[str, ...]) -> None:
     strides: set[tuple[bool, ...]] = set()
 
     def call(*arrays: Any) -> None:

@@ -34,7 +34,7 @@ from gpubench.plan.registry import of_op
 
 
 def runner(backend: FakeBackend, **policy: float) -> Runner:
-    timing = Timing(**{"max_wall_s": 600.0} | policy)  # how busy the machine is does not matter
+    timing = Timing(**{"max_wall_s": 600.0} | policy)  # a busy machine changes nothing
     return Runner(backend, timing, seed=1, sleep=lambda _seconds: None)
 
 
@@ -70,13 +70,13 @@ def test_a_function_that_may_compile_is_called_once_before_the_limit_to_measure_
     assert measuring.measure(at).first_call_s is None
 
 
-def test_a_probe_is_launched_twice_as_a_launch_may_leave_data() -> None:
+def test_a_probe_is_launched_twice_because_a_launch_may_leave_data() -> None:
     last, repeats = np.zeros(0), 0
 
     def leaves(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
         nonlocal last, repeats
         repeats, last = (repeats + 1 if np.array_equal(a, last) else 0), a.copy()
-        c[...] = a @ b + (repeats == 2 and a.shape == (64, 64))  # a launch came before the probe
+        c[...] = a @ b + (repeats == 2 and a.shape == (64, 64))  # wrong after two launches
 
     measured_point = runner(FakeBackend()).measure(point(variant(leaves), size=(64, 48, 320)))
     assert measured_point.status == Status.WRONG
@@ -85,7 +85,7 @@ def test_a_probe_is_launched_twice_as_a_launch_may_leave_data() -> None:
 
 def test_a_point_of_ones_is_verified_on_uniform_operands_too() -> None:
     def loses_a_product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-        first = int(a.all() and b.all() and len(np.unique(a)) > 99)  # 1 if this is no probe
+        first = int(a.all() and b.all() and len(np.unique(a)) > 99)  # 0 for a probe
         c[...] = a[:, first:] @ b[first:]
 
     of_ones = point(variant(loses_a_product), operands=Fill.ONES)
@@ -93,7 +93,7 @@ def test_a_point_of_ones_is_verified_on_uniform_operands_too() -> None:
 
 
 class AnyVariant(FakeBackend):
-    """A backend of compiled kernels, too."""
+    """A backend that also accepts compiled kernels, and runs NumPy's product for them."""
 
     def bind(self, asked_point: Point, *arguments: Any, **rows: Any) -> FakeKernel:
         return super().bind(replace(asked_point, variant=variant()), *arguments, **rows)
@@ -161,7 +161,7 @@ def test_a_point_is_verified_once_and_timed_every_round() -> None:
     assert len(backend.events_of("sample")) == 2 * taken
     assert second.max_relative_error == first.max_relative_error
     assert second.series == first.series
-    assert second.started_utc > first.started_utc  # by which a repeated round is known
+    assert second.started_utc > first.started_utc  # a repeated round has the same time
 
 
 def test_what_an_earlier_kernel_set_for_the_caches_is_undone_before_each_visit() -> None:
@@ -275,7 +275,7 @@ def test_too_slow_a_launch_is_skipped_with_its_estimate(launch_s: int, parts: se
     assert result.reason == f"estimated {launch_s:,} s a launch, over --launch-limit 10"
     assert not backend.events_of("run")
     assert not backend.events_of("sample")
-    # Two parts foresee the same, so the third is not tried.
+    # Two parts predict the same time, so the third part is not launched.
     assert {event.rows for event in backend.events_of("sample", whole=False)} == parts
     just_under = runner(FakeBackend(9.9e6), launch_limit_s=10.0).measure(point())
     assert (just_under.status, just_under.series.median_us) == (Status.OK, 9.9e6)
@@ -288,8 +288,8 @@ def test_a_first_launch_that_loads_code_is_not_taken_for_a_slow_kernel() -> None
 
 @pytest.mark.parametrize("rounds", [1, 3])
 @pytest.mark.parametrize("before", [0, 1])
-def test_a_hiccup_of_the_host_does_not_make_a_short_kernel_slow(rounds: int, before: int) -> None:
-    # What a kernel takes is known from its probes: a first launch far beyond that is not its own.
+def test_a_delay_of_the_host_does_not_make_a_short_kernel_slow(rounds: int, before: int) -> None:
+    # The probes show the kernel's time, so a much longer first launch has another cause.
     next_us: list[float] = []
 
     def script() -> Iterator[float]:
@@ -358,7 +358,7 @@ def test_earlier_operands_make_room_for_the_next_ones() -> None:
     backend = FakeBackend()
     it = runner(backend)
     it.measure(point())
-    backend.free = 500_000  # less than twice what the next ones take
+    backend.free = 500_000  # less than twice the size of the next operands
     it.measure(point(size=(65, 48, 32)))
     backend.free = 2**40
     it.measure(point())
@@ -375,7 +375,7 @@ def test_a_phase_does_not_include_the_phases_inside_it(monkeypatch: pytest.Monke
 
 
 class Threaded(FakeBackend):
-    """A CPU of four threads on which two are fastest."""
+    """A CPU with four threads, on which two threads are fastest."""
 
     def bind(self, *arguments: Any, **options: Any) -> FakeKernel:
         return replace(super().bind(*arguments, **options), thread_counts=(4, 2, 1))
@@ -412,7 +412,7 @@ def test_a_slow_launch_on_other_threads_is_no_sample() -> None:
     assert set(series.times_us) == {2e6}
 
 
-# ---- sustained
+# ---- sustained launches
 
 
 def test_a_sustained_point_is_verified_then_launched_without_a_pause_and_checked_again() -> None:

@@ -1,4 +1,4 @@
-"""When there are enough samples, and what they say."""
+"""The end of sampling, and the statistics of samples."""
 
 import itertools
 import math
@@ -22,13 +22,13 @@ ONE_ROUND = Timing(rounds=1)
 
 
 def summarize(times_us: Iterable[float], launches: int = 1, reason: str = "") -> SimpleNamespace:
-    """The time columns of one series."""
+    """Return the time columns of one series."""
     series = Series(times_us=tuple(times_us), launches_per_sample=launches, stop_reason=reason)
     return SimpleNamespace(**_times([replace(measurement(), series=series)]))
 
 
 class Script:
-    """Times per launch, one a sample; the clock goes on by what they take."""
+    """A script of times per launch, one for each sample. They advance the clock."""
 
     def __init__(self, times_us: float | Iterable[float], *, waiting_s: float = 0.0) -> None:
         self._times: Iterator[float] = (
@@ -52,10 +52,10 @@ def test_the_interval_of_the_median_covers_at_least_95_percent() -> None:
     for count in range(6, 501):
         low, _, high = median_interval([float(rank) for rank in range(count)])
         assert low + high == count - 1
-        # Exactly: it misses where at most `low` samples fall on one side of the true median.
+        # The interval misses the true median if at most `low` samples lie on one side of it.
         missing = 2 * sum(math.comb(count, below) for below in range(int(low) + 1))
         assert missing * 20 <= 2**count
-        # And it is no wider than that takes, but for one rank.
+        # The interval is at most one rank wider than that requires.
         narrower = missing + 2 * sum(math.comb(count, int(low) + more) for more in (1, 2))
         assert narrower * 20 > 2**count
 
@@ -72,7 +72,7 @@ def test_a_fast_kernel_is_batched_until_a_sample_lasts_long_enough() -> None:
     assert all(launches in {1, 10} for launches, _ in script.asked)
     assert Script(0.1).collect(max_launches=7).launches_per_sample == 7
     assert Script(101.0).collect().launches_per_sample == 1
-    in_graph = Script(10.0)  # with 20 sets of operands
+    in_graph = Script(10.0)  # a graph with 20 sets of operands
     series = collect(in_graph.sample, ONE_ROUND, 256, clock=lambda: in_graph.now_s, min_launches=20)
     assert series.launches_per_sample == 20
 
@@ -90,7 +90,7 @@ def test_a_time_is_precise_if_half_of_its_interval_is_within_the_precision() -> 
         ((5_000.0, 900.0, 800.0), 10.0, 10.0, 6_700.0),
         ((5_000.0,), 4_000.0, 4_500.0, 5_000.0),
         ((30_000.0,), 25_000.0, 15_000.0, 30_000.0),
-        ((30_000.0,), 25_000.0, 25_000.0, 0.0),  # as long as expected: it counts
+        ((30_000.0,), 25_000.0, 25_000.0, 0.0),  # as long as expected, so it counts
     ],
 )
 def test_launches_that_warm_up_are_not_counted_and_a_long_one_is_made_once(
@@ -123,7 +123,7 @@ def test_a_launch_slower_than_expected_time_and_again_is_slow() -> None:
 def test_slow_launches_are_sampled_for_the_wall_time_of_others_and_at_least_three_times() -> None:
     for launch_s, rounds, samples in [
         (0.17, 3, 9),
-        (0.17, 5, 10),  # a product of 16384 in float32 on an H200
+        (0.17, 5, 10),  # as a product at 16384 in float32 on an H200
         (0.25, 1, 6),
         (0.4, 3, 6),
         (0.4, 5, 5),
@@ -173,7 +173,7 @@ def test_a_kernel_that_never_converges_stops(times: type, waiting_s: float) -> N
     script = Script(times(), waiting_s=waiting_s)
     series = script.collect(Timing(rounds=1, max_wall_s=1.0))
     assert series.stop_reason in {"interval stopped shrinking", "time limit", "precise"}
-    # The limit is looked at between batches, so the last one may run over it.
+    # The limit is checked between batches, so the last batch may exceed it.
     assert script.now_s < 3.0
 
 
@@ -200,8 +200,8 @@ def test_statistics_are_in_order_and_no_sample_is_dropped(times: list[float]) ->
     assert series.min_us <= series.median_us <= max(times)
 
 
-def test_a_batch_has_room_in_the_wall_time_left_however_long_what_lies_between_samples() -> None:
-    script = Script(100.0, waiting_s=0.07)  # a cache of hundreds of megabytes is flushed
+def test_batches_fit_into_the_wall_time_though_the_pauses_between_samples_are_long() -> None:
+    script = Script(100.0, waiting_s=0.07)  # a flush of a cache of hundreds of megabytes
     series = script.collect()
     assert series.stop_reason == "time limit"
     assert script.now_s < ONE_ROUND.max_wall_s + 0.1
@@ -209,7 +209,7 @@ def test_a_batch_has_room_in_the_wall_time_left_however_long_what_lies_between_s
 
 
 class Machine:
-    """Launches that take what a table says for a number of threads, in microseconds."""
+    """A machine on which a table has the time of a launch in µs by the number of threads."""
 
     def __init__(self, times_us: dict[int, float]) -> None:
         self.times_us = times_us
@@ -225,7 +225,7 @@ class Machine:
     [
         ({16: 10.0, 8: 19.0, 4: 27.0, 2: 54.0, 1: 104.0}, 16),
         ({16: 90.0, 8: 60.0, 4: 40.0, 2: 25.0, 1: 20.0}, 1),
-        ({16: 60.0, 8: 40.0, 4: 30.0, 2: 60.0, 1: 10.0}, 4),  # 1 is not tried: 2 is far slower
+        ({16: 60.0, 8: 40.0, 4: 30.0, 2: 60.0, 1: 10.0}, 4),  # 2 are too slow to try 1
         ({2: 10.2, 1: 10.0}, 2),
     ],
 )

@@ -1,4 +1,4 @@
-"""How often to measure to find a slow-down, by recorded scatter."""
+"""The number of rounds that finds a slow-down, by recorded scatter."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A sweep shared among workers: in this process with fake devices, then with processes that die."""
+"""A sweep that is shared among workers, on fake devices here, and by processes that die."""
 
 import errno
 import os
@@ -68,7 +68,7 @@ def fake_variants(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    """Of three workers in this process, on no network."""
+    """The client of three workers in this process, without a network."""
     with (
         LocalCluster(
             n_workers=3, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
@@ -83,7 +83,7 @@ Opened = Callable[[int], float]
 
 @pytest.fixture
 def devices(monkeypatch: pytest.MonkeyPatch) -> Callable[[Opened], None]:
-    """Workers open fake devices: a function of the worker's name gives the time of a launch."""
+    """Make workers open fake devices. A function of the worker's name has the time of a launch."""
     device = find_devices("cpu")[0][0]
 
     def use(launch_us: Opened) -> None:
@@ -116,7 +116,7 @@ def test_rounds_of_a_point_are_of_one_device(
     assert Counter(row.variant for row in rows) == {"tiled": 12, "blas": 2}
     assert {row.slot for row in rows} == {"0", "1", "2"}
     assert all(row.host and row.rounds == 2 and len(row.slot or "") == 1 for row in rows)
-    # Each device measured the baseline, and its rows are compared with that.
+    # Each device measured the baseline, and its rows are compared with its own baseline.
     assert {row.percent_of_blas for row in rows} == {100.0}
     of_blas = Counter(taken.slot for taken in diary.seen if taken.point.variant.name == "blas")
     assert of_blas == {"0": 4, "1": 4, "2": 4}
@@ -246,7 +246,7 @@ def test_an_on_without_cluster_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(cluster, "ANSWER_S", 0.2)
     scheduler_file = tmp_path / "scheduler.json"
     scheduler_file.write_text("{}")
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and says nothing
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it never answers
         silent_address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         closed = "tcp://127.0.0.1:1"
         for on in ("nowhere", str(scheduler_file), closed, silent_address, "pigeon://here"):
@@ -313,7 +313,7 @@ def test_workers_that_do_not_start_and_a_missing_dask_end_in_a_line(
         monkeypatch.undo()
 
 
-def test_devices_are_looked_for_in_a_process_of_its_own() -> None:
+def test_devices_are_searched_for_in_another_process() -> None:
     assert [device.name for device in devices_of("cpu")] == [
         device.name for device in find_devices("cpu")[0]
     ]
@@ -344,7 +344,7 @@ def test_a_cluster_of_our_own_listens_on_the_loopback_alone_and_asks_for_its_key
     with connected(LOCAL, "cpu") as client:
         address = client.scheduler_info()["address"]
         its_own = listening() - before
-        assert len(its_own) > 2  # of scheduler, nanny and worker
+        assert len(its_own) > 2  # the ports of scheduler, nanny and worker
         assert {ip for ip, _port in its_own} == {"127.0.0.1"}
         assert address.startswith("tls://127.0.0.1:")
         workers = members(client, "not looked for again")
@@ -363,7 +363,7 @@ LIES: dict[str, Callable[[bytes], object]] = {
 
 @pytest.mark.parametrize("by", ["event", "result"])
 @pytest.mark.parametrize("reason", LIES)
-def test_a_worker_that_sends_what_is_no_measurement_ends_the_sweep_in_a_line(
+def test_a_worker_that_sends_no_valid_measurement_ends_the_sweep_with_one_line(
     client: Client, monkeypatch: pytest.MonkeyPatch, reason: str, by: str
 ) -> None:
     job = prepare(ASKED, find_devices("cpu")[0][0])

@@ -1,4 +1,4 @@
-"""Right results of each operation are accepted, and every known way to be wrong is rejected."""
+"""Right results of each operation are accepted, and every known kind of error is rejected."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -36,14 +36,14 @@ def sizes(op: str) -> Iterator[tuple[int, int, int]]:
 
 
 def verdict(op: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> str | None:
-    """Why `c` is not the result, as the runner asks it."""
+    """Return why `c` is not the result, by the call that the runner makes."""
     assert c.dtype == a.dtype
     error = relative_error(np, c, make_reference(np, op, a, b))
     return why_wrong(error, PRECISIONS[str(a.dtype)].tolerance)
 
 
 def one_after_the_other(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Every product and sum rounded, in order: the worst that a right kernel does."""
+    """Return a result with every product and sum rounded in order, as inexact as a right kernel."""
 
     def times(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         total = np.zeros((left.shape[0], *right.shape[1:]), left.dtype)
@@ -72,9 +72,9 @@ def test_a_right_result_is_accepted_in_any_order_of_summation(op: str) -> None:
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_a_right_result_of_positive_operands_or_equal_rows_is_accepted(dtype: str, op: str) -> None:
     a, b = inputs(op, *((700, 900) if op in ON_VECTORS else (33, 31)), dtype, k=4096)
-    # Partial sums only grow, so roundings weigh most.
+    # Partial sums only grow, so rounding errors are largest.
     positive = np.abs(a), np.abs(b)
-    # Equal rows have equal roundings: in atax they add up instead of averaging out.
+    # Equal rows have equal rounding errors, which add up in atax.
     equal = np.ascontiguousarray(np.broadcast_to(a[:1], a.shape)), b
     for operands in (positive, equal):
         assert verdict(op, *operands, one_after_the_other(op, *operands)) is None
@@ -102,7 +102,10 @@ def test_zeros_must_give_exact_zeros() -> None:
 
 
 def a_typical_product_left_out(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """One element lacks one of its products, one of middling size; in atax, one of the first."""
+    """Return a result in which an element lacks a product of median size.
+
+    In atax, the element of the first product (A·x) lacks it.
+    """
     if op == "gemv_t":
         return a_typical_product_left_out("gemv", a.T, b)
     c = a @ b
@@ -159,7 +162,7 @@ FEWER_BITS: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
     ("float32", lambda values: values.astype(np.float16).astype(np.float32)),
     ("float64", lambda values: values.astype(np.float32).astype(np.float64)),
 )
-"""As tensor cores take float32 for tf32, half precision, and float64 in float32."""
+"""Roundings of operands: to TF32, to half precision, and from float64 to float32."""
 
 
 @pytest.mark.parametrize("op", PRODUCTS)
@@ -195,7 +198,7 @@ def test_a_reference_is_far_more_exact_than_its_dtype(op: str) -> None:
             abs(float(sum(Fraction(float(part[i])) for part in reference.parts) - value))
             for i, value in enumerate(exact(op, a, x))
         ]
-        smallest = np.finfo(np.float64).tiny  # for zeros
+        smallest = np.finfo(np.float64).tiny  # so that zeros have a bound too
         assert np.max(errors / np.maximum(scale, smallest)) <= (
             2**-58 if dtype == "float64" else 2**-44
         )
@@ -218,7 +221,7 @@ def test_the_reason_says_what_is_wrong(error: float, tolerance: float, reason: s
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["ours", "a user's"])
-def test_the_result_of_the_set_before_is_wrong(later: bool, tmp_path: Path) -> None:
+def test_the_result_of_the_previous_set_is_wrong(later: bool, tmp_path: Path) -> None:
     backend, folder = FakeBackend(), tmp_path if later else KERNELS
     at = replace(point(), variant=replace(point().variant, path=folder / "gemm" / "mine.py"))
     host = make_inputs(at.problem, 3)
@@ -235,14 +238,14 @@ def test_the_result_of_the_set_before_is_wrong(later: bool, tmp_path: Path) -> N
 
 def test_errors_in_bits_include_the_rounding_of_the_result_which_the_judge_allows() -> None:
     a, b = (np.full(shape, 1.0) for shape in ((2, 4), (4, 2)))
-    reference = make_reference(np, "gemm", a, b)  # every element is 4, and its scale 4 + √4·4
+    reference = make_reference(np, "gemm", a, b)  # every element is 4, and its scale is 4 + √4·4
     exact = np.full((2, 2), 4.0)
     assert errors_of(np, exact, reference) == (0.0, 0.0, 0.0)
     off = exact.copy()
     off[0, 0] += 12 * 2.0**-10
     judged, largest, rms = errors_of(np, off, reference)
     assert (judged, largest) == (2.0**-10, 2.0**-10)
-    assert rms == pytest.approx(2.0**-11)  # one of four elements
+    assert rms == pytest.approx(2.0**-11)  # one of four elements has the error
     rounded = off.astype(ml_dtypes.bfloat16)
     assert errors_of(np, rounded, reference, 2.0**-8)[0] == 0.0
     assert errors_of(np, rounded, reference, 2.0**-8).largest == abs(float(rounded[0, 0]) - 4) / 12

@@ -1,4 +1,4 @@
-"""The probe of the width of sums, on emulated sums: narrow ones show, whole and in parts of K."""
+"""The probe of the width of sums finds emulated narrow sums, over all of K or over parts."""
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -17,12 +17,12 @@ from gpubench.model import Problem
 
 ROWS, COLUMNS = 120, 3
 DEPTHS = (61, 4097)
-"""Values of K: those of probes, and of large problems."""
+"""Values of K: that of probes, and that of large problems."""
 
 HALF, BRAIN = np.float16, ml_dtypes.bfloat16
 
 Sum = Callable[[np.ndarray], np.ndarray]
-"""Sums products along their first axis, K."""
+"""A function that adds products along their first axis, K."""
 
 
 def probe_of(dtype: str, depth: int, seed: int = 1) -> WidthProbe:
@@ -35,7 +35,7 @@ def parts(products: np.ndarray, size: int) -> Iterator[np.ndarray]:
 
 
 def in_turn(products: np.ndarray, kind: type) -> np.ndarray:
-    """Rounds the sum after each product."""
+    """Return the sum, which is rounded after each product."""
     total = np.zeros(products.shape[1:], kind)
     for product in products:
         total = (total.astype(np.float32) + product.astype(np.float32)).astype(kind)
@@ -43,7 +43,7 @@ def in_turn(products: np.ndarray, kind: type) -> np.ndarray:
 
 
 def in_chunks(products: np.ndarray, kind: type, size: int) -> np.ndarray:
-    """Narrow sums of `size` products, summed in float32."""
+    """Return the float32 sum of narrow sums of `size` products."""
     return sum(in_turn(part, kind).astype(np.float32) for part in parts(products, size))
 
 
@@ -56,7 +56,7 @@ def pairwise(products: np.ndarray, kind: type) -> np.ndarray:
 
 
 def rounded_at_times(products: np.ndarray, kind: type, size: int) -> np.ndarray:
-    """A float32 sum that is rounded after each `size` products."""
+    """Return a float32 sum that is rounded after each `size` products."""
     total = np.zeros(products.shape[1:], np.float32)
     for part in parts(products, size):
         total = (total + in_turn(part, np.float32)).astype(kind).astype(np.float32)
@@ -64,7 +64,7 @@ def rounded_at_times(products: np.ndarray, kind: type, size: int) -> np.ndarray:
 
 
 def in_groups(products: np.ndarray, bits: int, size: int) -> np.ndarray:
-    """Sums as tensor cores do: a group and the sum so far are cut below the largest term's bits."""
+    """Return sums as of tensor cores, which cut terms of a group below the largest term's bits."""
     total = np.zeros(products.shape[1:])
     for part in parts(products.astype(np.float64), size):
         terms = np.concatenate((total[None], part))
@@ -75,7 +75,7 @@ def in_groups(products: np.ndarray, bits: int, size: int) -> np.ndarray:
 
 
 def split(products: np.ndarray, count: int) -> np.ndarray:
-    """Float32 sums of parts of K, added in float32."""
+    """Return the float32 sum of sums of parts of K."""
     return pairwise(
         np.stack([in_turn(part, np.float32) for part in np.array_split(products, count)]),
         np.float32,
@@ -191,7 +191,7 @@ def test_float32_sums_of_float64_are_wrong() -> None:
 
 
 @pytest.mark.parametrize("op", ["gemv", "gemv_t"])
-def test_products_with_a_vector_have_such_a_probe(op: str) -> None:
+def test_products_with_a_vector_have_a_probe_of_the_width(op: str) -> None:
     (probe,) = make_width_probes(Problem(op=op, m=130, n=150, k=1, dtype="float32"), 1)
     a, x = probe.inputs()
     a = a.T if op == "gemv_t" else a
@@ -208,7 +208,7 @@ def test_products_with_a_vector_have_such_a_probe(op: str) -> None:
         Problem(op="atax", m=64, n=64, k=1, dtype="float32"),
     ],
 )
-def test_short_sums_exact_sums_and_chains_have_none(at: Problem) -> None:
+def test_short_sums_exact_sums_and_chains_have_no_probe_of_the_width(at: Problem) -> None:
     assert make_width_probes(at, 1) == ()
 
 

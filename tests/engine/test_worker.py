@@ -1,4 +1,4 @@
-"""A child process measures: its crashes and hangs are rows, and the sweep goes on."""
+"""A child process measures. Its crashes and hangs become rows, and the sweep continues."""
 
 import errno
 import os
@@ -104,12 +104,12 @@ def test_silent_variables_are_recorded_and_not_passed_on(monkeypatch: pytest.Mon
     with Worker("cpu", Timer.EVENTS) as worker:
         recorded = str(worker.device.facts["environment"])
         assert recorded.startswith("CUPY_TF32=1;OMP_NUM_THREADS=2;GPUBENCH_CPU_CACHE_MIB=2;")
-        # They change times, too, and are passed on.
+        # These variables also change times, and the child gets them.
         for text in ("LD_PRELOAD=/nowhere.so", "OPENBLAS_CORETYPE=Prescott", "NPY_X=" + 200 * "x"):
             assert text in recorded.split(";")
         child = worker._child.living.pid
         lines = Path(f"/proc/{child}/environ").read_text().split("\0")
-    assert not Path(f"/proc/{child}").exists()  # it ends with its worker
+    assert not Path(f"/proc/{child}").exists()  # the child ends with its worker
     variables = dict(line.split("=", 1) for line in lines if line)
     assert variables["GPUBENCH_TEST"] == "passed on"
     assert not variables.keys() & set(SILENT_VARIABLES)
@@ -132,7 +132,7 @@ def test_a_crash_a_hang_and_an_exit_are_rows_with_their_cause(worker: Worker, fo
 def test_an_error_that_leaves_the_child_whole_costs_no_child(worker: Worker, folder: Path) -> None:
     child, built = worker._child.living.pid, list[int]()
     worker.compile([at(folder, edge) for edge in range(9, 13)], built.append)
-    assert built == [1, 2, 3, 4]  # kernel by kernel
+    assert built == [1, 2, 3, 4]  # the kernels are built one by one
     for edge in range(9, 13):
         assert worker.measure(at(folder, edge)).status == Status.OK
     raised = worker.measure(at(folder, 5))
@@ -146,13 +146,13 @@ def test_an_error_that_leaves_the_child_whole_costs_no_child(worker: Worker, fol
 
 def test_a_kernel_that_spoils_operands_harms_no_other(worker: Worker, folder: Path) -> None:
     spoiler = worker.measure(at(folder, 8, cache=Cache.COLD))
-    # Its own result is right, unless so many of its launches are looked at that a set comes again.
+    # Its own result is wrong only if a set of operands is used again among the checked launches.
     assert spoiler.status in {Status.OK, Status.WRONG}
     after = worker.measure(at(folder, 1, cache=Cache.COLD))
     assert (after.status, after.max_relative_error) == (Status.OK, pytest.approx(0, abs=1e-6))
 
 
-def test_a_variant_that_takes_child_after_child_down_is_skipped_unless_a_point_went_well_between(
+def test_a_variant_that_repeatedly_ends_its_child_is_skipped_unless_a_point_is_right_between(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_FAULTS", 2)
@@ -173,7 +173,7 @@ def test_a_variant_that_takes_child_after_child_down_is_skipped_unless_a_point_w
         Status.SKIPPED,
     ]
     assert "2 points of faulty in a row" in outcomes[-1].reason
-    assert worker.measure(good).status == Status.SKIPPED  # the rest of it
+    assert worker.measure(good).status == Status.SKIPPED  # further points are skipped
     assert worker.measure(point(variant(name="other"))).status == Status.OK
 
 
@@ -185,7 +185,7 @@ def test_a_point_that_crashes_after_another_is_tried_again(worker: Worker, folde
         "right in a second process; the first process crashed: Segmentation fault (signal 11); "
         "the fault is in faulty 22 at 8 float32, measured before it, or in the point itself"
     )
-    assert worker.measure(at(folder, 23)).reason == ""  # the process is a fresh one
+    assert worker.measure(at(folder, 23)).reason == ""  # this process is new
 
 
 @pytest.mark.slow
@@ -193,7 +193,7 @@ def test_a_child_lost_at_another_request_is_an_error(worker: Worker, folder: Pat
     worker.measure(at(folder, 21))
     with pytest.raises(ChildLostError, match="the measuring process ended by itself with exit"):
         worker.ceilings(())
-    assert worker.ceilings(())["measured_copy_gbytes_per_s"] > 0  # of a fresh child
+    assert worker.ceilings(())["measured_copy_gbytes_per_s"] > 0  # a new child measures
 
 
 def test_a_rate_is_kept_unless_the_child_may_have_run_foreign_code(
@@ -216,10 +216,10 @@ def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> No
     worker.next_round()  # a new child
     worker.measure(at(folder, 1))
     assert worker.spent_s["sampling"] > once > 0
-    assert worker.spent_s["starting"] > 0  # of the child after the first
+    assert worker.spent_s["starting"] > 0  # the start of the second child
 
 
-def test_later_children_start_meanwhile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_children_start_early(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Child] = []
 
     def recorded(*words: str, **options: Any) -> Child:
@@ -231,7 +231,7 @@ def test_later_children_start_meanwhile(folder: Path, monkeypatch: pytest.Monkey
     with Worker("cpu", Timer.EVENTS) as worker:
         worker.begin(rounds, 1)
         worker.compile([at(folder, 1)], lambda _count: None)
-        assert not worker._child._waiting  # there is nothing that takes long to load
+        assert not worker._child._waiting  # nothing takes long to load, so no child starts early
     loading = {"cpu": replace(backends()["cpu"], load=lambda: None)}
     monkeypatch.setattr(supervisor, "backends", lambda: loading)
     with Worker("cpu", Timer.EVENTS) as worker:
@@ -296,7 +296,7 @@ def test_a_child_lost_while_it_compiles_costs_its_point_alone(worker: Worker, fo
     assert worker.measure(bad).reason == "ended by itself with exit code 3"
 
 
-# ---- one sweep a GPU
+# ---- one sweep per GPU
 
 GPU = replace(CPU, backend="cuda", name="NVIDIA T1", facts={"uuid": "GPU-test-0001"})
 
@@ -329,7 +329,7 @@ def test_gpus_are_locked_one_by_one_and_cpus_not_at_all(locks: Path) -> None:
     assert len(list(locks.iterdir())) == 2
 
 
-def test_what_is_no_lock_is_left_alone_and_said(locks: Path) -> None:
+def test_a_file_that_is_no_lock_is_left_unchanged_and_named(locks: Path) -> None:
     path = locks / "gpubench-GPU-test-0001.lock"
     (locks / "precious").write_text("precious")
     for put in (lambda: path.symlink_to("precious"), lambda: os.mkfifo(path), path.mkdir):
@@ -368,7 +368,7 @@ def test_children_that_were_started_ahead_for_a_folder_serve_its_kernels(
     supervisor.start_ahead("cpu", Timer.EVENTS, folders, "cpu", 1)
     serving = supervisor.supervisor_of("cpu", Timer.EVENTS, tmp_path / "used")
     try:
-        assert serving.child is started[0]  # it has opened its device
+        assert serving.child is started[0]  # this child has opened its device
         assert serving.open().device.backend == "cpu"
         assert serving.child is started[0]
     finally:

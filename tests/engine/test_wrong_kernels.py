@@ -1,7 +1,7 @@
 """Kernels that are wrong in ways that a tolerance, or one launch, does not show: all are rejected.
 
-Each is right to a norm-wise tolerance, or at its first launch; `tests/engine/test_runner.py` has
-those that are not.
+Each kernel is right within a tolerance of norms, or at its first launch. test_runner.py has kernels
+with larger errors.
 """
 
 from collections.abc import Callable
@@ -25,14 +25,14 @@ QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, sample_us=1.0)
 
 
 def measured(call: Product, timing: Timing = QUICK, **facts: Any) -> Measurement:
-    """What comes of a kernel on the CPU, with a few sets of operands."""
+    """Measure a kernel on the CPU, with a few sets of operands."""
     backend = CpuBackend(replace(describe_cpu(), l2_bytes=2**14))
     at = point(variant(call), **{"size": (20, 24, 32)} | facts)
     return Runner(backend, timing, seed=1).measure(at)
 
 
 def two_bfloat16_parts(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    """Three products of 8-bit parts: 16 of the operands' 24 bits."""
+    """Computes three products of 8-bit parts, so it uses 16 of the operands' 24 bits."""
 
     def parts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         high = values.astype(ml_dtypes.bfloat16).astype(np.float32)
@@ -82,7 +82,7 @@ def test_lost_bits_are_rejected(wrong: Product, dtype: str, size: tuple[int, int
 
 
 def right_on_probes(wrong: Product) -> Product:
-    """Wrong unless an operand has a zero, as in an exact probe."""
+    """Return a kernel that is wrong unless an operand has a zero, as in an exact probe."""
 
     def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
         (wrong if a.all() and b.all() else matmul)(a, b, c)
@@ -98,7 +98,7 @@ def test_integers_that_do_not_wrap_are_rejected_by_the_points_own_operands(wrong
 
 
 def accumulator_cleared_once() -> Product:
-    """Split-K sums in a workspace that only the first launch clears."""
+    """Return a split-K kernel with sums in a workspace that only the first launch clears."""
     workspace: dict[tuple[int, ...], np.ndarray] = {}
 
     def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
@@ -112,7 +112,7 @@ def accumulator_cleared_once() -> Product:
 
 
 def packed_once() -> Product:
-    """A is packed into a workspace by the first launch, and not again."""
+    """Return a kernel that packs A into a workspace in the first launch, and not again."""
     workspace: dict[tuple[int, ...], np.ndarray] = {}
 
     def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
@@ -122,7 +122,7 @@ def packed_once() -> Product:
 
 
 def result_kept() -> Product:
-    """Computes at the first launch, and copies that result ever after."""
+    """Return a kernel that computes in the first launch, and copies that result in later ones."""
     workspace: dict[tuple[int, ...], np.ndarray] = {}
 
     def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
@@ -132,7 +132,7 @@ def result_kept() -> Product:
 
 
 def spoils_one_launch_in(launches: int) -> Product:
-    """An element is off by the last bit or two, now and then."""
+    """Return a kernel in which an element is wrong in one of this number of launches."""
     count = 0
 
     def call(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
@@ -149,14 +149,15 @@ LEFT = [
     *(
         (make, dtype, extent, Cache.COLD)
         for make in (accumulator_cleared_once, packed_once, result_kept)
-        for dtype, extent in (("float32", 20), ("int32", 20), ("float64", 150))  # many sets and few
+        # Small problems have many sets, and large problems few.
+        for dtype, extent in (("float32", 20), ("int32", 20), ("float64", 150))
     ),
     (accumulator_cleared_once, "float32", 20, Cache.HOT),
 ]
 
 
 @pytest.mark.parametrize(("make", "dtype", "extent", "cache"), LEFT)
-def test_what_the_launch_before_left_is_rejected_however_few_sets_there_are(
+def test_a_result_with_data_of_the_previous_launch_is_rejected_even_with_few_sets(
     make: Callable[[], Product], dtype: str, extent: int, cache: Cache
 ) -> None:
     call = right_on_probes(make())
@@ -173,15 +174,15 @@ def test_a_kernel_that_spoils_some_launches_is_rejected(launches: int, cache: Ca
 
 
 @pytest.mark.parametrize("cache", Cache)
-def test_long_launches_are_looked_at_early(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if too long for looking at more than one before the first sample; two sets when cold.
+def test_long_launches_are_checked_early(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Launches count as too long to check more than one before the first sample.
     call = right_on_probes(spoils_one_launch_in(20))
     monkeypatch.setattr(visits, "WATCHING_S", 0.0)
     timing = replace(QUICK, min_samples=30, max_wall_s=20.0, slow_launch_s=20.0)
     assert measured(call, timing, size=(200, 200, 200), cache=cache).status == Status.WRONG
 
 
-def test_a_kernel_that_was_right_when_it_was_verified_is_looked_at_after_timing() -> None:
+def test_a_kernel_that_was_right_when_verified_is_checked_again_after_timing() -> None:
     timed = False
 
     def spoils_what_is_timed(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
@@ -200,7 +201,7 @@ def test_a_kernel_that_was_right_when_it_was_verified_is_looked_at_after_timing(
     assert result.max_relative_error > 1e-4
 
 
-def test_what_was_timed_is_looked_at_in_every_process() -> None:
+def test_timed_results_are_checked_in_every_process() -> None:
     first = measured(matmul)
     spoils = point(variant(accumulator_cleared_once()))
     result = Runner(FakeBackend(), QUICK, seed=1).measure(spoils, earlier=first)

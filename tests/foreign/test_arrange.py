@@ -1,4 +1,4 @@
-"""What arranged inputs show: sums of which a solution leaves out a part."""
+"""Inputs are arranged so that they show sums of which a solution leaves out a part."""
 
 from collections.abc import Callable
 
@@ -47,7 +47,7 @@ def _uniform(seed: int) -> NDArray[np.float32]:
         "every second row",
     ],
 )
-def test_a_mean_of_which_a_part_is_left_out_is_far_off_in_some_launches(guess: Guess) -> None:
+def test_a_mean_without_a_part_of_the_values_is_far_off_in_some_launches(guess: Guess) -> None:
     errors = [
         _largest(guess(x) - x.mean(1))
         for x in (_arranged(_uniform(seed), seed) for seed in range(LAUNCHES))

@@ -1,4 +1,4 @@
-"""The copy of bytes whose launches need the kernels that each problem needs."""
+"""The copy of bytes as a problem: its launches need the kernels that every problem needs."""
 
 from pathlib import Path
 

@@ -1,9 +1,9 @@
-"""Comparing results by a tolerance of another project, and what is judged more strictly."""
+"""Results are compared by the tolerance of another project, and more strictly in some cases."""
 
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes  # noqa: F401 # names for NumPy
+import ml_dtypes  # noqa: F401 # NumPy gets the names of types
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ def compared(
     draw: Callable[[np.random.Generator], Values] = lambda rng: rng.standard_normal(COUNT),
     pairs: int = 0,
 ) -> Compared:
-    """Compare changed results of a launch, after others whose results were right."""
+    """Compare changed results of a launch, after launches with right results."""
     part = Part((len(draw(np.random.default_rng(0))),), (1,), dtype, 0, 0)
     size = np.dtype(dtype).itemsize * part.shape[0]
     comparison = Comparison(Facts((), (part,), 256, size, 1, (tolerance,)))
@@ -88,7 +88,7 @@ def test_a_single_wrong_element_is_not_rounded_to_all_right() -> None:
         (set_at(5, np.inf), "more than 10 times it: element 5"),
     ],
 )
-def test_what_a_share_hides_is_wrong(change: Change, reason: str) -> None:
+def test_an_error_that_the_allowed_share_would_hide_is_wrong(change: Change, reason: str) -> None:
     assert reason in compared(change, LOOSE).reason
 
 

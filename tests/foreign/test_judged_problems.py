@@ -20,7 +20,7 @@ QUICK = ("--device", "cpu", "--force", "-o", "rows.csv")
 
 
 def reasons(problem: Path, folder: Path, *more: str) -> dict[str, str]:
-    """Sweep the solutions beside a problem; return why each is wrong, or nothing."""
+    """Sweep the solutions in a problem's folder; return the reason for each, empty if right."""
     run(folder, "sweep", "--op", str(problem), "--rounds", "1", *QUICK, *more)
     rows = [row for row in read(folder / "rows.csv") if row.variant != "reference"]
     return {row.variant: "" if row.status == Status.OK else str(row.reason) for row in rows}

@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import ml_dtypes  # noqa: F401 # names for NumPy
+import ml_dtypes  # noqa: F401 # NumPy gets the names of types
 import numpy as np
 import pytest
 import stated_problems
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.exhaustive]
 
 torch = pytest.importorskip("torch")
 
-from gpubench.foreign import on_device  # noqa: E402 # it imports torch
+from gpubench.foreign import on_device  # noqa: E402 # this module imports torch
 
 SHAPE = 40, 77
 LIMITS = [

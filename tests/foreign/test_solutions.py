@@ -1,4 +1,4 @@
-"""What is said of solutions that cannot be used, without torch."""
+"""The messages about solutions that cannot be used, without torch."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ BODY = "def square(x):\n    return x * x\n"
 
 
 class WithoutCode:
-    """The part of a problem's code that loading needs."""
+    """A problem with the part of its code that the loading of solutions needs."""
 
     ENTRY = Program.ENTRY
 

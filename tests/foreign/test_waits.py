@@ -1,4 +1,4 @@
-"""Whether a reference waits for the GPU, on a GPU that is played by a list of its work."""
+"""Whether a reference waits for the GPU, on a stand-in for a GPU that counts its work."""
 
 import sys
 from collections.abc import Callable
@@ -15,7 +15,7 @@ class Gpu:
 
     def __init__(self) -> None:
         self.work = 0
-        """Number of pieces that are enqueued and not ended."""
+        """Number of pieces of work that are enqueued and have not ended."""
 
         gpu = self
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-# Loaded here, as they load four times slower while memory is traced.
+# Import these packages here, because imports take four times as long while memory is traced.
 import jinja2  # noqa: F401 # loaded, not used
 import matplotlib.pyplot as plt  # noqa: F401 # loaded, not used
 import pandas as pd  # noqa: F401 # loaded, not used
@@ -40,13 +40,13 @@ WORDS = (
     "new", "deep/er/new.csv", "sm_90", "sm_1", "16x16",
     "circle", "circle/a.csv", "folder.svg", "folder.csv", "light", "dark", "0.001", "1e-400",
 )  # fmt: skip
-"""Words to choose from; the files are those of `prepared`."""
+"""Words of command lines. `prepared` writes the files that they name."""
 
 CODES = {0, 1, 2, 3, 4, 130}
 
 
 NEVER_1 = {"plot", "report", "show", "variants", "deviceinfo", "new-kernel", "generate", "export"}
-"""Commands whose exit code says nothing about results."""
+"""Commands that never end with exit code 1, because they judge no results."""
 
 
 def prepared(folder: Path) -> None:
@@ -130,7 +130,7 @@ def read(data: bytes, folder: Path) -> None:
     """Run a command line in a folder of files, and check its effect on them."""
     argv = [word.decode("utf-8", errors="surrogateescape") for word in data.split(SEPARATOR)]
     if any(f"{os.path.normpath(word)}{os.sep}".startswith(f"..{os.sep}") for word in argv):
-        return  # whoever names another folder has it written there
+        return  # a user who names another folder wants files there
     if argv[0] == "build" and "--all" in argv:
         return  # all tiles of all kernels take minutes, and are not planned here
     if not (folder / "a.csv").exists():
@@ -139,9 +139,9 @@ def read(data: bytes, folder: Path) -> None:
 
 
 def checked(argv: Sequence[str], folder: Path, *, kept: bool = False) -> int:
-    """Run a command, which changes and writes only what it names; return its exit code.
+    """Run a command, require that it writes only files that it names, and return its exit code.
 
-    What it writes is removed unless it is `kept`.
+    Remove new files unless they are `kept`.
     """
     before = contents(folder)
     with nothing_measured():
@@ -167,7 +167,7 @@ def _named(name: str, argv: Sequence[str]) -> bool:
     if name.startswith(f"{STORE}/"):
         return argv[0] == "fleet" or any(word.startswith("--save") for word in argv)
     if argv[0] in {"new-kernel", "export"}:
-        # An empty --dir is the current folder, as an empty path is everywhere.
+        # An empty --dir is the current folder, like every empty path.
         folders = {"new-kernel": "own/", "export": "exported/"}
         paths = (os.path.normpath(word).strip("/") for word in argv[1:])
         return name.startswith((folders[argv[0]], *("" if at == "." else at for at in paths)))
@@ -185,10 +185,10 @@ def _named(name: str, argv: Sequence[str]) -> bool:
 def run(argv: Sequence[str], folder: Path) -> int:
     """Run a command line in this process; return its exit code, or raise what it raised."""
     if Fork.forks:
-        Fork.forks.open()  # a process of the tests, not of the command
+        Fork.forks.open()  # start the tests' process for forks before the command
     code: int
     code, _, message = call_within_contract(partial(outcome, *argv), folder)
-    if code not in CODES and (argv[0], code) != ("bisect", 128):  # by 128, `git bisect run` ends
+    if code not in CODES and (argv[0], code) != ("bisect", 128):  # code 128 ends `git bisect run`
         raise BrokenContractError(f"exit code {code}")
     if code == 1 and argv[0] in NEVER_1:
         raise BrokenContractError(

@@ -1,7 +1,7 @@
-"""What must be true for any input: it is read, or refused with one short line.
+"""The contract for any input: it is read, or refused with one short line.
 
-`call_within_contract` watches a call: a refusal is a GpubenchError, it ends in time, no file is
-written outside the folder given, no program is started, no connection is made.
+`call_within_contract` checks a call: it may refuse by a GpubenchError, it ends in time, and it
+writes no file outside a folder, starts no program, and makes no connection.
 """
 
 import os
@@ -22,10 +22,10 @@ from gpubench.errors import LONGEST_MESSAGE, GpubenchError
 from gpubench.results import store
 
 MAX_S = 60
-"""Limit of a call's CPU time. The first call imports modules; later calls take milliseconds."""
+"""Limit of a call's CPU time in seconds. The first call imports modules; others are short."""
 
 MAX_WAITING_S = 600
-"""Limit of a call's time on a machine that does other work first."""
+"""Limit of a call's wall time in seconds, on a machine with other work."""
 
 REFUSALS: deque[str] = deque(maxlen=20)
 """The last messages with which inputs were refused."""
@@ -41,7 +41,7 @@ _STARTS = {
 }  # fmt: skip
 
 STORE = "store"
-"""Folder of what `--save` and `fleet` keep, inside that of the input."""
+"""Folder of saved results of `--save` and `fleet`, inside the folder of the input."""
 
 _ALLOWED = ("ldconfig", "fc-list")
 """Programs that libraries start to find other libraries and fonts."""
@@ -52,7 +52,7 @@ class BrokenContractError(AssertionError):
 
 
 class _Watch:
-    """Record what is done to files and processes. Python cannot remove an audit hook."""
+    """Record accesses to files and processes. There is one object, as audit hooks stay for ever."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
@@ -75,7 +75,7 @@ class _Watch:
 
     def _changed(self, event: str, path: Any) -> None:
         where = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 # without following links
-        rates = user_cache("rates")  # of the CPU, which the first sweep measures
+        rates = user_cache("rates")  # the CPU's rates, which the first sweep writes
         if "__pycache__" in where or where in {os.devnull, str(rates.parent)}:
             return
         if f"{where}{os.sep}".startswith(f"{rates}{os.sep}"):
@@ -122,7 +122,7 @@ def call_within_contract(call: Callable[[], Any], folder: Path) -> Any:
     """Return what the call returns, or None if it refuses. Any other exception is a finding."""
     try:
         with watched(folder), _limited(), warnings.catch_warnings():
-            warnings.simplefilter("error", SyntaxWarning)  # Python's, about a text of the user's
+            warnings.simplefilter("error", SyntaxWarning)  # Python warns of a user's text
             return call()
     except GpubenchError as error:
         REFUSALS.append(checked_message(str(error)))

@@ -14,7 +14,7 @@ TOKEN = re.compile(rb'"[^"\n]*"|[\w.]+|\s+|.', re.DOTALL)
 """A text in quotation marks, a name or number, white space, or another character."""
 
 VALUES = (
-    # numbers, and what looks like numbers
+    # numbers, and texts like numbers
     b"nan", b"-inf", b"1e309", b"1e-320", b"-1", b"0", b"-0.0", b"8", b"16", b"1.5", b"9" * 5000,
     b"0x" + b"f" * 5000, b"0b1", b"1_0", "٣".encode(), b"1j",
     # words of our files
@@ -30,18 +30,18 @@ VALUES = (
     b"BM[0]", b"await x", b"__import__('os')", b"f'{BM}'", b"/*", b'R"x(', b"template <",
     b"__global__ void", b"__launch_bounds__(", b"typename T", b"float*", b"...", b"#define",
     b"blockIdx.y", b"M / BM", b"<<<1, 2>>>", b'#include "a.cuh"',
-    # text that is hostile to terminals, spreadsheets and decoders
+    # text that attacks terminals, spreadsheets and decoders
     b"", b"\0", b"\n", b"\r", b"\\\n", b"\x1b[2J", "\u202e".encode(), b"\xff\xfe", b"\xed\xa0",
     b"\xef\xbb\xbf", "🚀".encode(), b"=1+1", b"'=1", b"<script>", b"[red]", b"%s", b"{0}",
     b";", b",", b"1;2;nan", b"1;;2", b'"', b"x" * 140_000,
 )  # fmt: skip
-"""Values that replace a part."""
+"""Values that replace a part of an input."""
 
 NESTED = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"), (b"not ", b""), (b"-", b""))
 
 
 def changed_bytes(data: bytes, chance: Random) -> bytes:
-    """Flip a bit, remove or repeat a part, insert a value, or replace the end by zeros."""
+    """Return data with a flipped bit, a removed, repeated or new part, or zeros at its end."""
     at, to = sorted(chance.randint(0, len(data)) for _ in range(2))
     return chance.choice(
         (
@@ -56,7 +56,7 @@ def changed_bytes(data: bytes, chance: Random) -> bytes:
 
 
 def edited(parts: list[bytes], chance: Random, glue: bytes) -> bytes:
-    """Replace, insert, remove, exchange, repeat or enclose parts, and join all."""
+    """Replace, insert, remove, exchange, repeat or enclose parts, and return all parts joined."""
     at, other = chance.randrange(len(parts)), chance.randrange(len(parts))
     value = chance.choice(VALUES)
     match chance.randrange(7):

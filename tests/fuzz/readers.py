@@ -1,4 +1,4 @@
-"""Everything that reads user input, with valid examples and mutations."""
+"""All readers of user input, with valid examples and mutations of them."""
 
 import functools
 import gzip
@@ -44,7 +44,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 class Reader(NamedTuple):
-    """One kind of input."""
+    """A function that reads one kind of input, with examples."""
 
     read: Callable[[bytes, Path], None]
     """Pass an input to the package, in an empty folder. An exception is a finding."""
@@ -173,7 +173,7 @@ def _csv_of_another_sweep(least_us: float = 12.0) -> list[bytes]:
 
 
 def _csv_of_gpu() -> bytes:
-    """Return rows with what pictures show: rates, percentages, local memory, several sizes."""
+    """Return rows that fill pictures: rates, percentages, local memory, several sizes."""
     lines = (RESULTS / "h200/sweep.csv").read_bytes().splitlines(True)
     return b"".join(lines[:1] + lines[1:3] + lines[100:240:70])
 
@@ -190,7 +190,7 @@ def rows(data: bytes, folder: Path) -> None:
     if read := call_within_contract(lambda: table.read(path), folder):
         copy = folder / "b.csv"
         table.write(read, copy)
-        assert [str(row) for row in table.read(copy)] == [str(row) for row in read]  # NaN, too
+        assert [str(row) for row in table.read(copy)] == [str(row) for row in read]  # also for NaN
 
 
 PROBLEMS = (
@@ -334,7 +334,7 @@ DECLARATIONS = (
 
 
 def checked_source(data: bytes, folder: Path) -> None:
-    """Describe what `check FILE.cu` runs on the CPU: it also takes functions on structures."""
+    """Describe a source for `check FILE.cu`, which also accepts functions on structures."""
     path = _in_file("a.cu", data, folder)
     with nothing_measured():
         call_within_contract(lambda: list(source_file.described(path, "gemm", folder)), folder)
@@ -414,7 +414,7 @@ def _killed(line: str) -> list[bytes]:
 
 @functools.cache
 def _partial() -> tuple[bytes, ...]:
-    lines = _killed(SWEEP)  # 30 rounds are more than it measures
+    lines = _killed(SWEEP)  # the stand-in stops before 30 rounds
     return b"\n".join([*lines[:12], b""]), b"\n".join([*lines[:7], lines[7][:40]])
 
 

@@ -1,4 +1,4 @@
-"""Outputs that clash with each other, with an input, or with what is in their place."""
+"""Outputs that clash with each other, with an input, or with an existing file."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -94,7 +94,7 @@ SAME_LINES = (
 
 @pytest.fixture
 def inputs(folder: Path) -> dict[str, bytes]:
-    """Files in the folder, by name."""
+    """Contents of the files in the folder, by name."""
     (folder / "own").mkdir()
     for name, content in INPUTS.items():
         (folder / name).write_bytes(content)
@@ -109,7 +109,7 @@ def test_no_input_is_overwritten_even_by_force(
     assert inputs.items() <= contents(folder).items()
 
 
-# ---- what is in the place of an output
+# ---- an output whose path exists
 
 OUTPUTS = {
     "sweep": (*SWEEP, "-o", "new.csv"),
@@ -122,12 +122,12 @@ OUTPUTS = {
     "generate": ("generate", "--sizes", "2x3", "new.csv"),
     "run": ("run", "a.bin", "--device", "cpu", "-o", "new.csv"),
 }
-"""Commands by their last word, a file. tests/test_output.py has all that may be there."""
+"""Commands that end with an output file. tests/test_output.py has all kinds of existing files."""
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize("by_force", [False, True])
-def test_what_is_in_the_place_of_an_output_stays(
+def test_an_existing_file_with_the_name_of_an_output_stays(
     folder: Path, inputs: dict[str, bytes], output: str, by_force: bool
 ) -> None:
     name = OUTPUTS[output][-1]

@@ -25,7 +25,7 @@ SLOW = {
     "diff", "partial", "race", "build", "saved", "problems", "command", "shown",
     "weights", "operation", "scheduler", "declared", "checked", "compressed", "python",
 }  # fmt: skip
-"""Readers that run whole commands, on what others read."""
+"""Readers that run whole commands, on files that other readers read too."""
 
 NEVER_READ = {"command", "shown", "scheduler"}
 """Readers of mistakes, of pictures of what is not there, and of schedulers that do not answer."""
@@ -49,7 +49,7 @@ FINDINGS = [
     ("checked", SOURCE_ON_STRUCTURES.replace(b"  kernel", b"dim3 a(" * 5000 + b"  kernel")),
     ("checked", SOURCE_ON_STRUCTURES + b"template <typename> __global__ void f() {}"),
 ]
-"""Inputs like those that `research/fuzz.py` found: with each, a call failed or took minutes."""
+"""Inputs like the findings of `research/fuzz.py`. With each, a call once failed or took minutes."""
 
 
 def read(name: str, data: bytes) -> None:
@@ -57,7 +57,7 @@ def read(name: str, data: bytes) -> None:
         READERS[name].read(data, folder)
 
 
-def test_what_is_valid_is_read() -> None:
+def test_valid_inputs_are_read() -> None:
     for name in READERS:
         for seed in READERS[name].seeds():
             REFUSALS.clear()
@@ -67,7 +67,7 @@ def test_what_is_valid_is_read() -> None:
 
 
 @pytest.mark.slow
-def test_what_was_mutated_is_read_or_refused_in_bounded_memory() -> None:
+def test_mutated_inputs_are_read_or_refused_in_bounded_memory() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for name, reader in READERS.items():
         valid = reader.seeds()
@@ -94,7 +94,7 @@ def test_random_bytes_and_text_are_read_or_refused(name: str, data: bytes) -> No
     read(name, data)
 
 
-def test_the_contract_notices_what_breaks_it(tmp_path: Path) -> None:
+def test_the_contract_finds_calls_that_break_it(tmp_path: Path) -> None:
     def refuse(message: str) -> None:
         raise UsageError(message)
 
@@ -110,4 +110,4 @@ def test_the_contract_notices_what_breaks_it(tmp_path: Path) -> None:
     with pytest.raises(BrokenContractError, match="without a reason"):
         call_within_contract(lambda: refuse(""), tmp_path)
     with pytest.raises(BrokenContractError, match="5000 characters"):
-        checked_message("x" * 5000)  # our own errors cut theirs
+        checked_message("x" * 5000)  # errors of gpubench are shorter

@@ -1,4 +1,4 @@
-"""A GPU for each architecture."""
+"""Architectures, each with an example GPU."""
 
 import pytest
 

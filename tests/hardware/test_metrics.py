@@ -1,4 +1,4 @@
-"""Rates derived from a time and a problem, and the roofline's two limits."""
+"""Rates from a time and a problem, and the two limits of the roofline."""
 
 import itertools
 from dataclasses import replace
@@ -55,7 +55,7 @@ def test_the_roofline_names_tensor_cores_as_the_unit_of_its_peak() -> None:
 
 def test_without_peak_or_bandwidth_there_is_no_roofline() -> None:
     small = problem(64, 64, 64)
-    assert roofline(small, example("sm_121"), "float32") is None  # its clock is not known
+    assert roofline(small, example("sm_121"), "float32") is None  # its clock is unknown
     assert roofline(small, replace(H200, memory_bandwidth_gbytes_per_s=None), "float32") is None
 
 

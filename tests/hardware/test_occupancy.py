@@ -1,4 +1,4 @@
-"""Occupancy against the toolkit's own calculator, whose answers stand here, and against reason."""
+"""Occupancy, compared with results of CUDA's calculator, and its general properties."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ def of(
 
 def test_blocks_are_those_of_the_toolkits_calculator() -> None:
     for capability, registers, threads, static, dynamic, blocks in (
-        # Computed by cudaOccMaxActiveBlocksPerMultiprocessor of CUDA 13's cuda_occupancy.h.
+        # cudaOccMaxActiveBlocksPerMultiprocessor of CUDA 13 computed these numbers.
         ((9, 0), 32, 256, 0, 0, 8),
         ((9, 0), 32, 256, 2048, 0, 8),
         ((9, 0), 32, 1, 8, 0, 32),

@@ -119,8 +119,8 @@ PUBLISHED = {
         (RTX_5090, 419),
     ],
 }
-"""TFLOP/s (dense) of NVIDIA's datasheets and white papers. Sums are in float32 or
-int32, if the name has no other type."""
+"""TFLOP/s (dense) in NVIDIA's datasheets and white papers. Sums are in float32 or int32, unless the
+name has another type."""
 
 
 def test_every_row_gives_the_published_figures() -> None:
@@ -131,7 +131,7 @@ def test_every_row_gives_the_published_figures() -> None:
             assert peak, (arithmetic, unit)
             assert peak.gflops
             label = f"{arithmetic} on {unit} of {device.name}"
-            # The datasheets of these two are rounded, or give several clocks.
+            # The datasheets of these two GPUs have rounded figures, or several clocks.
             tolerance = 0.0125 if device in (L40S, B200) else 0.005
             assert peak.gflops / 1e3 == pytest.approx(published, rel=tolerance), label
 
@@ -167,7 +167,7 @@ def test_a_peak_says_which_clock_it_uses() -> None:
         assert ("(the datasheet's for tensor cores)" in peak.derivation) == lower
 
 
-def test_a_row_that_the_table_lacks_is_none() -> None:
+def test_a_unit_without_the_precision_has_no_peak() -> None:
     assert find_peak(H200, "float32", "tensor cores") is None
 
 

@@ -1,7 +1,7 @@
-"""Runs kernels with clusters on the CPU, with their PTX emulated by `ptx/emulator.cpp`.
+"""Run kernels with clusters on the CPU. `ptx/emulator.cpp` emulates their PTX.
 
-Each case computes C of small whole numbers, whose sums are exact in any order, and compares every
-element; and of random numbers in several schedules, whose results must be the same bits.
+Each case computes C from small whole numbers, whose sums are exact in any order, and compares every
+element. It also computes C from random numbers in several schedules, and compares all bits.
 """
 
 import re
@@ -13,7 +13,7 @@ from gpubench.model import PRECISIONS, Config, CudaVariant, Gpu, Launch, Problem
 from gpubench.on_cpu.run import gxx
 
 SMALL_GPU = Gpu(multiprocessors=4, threads_per_multiprocessor=2048)
-"""Blocks that stay take several tiles each."""
+"""A GPU so small that persistent blocks compute several tiles each."""
 
 INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\) )?([\w ]+?) (\w+)\[\];")
@@ -21,7 +21,7 @@ STATIC = re.compile(r"__shared__ ([\w<>:, ]+?) (\w+)((?:\[[^\]]+\])*);")
 
 
 def flattened(source: Path, inserted: set[Path]) -> str:
-    """Return a source with its includes, each once."""
+    """Return a source in which each include is replaced by its file, once."""
     if source in inserted:
         return ""
     inserted.add(source)
@@ -30,7 +30,7 @@ def flattened(source: Path, inserted: set[Path]) -> str:
 
 
 def pieces(text: str, separator: str) -> Iterator[str]:
-    """Split at a character outside of strings and brackets."""
+    """Yield the pieces of a text, split at a character outside of strings and brackets."""
     depth, quoted, start = 0, False, 0
     for i, character in enumerate(text):
         if character == '"' and text[i - 1] != "\\":
@@ -44,14 +44,14 @@ def pieces(text: str, separator: str) -> Iterator[str]:
 
 
 def emulated(text: str) -> str:
-    """Return CUDA C++ whose PTX and shared arrays are those of `emulator.h`."""
+    """Return CUDA C++ in which PTX and shared arrays use `emulator.h`."""
     text = re.sub(r"(?m)//.*$", "", text)
     done = ""
     while (start := text.find("asm volatile(")) >= 0:
         inside = start + len("asm volatile(")
         statement = next(pieces(text[inside:], ")"))
         end = inside + len(statement)
-        one_line = statement.replace("\\\n", " ")  # of a macro
+        one_line = statement.replace("\\\n", " ")  # statements in macros
         template, *sections = pieces(one_line, ":")
         operands = [
             re.sub(r'^\s*"([=+]?)[^"]*"', direction, operand)
@@ -62,7 +62,7 @@ def emulated(text: str) -> str:
         done += f"{text[:start]}emulated::ptx({template}, {{{', '.join(operands)}}})"
         text = text[end + 1 :]
     text = done + text
-    text = re.sub(r'"(\+?)[dfhlnr]"(?=\()', direction, text)  # in the arguments of macros
+    text = re.sub(r'"(\+?)[dfhlnr]"(?=\()', direction, text)  # operands in arguments of macros
     text = DYNAMIC.sub(r"auto* const \2 = emulated::dynamic_shared<\1>();", text)
     names: dict[str, int] = {}
 
@@ -79,9 +79,10 @@ def direction(constraint: re.Match[str]) -> str:
 
 
 def planted(source: str, faults: Sequence[tuple[str, str]]) -> str:
-    """Return a source with faults, each a text and another, of which the program plants one.
+    """Return a source with faults, of which the program plants one when it runs.
 
-    A text that ends with a semicolon is a statement, and any other text is an expression.
+    A fault is a text and its replacement. A text that ends with a semicolon is a statement, any
+    other text is an expression.
     """
     for number, (text, instead) in enumerate(faults, 1):
         assert source.count(text) == 1, text
@@ -95,7 +96,7 @@ def planted(source: str, faults: Sequence[tuple[str, str]]) -> str:
 def step(
     variant: CudaVariant, tile: Config, problem: Problem, first: Launch, launch: Launch
 ) -> str:
-    """Return a launch of a sequence, whose first launch has the workspace, in C++."""
+    """Return a launch of a sequence in C++. The first launch of the sequence has the workspace."""
     scalar = problem.precision.cpp
     boxes = ", ".join(
         f"{{{m.array}, {m.offset_bytes}, {m.shape[0]}, {m.shape[1]}, {m.pitch or m.shape[1]}, "
@@ -130,14 +131,14 @@ def program(
     cases: Sequence[tuple[Config, Problem]],
     faults: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """Return a program that checks the cases, which have one dtype.
+    """Return a program that checks the cases, which all have the same dtype.
 
-    With two numbers, it plants a fault, from 1, and checks only one case, from 0.
+    Its two optional arguments are the number of a fault, from 1, and of the only case, from 0.
     """
     text = emulated(planted(flattened(variant.source, set()), faults))
     precision = cases[0][1].precision
     scalar, result = precision.cpp, RESULTS.get(precision.name, precision.cpp)
-    # The right results of random numbers are sums in float64, no better than those of float64.
+    # For random numbers, right results are sums in float64, which have rounding errors too.
     has_better = not (precision.result_roundoff or precision.is_integer or precision.bits == 64)
     tolerance = precision.tolerance if has_better else 0
     lines = []
@@ -165,7 +166,7 @@ def program(
 
 
 RESULTS = {"int8": "int", "float8_e4m3": "__nv_bfloat16"}
-"""Types of results that are not those of the operands, by precision."""
+"""Types of results that differ from the type of the operands, by precision."""
 
 OPTIONS = ("-w", "-Og", "-fno-strict-aliasing")
 
@@ -176,7 +177,7 @@ def compile_emulator(folder: Path) -> None:
     """Compile `emulator.h` and `emulator.cpp` into a directory, for all programs in it."""
     gxx(*OPTIONS, "-x", "c++-header", str(PTX / "emulator.h"), "-o", str(folder / "emulator.h.gch"))
     text = (PTX / "emulator.cpp").read_text(encoding="utf-8")
-    # From the standard input, so that the compiled header is found, and not the one in PTX.
+    # The source comes from stdin, so that g++ finds the compiled header, not the header in PTX.
     source = ("-Winvalid-pch", f"-I{folder}", "-x", "c++", "-")
     gxx(*OPTIONS, "-c", *source, "-o", str(folder / "emulator.o"), text=text)
 

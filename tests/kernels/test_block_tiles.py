@@ -1,4 +1,4 @@
-"""Spaces of block tiles, and reasons of refusals."""
+"""Spaces of block tiles, and the reasons for refusals."""
 
 from gpubench.kernels.block_tiles import (
     at_most_1024_threads,

@@ -1,4 +1,4 @@
-"""Every CUDA kernel compiles without a GPU, fits one, spills nothing, and multiplies as written."""
+"""Every CUDA kernel compiles without a GPU, fits a GPU, spills nothing, and has the right loops."""
 
 import os
 import re
@@ -21,24 +21,26 @@ from gpubench.plan.registry import variants
 
 HOPPER, TURING = (9, 0), (7, 5)
 SIZES = ((336, 448, 160), (333, 443, 155))
-"""Aligned and unaligned rows may have kernels of their own."""
+"""M, N and K with aligned and with unaligned rows, for which a variant may have different
+kernels."""
 
 STEPS = (
     "blocktile_2d", "bulk_copies", "interleaved", "large_tile", "packed_a", "register_banks",
     "wgmma", "wgmma_ring", "wgmma_persistent", "wgmma_cluster", "wgmma_fitted",
     "wgmma_mixed_bytes",
 )  # fmt: skip
-"""Kernels whose code a later kernel has too. Only the exhaustive test compiles them."""
+"""Kernels whose code is also part of a later kernel. Only the exhaustive test compiles them."""
 
 QUICK = ("blocktile_1d", "mma_sync", "vectorized")
-"""Kernels of gemm with block tiles that compile in a second, twice: see `instances`."""
+"""Kernels of gemm with block tiles that compile in a second. `instances` has two of each."""
 
 MAY_SPILL = {"atax_fused": 64}
-"""Largest number of bytes. A row and its sums fill the registers of the largest fused tiles."""
+"""Maximum number of spilled bytes. The largest fused tiles need registers for a row and its
+sums."""
 
 FITS, SPILLS = 13, 16
-"""Tiles of register_tile up to which accumulators fit into a thread's 255 registers, and from which
-they cannot (16 × 16 is 256). Between, it is the compiler's art."""
+"""Edges of register_tile: up to the first, accumulators fit into a thread's 255 registers; from the
+second on (16 × 16 is 256), they cannot. Between both, the compiler may or may not spill."""
 
 LARGEST = 40
 """Largest tile of register_tile to compile: it takes 7 s, and 64 takes a minute and a half."""
@@ -85,10 +87,10 @@ def of_tile(
 
 
 def instances(variant: CudaVariant) -> list[Instance]:
-    """The first default in the first dtype on Hopper, for aligned rows if it takes those.
+    """Return the instances of a variant that every run of the tests compiles.
 
-    Of kernels that compile quickly, also the last default in the last dtype on their oldest GPU,
-    for any rows.
+    They are the first default tile in the first dtype on Hopper, for aligned rows if possible. For
+    kernels that compile quickly, the last default in the last dtype on the oldest GPU follows.
     """
     tiles, dtypes = variant.tiles.defaults, variant.dtypes
     aligned, odd = (of_tile(variant, tiles[0], dtypes[0], sizes=[size]) for size in SIZES)
@@ -102,7 +104,7 @@ def instances(variant: CudaVariant) -> list[Instance]:
 
 
 def every_instance(variant: CudaVariant) -> list[Instance]:
-    """Every tile, or of kernels on tensor cores the defaults and one more; each default dtype."""
+    """Return all tiles (for tensor cores the defaults and one more), and defaults in all dtypes."""
     tiles = tuple(variant.tiles)
     if on_tensor_cores(variant):
         tiles = (*variant.tiles.defaults, *variant.tiles.sample(1, seed=1))
@@ -117,10 +119,10 @@ def every_instance(variant: CudaVariant) -> list[Instance]:
 
 
 def with_codes_of_their_own() -> list[CudaVariant]:
-    """Return the variants whose code no other has.
+    """Return variants whose code no other variant has.
 
-    Operations may share a kernel's instances. Of operations whose instances differ in what follows
-    the product, the first has least and the last has most.
+    Operations may share the instances of a kernel. If instances differ in the steps after the
+    product, the first operation has the fewest and the last operation the most steps.
     """
     by_instance: dict[object, CudaVariant] = {}
     for each in ON_GPU:
@@ -131,7 +133,7 @@ def with_codes_of_their_own() -> list[CudaVariant]:
 
 
 def built(asked: list[Instance]) -> dict[Instance, Compiled]:
-    """All at once, in as many threads as there are CPUs, the slowest first."""
+    """Compile all instances in parallel, a thread for each CPU, the slowest instances first."""
 
     def build(each: Instance) -> Compiled:
         expression = each.variant.instance(each.tile, each.dtype, each.launch.kernel)
@@ -179,7 +181,7 @@ def check_that_they_fit(compiled: dict[Instance, Compiled]) -> None:
             assert resources.local_bytes <= MAY_SPILL.get(variant.name, 0), each.label
         assert (launch.kernel or variant.name).partition("<")[0] in result.symbol, each.label
         assert result.symbol.encode() in result.cubin, each.label
-        # All its blocks' threads at once, as the launch wants them.
+        # The registers must suffice for the threads of all blocks that the launch requires.
         assert launch.threads_per_block <= 1024, each.label
         assert resources.registers * launch.threads_per_block <= 65_536, each.label
         assert resources.shared_bytes <= 48 * 1024, each.label
@@ -227,9 +229,9 @@ CODE = {
     ),
     "wgmma_tf32_wide": "4 HGMMA.64x256x8, 8 LDS.64, 1 UCGABAR_WAIT, 2 WARPGROUP.DEPBAR",
 }
-"""Counts in the machine code of the first default: products by their shape, waits for products, and
-barriers of a cluster. More waits than these are the compiler's, where it cannot tell which sums are
-being computed (C7510 to C7519). Without USETMAXREG, it has ignored that warps move registers."""
+"""Numbers of instructions in the machine code of the first default: products by their shape, waits
+for products, and barriers of a cluster. The compiler adds waits if it cannot tell which sums are
+being computed (C7510 to C7519). If USETMAXREG is missing, it ignored that warps move registers."""
 
 COUNTED = re.compile(
     r"\b([HIQ]GMMA\.64x\d+x\d+|DMMA\.16x8x16|HMMA|LDSM|WARPGROUP\.DEPBAR|USETMAXREG|UCGABAR_WAIT)\b"
@@ -239,7 +241,7 @@ SHARES_SUMS = (
     "wgmma_batched", "wgmma_batched_pingpong", "dmma_split_cluster",
     "wgmma_epilogue", "wgmma_epilogue_pingpong",
 )  # fmt: skip
-"""Kernels that wait for memory behind their loops."""
+"""Kernels that wait for memory after their loops."""
 
 PRODUCTS = {"HMMA", "HGMMA", "IGMMA", "QGMMA", "DMMA"}
 
@@ -265,7 +267,7 @@ def test_loops_on_tensor_cores_multiply_as_written(compiled: dict[Instance, Comp
 def check_loops(each: Instance, listing: str) -> None:
     loops = [text for text in between_labels(listing) if PRODUCTS & {*opcodes(text)}]
     assert loops, each.label
-    # Released in the cluster, arrivals and waits would become these.
+    # With a release at the scope of the cluster, arrivals and waits would compile to these fences.
     fences = ("MEMBAR.ALL.GPU", "CCTL.IVALL")
     assert not any(fence in text for text in loops for fence in fences), each.label
     assert each.variant.name in SHARES_SUMS or fences[0] not in listing, each.label
@@ -286,7 +288,7 @@ def test_the_measured_peak_multiplies_without_a_pause() -> None:
         loop = inner_loop(listing_of(result), dtype)
         assert loop
         assert (loop.tensor, result.resources.spill_bytes) == (products, 0), (architecture, dtype)
-        # One starts the step, one waits for the step before; the compiler may add its own.
+        # One instruction starts the step, and one waits for the previous step. There are no others.
         assert loop.opcodes.get("WARPGROUP", 0) == 2 * waits, (architecture, dtype)
 
 

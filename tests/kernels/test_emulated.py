@@ -1,4 +1,4 @@
-"""Kernels with clusters, and faults planted in them, with their PTX emulated."""
+"""Kernels with clusters, and kernels with planted faults, run with emulated PTX."""
 
 from collections.abc import Callable
 from functools import cache
@@ -139,8 +139,8 @@ CASES = {
         ("64x128x32/s3/k2/cluster=4x1", "257x263x131"),
     ),
 }
-"""Configurations and sizes, by kernel and, if it has several, precision or operation: ragged, less
-than a tile, and with parts of K that have no values."""
+"""Configurations and sizes by kernel (with the precision or operation if there are several): sizes
+that no tile divides, sizes below a tile, and parts of K without values."""
 
 
 FAULTS = {
@@ -188,7 +188,8 @@ FAULTS = {
         "if (!first) free_stage<BLOCKS>(ring.freed[previous], first_block);",
     ),
 }
-"""What the emulation must report: a kernel, its tile and a size; a text of its source; another."""
+"""Faults by the report of the emulation: kernel, tile and size; a text of its source; a
+replacement."""
 
 
 def problem(variant: CudaVariant, size: str, dtype: str = "") -> Problem:
@@ -197,7 +198,7 @@ def problem(variant: CudaVariant, size: str, dtype: str = "") -> Problem:
 
 
 def cases(name: str) -> list[tuple[Config, Problem]]:
-    """Return the kernel's cases, and those in which a fault is planted, here without it."""
+    """Return the kernel's cases, and the cases of its faults, here without the fault."""
     variant, dtype = gemm(name), name.partition("/")[2]
     dtype = "" if dtype in OPERATIONS else dtype
     planted = [case.split() for case, _, _ in FAULTS.values()]
@@ -220,11 +221,12 @@ KNOWN_RIGHT = (
     "wgmma_epilogue/gemm_bias", "wgmma_epilogue_pingpong/gemm_bias", "wgmma_fitted",
     "wgmma_mixed_bytes", "wgmma_parts/bf16x3", "wgmma_pingpong", "wgmma_tf32_cluster",
 )  # fmt: skip
-"""Kernels that are right on a GPU, whose index maps and rings other kernels here have, too."""
+"""Kernels that were right on a GPU. Other kernels in these tests have the same index maps and
+rings."""
 
 
 def faults_of(name: str) -> dict[str, tuple[str, str]]:
-    """The faults that are planted in a kernel: a text of its source, and another, by fault."""
+    """Return the faults of a kernel by report: a text of its source, and its replacement."""
     return {
         fault: (text, instead)
         for fault, (case, text, instead) in FAULTS.items()
@@ -234,7 +236,7 @@ def faults_of(name: str) -> dict[str, tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the compiled emulator, which takes as long as three programs."""
+    """A directory with the compiled emulator. Compiling it takes as long as three programs."""
     folder = tmp_path_factory.mktemp("emulated")
     compile_emulator(folder)
     return folder
@@ -242,7 +244,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def programs(emulator: Path) -> Callable[[str], Path]:
-    """The program of a kernel, which is compiled once, for all its cases and faults."""
+    """Return a function that returns a kernel's program, compiled once for all cases and faults."""
 
     @cache
     def compiled(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""Products with an epilogue: what the folder states, and how kernels of it are judged."""
+"""Products with an epilogue: the statement of the operations, and verdicts on their kernels."""
 
 import math
 import shutil
@@ -49,7 +49,7 @@ def test_the_folder_states_several_operations_and_one_is_named() -> None:
 
 
 @pytest.mark.parametrize("op", ["gemm_bias", "gemm_bias_residual"])
-def test_without_an_activation_a_probe_shows_what_the_tolerance_hides(op: str) -> None:
+def test_without_an_activation_a_probe_shows_an_error_that_the_tolerance_hides(op: str) -> None:
     problem = Problem(op=op, m=37, n=45, k=64, dtype="float32")
 
     def cleared(

@@ -1,4 +1,4 @@
-"""What kernels of gemm launch: grids that cover C, boxes that fill a stage, and refusals."""
+"""Launches of kernels of gemm: grids that cover C, boxes that fill a stage, and refusals."""
 
 from bisect import bisect_right
 from functools import partial
@@ -37,7 +37,7 @@ def at(size: str, variant: CudaVariant, dtype: str = "") -> Problem:
 
 
 def of_cluster(tile: Config) -> tuple[int, int]:
-    """Rows and columns of blocks in a cluster."""
+    """Return the numbers of rows and columns of blocks in a cluster."""
     rows, columns = map(int, str(tile.get("cluster", "1x1")).split("x"))
     return rows, columns
 
@@ -60,7 +60,7 @@ def test_a_tile_changes_the_run_and_blocks_cover_the_result(variant: CudaVariant
 
 
 def covered(variant: CudaVariant, tile: Config) -> tuple[int, int]:
-    """Rows and columns of C that a block covers: the largest with which there is one block."""
+    """Return the largest numbers of rows and columns of C for which the grid has one block."""
     sizes = range(1, 1025)
     rows = bisect_right(sizes, 1, key=lambda m: variant.launch(tile, problem(m, 1, 8)).blocks)
     columns = bisect_right(sizes, 1, key=lambda n: variant.launch(tile, problem(1, n, 8)).blocks)
@@ -109,7 +109,7 @@ def test_grids_are_whole_clusters_and_cover_c_once_for_each_part(name: str) -> N
             assert launch.cluster == (blocks, 1, 1)
             assert blocks <= (16 if name == "splitk_cluster" else 8)
             assert launch.shared_bytes <= MAX_SHARED_BYTES
-            if tile["splits"] > 1:  # the sums of a tile fit
+            if tile["splits"] > 1:  # the sums of a tile fit into shared memory
                 item = max(size.precision.item_bytes, 4)
                 assert launch.shared_bytes >= tile["BM"] * tile["BN"] * item
 
@@ -125,7 +125,7 @@ def test_a_grid_is_the_smallest_that_needs_no_more_rounds() -> None:
 
 def test_two_widths_of_tiles_fill_the_rounds_of_an_h200() -> None:
     on_66 = partial(split, wide_columns=384, narrow_columns=256, at_most=66)
-    assert on_66(down=16, columns=4096) == (8, 64)  # two wide tiles and a narrow one for each
+    assert on_66(down=16, columns=4096) == (8, 64)  # two wide tiles and a narrow tile per block
     assert on_66(down=32, columns=8192) == (20, 64)  # ten and one
     assert on_66(down=1, columns=8) == (0, 1)
     for down, columns in ((1, 1000), (7, 264), (16, 3992), (64, 16384)):
@@ -134,16 +134,16 @@ def test_two_widths_of_tiles_fill_the_rounds_of_an_h200() -> None:
         assert 1 <= workers <= 66
 
 
-def test_persistent_blocks_share_the_steps_of_what_does_not_come_out_even() -> None:
+def test_persistent_blocks_share_the_steps_of_tiles_that_do_not_fill_a_round() -> None:
     counts = (1, 31, 131, 132, 133, 200, 263, 264, 265, 512, 8192)
     for tiles, steps, splits in product(counts, (1, 2, 7, 64), (1, 2, 4)):
         blocks, streamed = stream_k(tiles=tiles, steps=steps, splits=splits, resident_blocks=132)
         assert 1 <= blocks <= 132
         assert 0 <= streamed <= tiles
-        # The others are whole, as many for each block.
+        # The other tiles are computed whole, the same number by each block.
         assert (tiles - streamed) % blocks == 0
         if tiles > 132:
-            # A range is longer than a tile, so that a tile has at most two blocks.
+            # A range of steps is longer than a tile, so at most two blocks share a tile.
             assert blocks == 132
             assert streamed == 0 or blocks < streamed < 2 * blocks
         else:
@@ -166,7 +166,7 @@ def test_boxes_are_what_a_tensor_map_takes_and_fill_a_stage(variant: CudaVariant
         assert [each.box[1] * item for each in (a, b)] == [128, 128], tile
         assert all(extent <= 256 for each in (a, b, *c) for extent in each.box), tile
         assert {each.swizzle_bytes for each in (a, b, *c)} == {128}
-        # The swizzle repeats after 1024 bytes: every box must begin at a multiple of them.
+        # The swizzle repeats after 1024 bytes, so every box must begin at a multiple of 1024 bytes.
         assert a.box[0] % 8 == b.box[0] % 8 == 0, tile
         assert a.box[0] * across == bm, tile
         assert a.shape == (4096, 1024)
@@ -192,13 +192,13 @@ def test_a_launch_of_fitted_tiles_has_room_for_stages_sums_and_results(name: str
         assert blocks <= (16 if "splits" in tile else 8)
         a, b, rest, *_ = launch.tensor_maps
         rows, columns = of_cluster(tile)
-        # Rows that have no equal parts by 8 are sent as one box, by one block at each step.
+        # If rows cannot be divided into parts of a multiple of 8, one block sends them as one box.
         sent_rows = tile["BM"] // (columns if tile["BM"] % (8 * columns) == 0 else 1)
         assert (a.box, b.box) == ((sent_rows, 64), (box_of_b(tile["BN"], rows), 64))
         if in_turns:
             assert launch.blocks % blocks == 0
             assert launch.blocks <= 132
-            assert rest.box == (tile["BM"], 64)  # of results
+            assert rest.box == (tile["BM"], 64)  # the box of results
         else:
             assert launch.blocks == clusters(tile, size) * blocks
             assert rest.box == (64 // rows, tile["BN"] % 64 or 64)
@@ -207,20 +207,20 @@ def test_a_launch_of_fitted_tiles_has_room_for_stages_sums_and_results(name: str
 def test_boxes_of_a_cluster_cover_a_stage_of_b_once() -> None:
     for columns, down in product(range(64, 257, 16), (1, 2, 4, 8)):
         box = box_of_b(columns, down)
-        assert box % 8 == 0  # rows of the swizzle
+        assert box % 8 == 0  # the swizzle has groups of 8 rows
         assert 64 % box == 0  # a box has values of k of the same 64 columns
         if columns % 64 == 0:
-            assert columns % (down * box) == 0  # and each block sends as many
+            assert columns % (down * box) == 0  # each block sends the same number of boxes
         else:
             assert box * down == 64
 
 
-def test_a_workspace_has_room_for_what_is_packed_and_for_the_parts() -> None:
+def test_a_workspace_has_room_for_packed_panels_and_for_parts_of_sums() -> None:
     tile = Config.parse("128x256x64/16x8/s2/k4")
     launch = GEMM["packed_panels"].launch(tile, problem(130, 10, 65))
     flags_and_panels = 1024 + 2 * 2 * 128 * 64
     rows_of_b = 65 * 12  # ten columns are no multiple of 16 bytes
-    parts = 4 * 128 * 256  # two tiles of two steps: four blocks, each with a place for a tile
+    parts = 4 * 128 * 256  # four blocks, each with memory for a tile
     assert launch.workspace_bytes == 4 * (flags_and_panels + rows_of_b + parts)
     (tensor_map,) = launch.main.tensor_maps
     assert (tensor_map.array, tensor_map.offset_bytes) == (3, 4 * flags_and_panels)
@@ -229,7 +229,7 @@ def test_a_workspace_has_room_for_what_is_packed_and_for_the_parts() -> None:
     assert (aligned.array, aligned.offset_bytes, aligned.shape) == (1, 0, (65, 12))
 
 
-def test_the_row_of_a_point_shows_the_kernel_that_bears_its_name() -> None:
+def test_the_row_of_a_point_describes_the_kernel_with_the_variants_name() -> None:
     for name, n in (("packed_panels", 999), ("packed_a", 999), ("packed_a", 1000)):
         launch = GEMM[name].launch(GEMM[name].tiles.defaults[0], problem(999, n, 99))
         assert launch.kernel == "pack"

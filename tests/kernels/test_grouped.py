@@ -1,4 +1,4 @@
-"""Products of groups of rows: what the folder states, and how kernels of it are judged."""
+"""Products of groups of rows: the statement of the operation, and verdicts on its kernels."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""Index maps of kernels on tensor cores: their own functions, compiled for the CPU.
+"""Index maps of kernels on tensor cores, which are functions of the kernels, compiled for the CPU.
 
-That each thread has the elements that it should have shows in the results of test_emulated.py.
+test_emulated.py shows by right results that each thread has the right elements.
 """
 
 from itertools import pairwise
@@ -15,7 +15,7 @@ Printed = dict[str, list[list[int]]]
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> Printed:
-    """Numbers by thread or lane, and then by place."""
+    """The numbers that the program prints: a row for each thread or lane."""
     program = (Path(__file__).parent / "ptx" / "index_maps.cpp").read_text(encoding="utf-8")
     return lines_printed(program, tmp_path_factory.mktemp("index_maps"))
 
@@ -24,7 +24,7 @@ def test_half_a_warp_stores_ints_into_every_bank_once(printed: Printed) -> None:
     (offsets,) = printed["ints"]
     assert sorted(offsets) == list(range(0, 64 * 128, 8))
     for store in np.reshape(offsets, (8, 16, 8)).transpose(0, 2, 1).reshape(-1, 16):
-        assert len(set(store // 4 % 32)) == 16  # pairs of banks, each by its first
+        assert len(set(store // 4 % 32)) == 16  # the first bank of each pair of banks
 
 
 def test_the_order_visits_each_tile_once_and_moves_to_a_neighbour(printed: Printed) -> None:
@@ -51,7 +51,7 @@ def test_no_bank_conflict(printed: Printed, loads: str, shape: tuple[int, int], 
 
 def test_threads_own_every_column_once_and_store_whole_sectors(printed: Printed) -> None:
     columns = np.reshape(printed["columns"], (4, 8, 4))  # warp, g, t
-    assert (columns == columns[:, :, :1]).all()  # t decides on the row only
+    assert (columns == columns[:, :, :1]).all()  # t only decides on the row
     pairs = columns[:, :, 0].reshape(-1)
     assert sorted([*pairs, *(pairs + 1)]) == list(range(64))
     for warp in columns[:, :, 0]:  # a sector has 8 floats

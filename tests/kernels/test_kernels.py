@@ -1,6 +1,6 @@
-"""Every CUDA kernel computes right, at odd tiles and odd sizes, with sanitizers watching.
+"""Every CUDA kernel computes right results at odd tiles and sizes, under sanitizers.
 
-The same source that the GPU gets, compiled for the CPU: see README.md in this folder.
+The source for the GPU is compiled for the CPU: see README.md in this folder.
 """
 
 import os
@@ -35,9 +35,9 @@ from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.registry import KERNELS, variants
 
 CANNOT_RUN = re.compile(r"wgmma|dmma|mma_sync|__cluster_dims__|\bthis_cluster\b|\bcluster_sums\b")
-"""What kernels have that g++ cannot compile: tensor cores, or clusters. compute-sanitizer watches
-them on a GPU instead. test_compiled.py, test_index_maps.py, test_gemm_launches.py and
-test_emulated.py test them without a GPU."""
+"""Code that g++ cannot compile: tensor cores and clusters. compute-sanitizer checks such kernels on
+a GPU instead. test_compiled.py, test_index_maps.py, test_gemm_launches.py and test_emulated.py test
+them without a GPU."""
 
 ON_GPU = {
     (variant.op, variant.name): variant
@@ -47,8 +47,10 @@ ON_GPU = {
 
 
 def has_code_of_its_own(variant: CudaVariant) -> bool:
-    """Whether it is of the first or last of the operations that share its source: with all that
-    an operation may lack, and without."""
+    """Return whether the operation is the first or the last of those that share the source.
+
+    Of these operations, one has all optional parts, and the other has none.
+    """
     names = OPERATIONS.named_by(variant.path.parent.name)
     return variant.op in {names[0], names[-1]}
 
@@ -69,7 +71,7 @@ RUN = [
 
 
 SHARES = re.compile(r"__shared__|__sync|\bworkspace\b")
-"""What kernels have whose threads read what others wrote. The others have no races."""
+"""Code in kernels whose threads read values of other threads. Other kernels cannot have races."""
 
 
 def race_cases_of_one_tile(variant: CudaVariant) -> list[Case]:
@@ -93,14 +95,14 @@ def all_threads(case: Case) -> int:
 
 
 MAX_THREADS = 512
-"""Maximum number of threads of a block, if a kernel has such tiles. Twice as many take four times
-as long, and the exhaustive test has them."""
+"""Maximum number of threads of a block, if the kernel has such tiles. Twice the number takes four
+times as long; only the exhaustive test runs larger blocks."""
 
 
 def cases_of_some_tiles(variant: CudaVariant) -> list[Case]:
     """Return the cases of the last tile, and of the first tile in a further dtype if there is one.
 
-    A further dtype changes how rows are aligned and read. So it has another size than the first.
+    The further dtype has another size, so that rows are aligned and read differently.
     """
     first, *further = variant.dtypes
     tiles = tiles_to_run(variant)
@@ -124,13 +126,14 @@ Work = dict[tuple[CudaVariant, Sanitizer], tuple[list[Case], "Future[list[np.nda
 def work(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Work]:
-    """The programs of the tests that run, built and run as many at a time as there are CPUs."""
+    """The programs of the chosen tests, built and run in parallel, one for each CPU."""
     folder = tmp_path_factory.mktemp("on_cpu")
     items = [getattr(item, "callspec", None) for item in request.session.items]
     chosen = [item.params["variant"] for item in items if item and "variant" in item.params]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         started: Work = {}
-        for sanitizer, select in CASES.items():  # AddressSanitizer has the longer programs
+        # AddressSanitizer comes first, because its programs take longer.
+        for sanitizer, select in CASES.items():
             for variant in [variant for variant in RUN if variant in chosen]:
                 if not watched(variant, sanitizer):
                     continue
@@ -142,7 +145,7 @@ def work(
 
 
 def watched(variant: CudaVariant, sanitizer: Sanitizer) -> bool:
-    """Whether a kernel can have what this sanitizer looks for, and no later kernel has its code.
+    """Return whether a kernel can have faults of this sanitizer, and no later kernel has its code.
 
     Operations that share a source have the same barriers.
     """
@@ -186,7 +189,7 @@ def test_a_kernel_is_right_and_clean_at_every_tile(whole: CudaVariant, tmp_path:
             require_right(case, output)
 
 
-def test_every_kernel_is_run_unless_it_has_what_prevents_it() -> None:
+def test_every_kernel_is_run_unless_it_has_code_that_the_cpu_cannot_run() -> None:
     sources = sorted(KERNELS.glob("*/*.cu"))
     assert sources
     run = {variant.source for variant in RUN}

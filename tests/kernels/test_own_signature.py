@@ -1,4 +1,4 @@
-"""CUDA sources as they are: examples/own_signature, macros, include folders, signatures."""
+"""Unchanged CUDA sources: examples/own_signature, macros, include folders, signatures."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -107,7 +107,7 @@ def test_the_three_kernels_are_right_on_the_cpu(tmp_path: Path) -> None:
 
 
 def test_included_files_are_part_of_a_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvcc, "find", lambda: None)  # it would find the same errors
+    monkeypatch.setattr(nvcc, "find", lambda: None)  # nvcc would report the same errors
     variant = mine(tmp_path)
     options = variant.options(Config.parse("2"), "float32")
     assert options == ("-DEDGE=2", f"-I{tmp_path / 'include'}")
@@ -120,7 +120,7 @@ def test_included_files_are_part_of_a_hash(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_wrong_signature_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvcc, "find", lambda: None)  # it would find the same errors
+    monkeypatch.setattr(nvcc, "find", lambda: None)  # nvcc would report the same errors
     for wrong in (RIGHT.replace("long", "int"), RIGHT + ", float more=1"):
         with pytest.raises(CompileError):
             compiled(mine(tmp_path, wrong))

@@ -1,6 +1,6 @@
 """torch, torch.compile and Triton as rivals; stand-ins replace the packages.
 
-The stand-ins record what is asked of them, and NumPy computes.
+The stand-ins record their calls, and NumPy computes.
 """
 
 import importlib
@@ -25,7 +25,7 @@ KERNEL = "gpubench.kernels.gemm._triton_matmul"
 
 
 class Tuned:
-    """What `triton.autotune` makes of a kernel: it takes its last configuration."""
+    """A stand-in for the result of `triton.autotune`, which uses its last configuration."""
 
     def __init__(self, configurations: list[Any], kernel: Callable[..., None]) -> None:
         self.best_config = configurations[-1]
@@ -84,7 +84,7 @@ def rival(name: str) -> CallVariant:
 
 
 class Tensor(np.ndarray):
-    """An array with a tensor's attribute that it is not on a GPU."""
+    """An array with the attribute of tensors that says that it is not on a GPU."""
 
     is_cuda = False
 
@@ -93,7 +93,7 @@ class Tensor(np.ndarray):
 
 
 def computed(name: str, dtype: str) -> tuple[Any, bool]:
-    """The function of a rival, and whether it computes the product."""
+    """Return the function of a rival, and whether it computes the product."""
     call = rival(name).build(None, dtype)
     a, b = (np.random.default_rng(1).random(shape).view(Tensor) for shape in ((5, 7), (7, 3)))
     c = np.full((5, 3), np.nan)

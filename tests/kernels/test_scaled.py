@@ -1,4 +1,4 @@
-"""Products with scales: what the folder states, and how kernels of it are judged."""
+"""Products with scales: the statement of the operation, and verdicts on its kernels."""
 
 from dataclasses import replace
 from pathlib import Path

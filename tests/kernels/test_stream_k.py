@@ -1,6 +1,6 @@
-"""packed_panels with blocks that share tiles, and with faults planted in what they wait for.
+"""packed_panels with blocks that share tiles, and with planted faults in its waits.
 
-The tests of all kernels give it a GPU of one multiprocessor, where one block does everything.
+The tests of all kernels run it on a GPU of one multiprocessor, where one block computes all tiles.
 """
 
 import os
@@ -20,11 +20,11 @@ from gpubench.plan.registry import choose
 THREE = Gpu(multiprocessors=3, threads_per_multiprocessor=2048)
 
 SHARED = {
-    # Fifteen tiles for six blocks, two a multiprocessor: nine are streamed, six are taken whole.
+    # Fifteen tiles for six blocks, two per multiprocessor: they share nine, and compute six whole.
     "64x64x64/8x8/s2": (130, 260, 130),
     # Two tiles of six steps for three blocks.
     "64x64x64/8x8/s2/k4": (64, 127, 383),
-    # Four tiles of three steps for three blocks, all of them streamed; rows of B are not aligned.
+    # Four tiles of three steps for three blocks, which share all tiles. Rows of B are not aligned.
     "128x128x64/8x8/s2": (130, 250, 130),
 }
 
@@ -72,8 +72,8 @@ FAULTS = {
     ),
     "no wait for a copy": ("filled[slot.stage].wait(slot.parity);", Sanitizer.ADDRESS, ""),
 }  # fmt: skip
-"""The statement that is left out, the sanitizer, and its report. Without a report, the result is
-wrong."""
+"""Faults: the statement that is left out, the sanitizer, and its report. If the report is empty,
+the result must be wrong."""
 
 LEFT_OUT = """
 #include <cstdlib>
@@ -91,7 +91,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a program for each sanitizer, which leaves out the statement of a number."""
+    """A directory with a program for each sanitizer, which can leave out a statement by number."""
     folder = tmp_path_factory.mktemp("stream_k")
 
     def run(sanitizer: Sanitizer) -> list[np.ndarray]:
@@ -105,7 +105,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def faulty() -> str:
-    """Return the source with its faults. The scheduler's header is inlined, as it may have them."""
+    """Return the source with its faults, which may be in the inlined header of the scheduler."""
     source = variant().source
     header = source.parent.parent / "lib/sums/stream_k.cuh"
     text = source.read_text(encoding="utf-8").replace(

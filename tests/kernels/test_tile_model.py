@@ -44,7 +44,7 @@ MODELLED = {
     for name, variant in GEMM.items()
     if isinstance(variant.auto_tiles, Picks)
 }
-"""Kernels that the model knows, and their forms."""
+"""Kernels that the model covers, and their forms."""
 
 SMALL_TILES = ("dmma_split_cluster", "splitk_cluster")
 DIVIDES_K = (*SMALL_TILES, "wgmma_bytes_cluster", "wgmma_tf32_cluster")
@@ -108,7 +108,7 @@ def test_weights_that_exceed_the_l2_cache_come_in_large_pieces_to_many_blocks() 
 
 
 def test_rows_of_tiles_share_a_cluster_where_the_weights_come_from_memory() -> None:
-    # On an H200 they take 72, 51, 28 and 22 µs, and tiles in rows apart 91, 65, 34 and 29.
+    # On an H200 these tiles take 72, 51, 28 and 22 µs; without shared clusters 91, 65, 34 and 29.
     for m, n, k in ((68, 15168, 9296), (70, 10656, 8688), (96, 12288, 4096), (105, 7904, 4304)):
         weights = problem(m, n, k, "bfloat16")
         best = next(iter(ranked(choices_of(WHOLE), weights, 132)))
@@ -116,7 +116,7 @@ def test_rows_of_tiles_share_a_cluster_where_the_weights_come_from_memory() -> N
 
 
 def test_clusters_of_sixteen_blocks_share_a_deep_k_of_few_tiles() -> None:
-    # On an H200 it takes 13.3 µs, and 15.8 with at most eight blocks.
+    # On an H200 this tile takes 13.3 µs. The best tile with at most eight blocks takes 15.8 µs.
     best = next(iter(ranked(choices_of(SPLIT), problem(224, 1184, 8656, "bfloat16"), 132)))
     assert (best.rows, best.columns, best.down, best.across, best.splits) == (64, 176, 4, 1, 4)
     for form in (WHOLE, BYTES, ANY_ROWS):
@@ -143,7 +143,7 @@ def test_auto_tiles_are_few_for_each_size_and_depend_on_it() -> None:
     assert 1 <= len(small) <= PICKS_TOGETHER
     assert not small & large
     plain = {str(point.tile) for point in points if point.variant.name == "wgmma"}
-    assert plain == set(GEMM["wgmma"].tiles.default)  # it has no model
+    assert plain == set(GEMM["wgmma"].tiles.default)  # this kernel has no model
 
 
 def test_kernels_of_a_precision_are_ranked_together_and_each_has_a_pick() -> None:

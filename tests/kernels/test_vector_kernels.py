@@ -1,4 +1,4 @@
-"""gemv, gemv_t and atax on the GPU: what they launch."""
+"""Launches of kernels of gemv, gemv_t and atax."""
 
 from itertools import product
 
@@ -104,7 +104,7 @@ def test_a_row_that_no_block_can_hold_is_refused_with_the_reason() -> None:
 
 
 def test_the_published_grid_is_the_largest_divisor_that_the_gpu_holds() -> None:
-    # 1024 / 128 · 72 = 576 blocks at the most.
+    # At most 1024 / 128 · 72 = 576 blocks.
     assert staged_blocks(512, 128, TITAN_RTX) == 512
     assert staged_blocks(576, 128, TITAN_RTX) == 576
     assert staged_blocks(16_384, 128, TITAN_RTX) == 512

@@ -1,8 +1,8 @@
-"""Kernels with planted faults: each is caught, by the check meant for it, at the line it names.
+"""Kernels with planted faults: the check for the fault catches each kernel, at the right line.
 
-Each stands in `tests/wrong/<op>/` as the source of a kernel. What is wrong in it is marked: a line
-with `// right: CODE` would be CODE in a right kernel. So each has a twin without the fault and with
-nothing else changed, and that twin must pass: what is caught is the fault.
+`tests/wrong/<op>/` has the sources. A line with `// right: CODE` is wrong; a right kernel would
+have CODE there. Each kernel therefore has a twin, which differs only by the fault. The twin must
+pass, which shows that a check catches the fault and nothing else.
 """
 
 import re
@@ -30,12 +30,12 @@ MARK = re.compile(r"^(?P<indent> *).*// right: ?(?P<code>.*)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Caught:
-    """What must be reported: which check, and pieces of the source lines it names."""
+    """A report that must occur: the check, and pieces of the source lines that it names."""
 
     sanitizer: Sanitizer
     check: str
     at: tuple[str, ...]
-    """The access at fault, or the two that race."""
+    """The faulty access, or the two accesses that race."""
 
 
 OVERRUN = "AddressSanitizer: heap-buffer-overflow"
@@ -74,13 +74,14 @@ SEEN_IN_THE_RESULT = {
 """Faults that no sanitizer reports; the result is wrong."""
 
 SEEN_BY_THE_PROBE = {"cut_operands"}
-"""Right for the whole numbers of `operands`, and to any tolerance of long sums."""
+"""Faults that only the exact probe shows. The results are right for whole numbers, and within the
+tolerance of long sums."""
 
 WARP_PER_ELEMENT = {"divergent_shuffle", "missing_syncwarp", "shuffle_among_few"}
 
 
 def wrong(source: Path) -> CudaVariant:
-    """Return the description of a wrong kernel. They differ in little but their sources."""
+    """Return the description of a wrong kernel. The descriptions differ little."""
     is_warp = source.stem in WARP_PER_ELEMENT
     layers = (2,) if source.stem == "race_between_blocks" else ()
     dynamic = source.stem == "dynamic_shared_overrun"
@@ -109,12 +110,12 @@ def text_of(name: str) -> str:
 
 
 def twin_of(name: str) -> str:
-    """The source without its fault, line for line."""
+    """Return the source without its fault, with the same numbers of lines."""
     return MARK.sub(lambda mark: mark["indent"] + mark["code"], text_of(name))
 
 
 class Programs:
-    """Programs that have all kernels, one for each sanitizer: g++ takes seconds for a program."""
+    """Programs with all kernels, one per sanitizer, because g++ takes seconds for a program."""
 
     def __init__(self, texts: dict[str, str], folder: Path) -> None:
         self._folder = folder
@@ -127,7 +128,7 @@ class Programs:
             on_cpu.build(unit, FOLDER / "gemm", built, sanitizer.value, sanitizer.value)
 
     def run(self, name: str, cases: Sequence[Case] = ()) -> list[np.ndarray]:
-        """Run a kernel under the sanitizer that is meant for it."""
+        """Run a kernel under the sanitizer that must catch it."""
         sanitizer = CAUGHT[name].sanitizer if name in CAUGHT else Sanitizer.ADDRESS
         cases, names = cases or cases_of(name), [*self._instances.values()]
         inputs, outputs = (self._folder / f"{name}.{what}" for what in ("inputs", "outputs"))
@@ -140,7 +141,7 @@ class Programs:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    """Each wrong kernel as it stands."""
+    """The programs of all wrong kernels, with their faults."""
     return Programs({name: text_of(name) for name in WRONG}, tmp_path_factory.mktemp("wrong"))
 
 
@@ -205,7 +206,7 @@ def test_the_same_kernels_without_their_faults_pass(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_every_one_of_many_runs_finds_the_race(programs: Programs) -> None:
-    """Fibers switch only at barriers, so the result does not depend on chance."""
+    """Threads are fibers that switch only at barriers, so results do not depend on chance."""
     reports = set()
     for _ in range(3):
         with pytest.raises(KernelFaultError) as raised:
