@@ -1,4 +1,4 @@
-"""What the tests of compiled kernels share: their listings, and their index maps run on the CPU."""
+"""Helpers of tests of compiled kernels: listings, and programs that print index maps."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ from gpubench.plan.registry import KERNELS
 
 
 def listing_of(built: Compiled) -> str:
-    """The disassembled kernel; the test fails where nothing disassembles."""
+    """Return the disassembled kernel; fail the test if there is no disassembler."""
     listing = disassemble(built.cubin, "-c")
     if listing is None:
         pytest.fail("no nvdisasm, which the extra `test` has, or an older one stands on PATH")
@@ -30,9 +30,9 @@ def opcodes(text: str) -> list[str]:
 
 
 def lines_printed(program: str, folder: Path) -> dict[str, list[list[int]]]:
-    """The numbers in the lines that a program prints, by the word before them.
+    """Compile and run a program; return the numbers in its lines, by the word before them.
 
-    It may include the kernels' headers.
+    The program may include the kernels' headers.
     """
     source, binary = folder / "maps.cpp", folder / "maps"
     source.write_text(program, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Pages of the documentation: their blocks, which tests save as files and type as commands."""
+"""Fenced blocks of the documentation, which tests save as files and type as commands."""
 
 import re
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ class Block:
 
     language: str
     title: str
-    """The file to save it as, or the machine that it needs."""
+    """The name of the file to save, or the machine that the block needs."""
 
     text: str
 
     @property
     def commands(self) -> list[str]:
-        """The commands of gpubench in it, each without the program's name."""
+        """The commands of gpubench in the block, each without the program's name."""
         whole = self.text.replace("\\\n", " ")
         return re.findall(r"^(?:\.venv/bin/|git bisect run )gpubench (.*)$", whole, re.MULTILINE)
 
 
 def blocks(page: str) -> list[Block]:
-    """The fenced blocks of `docs/<page>` in order."""
+    """Return the fenced blocks of `docs/<page>` in order."""
     text = (PAGES / page).read_text(encoding="utf-8")
     return [
         Block(language=match["language"], title=match["title"] or "", text=match["text"])
@@ -41,7 +41,7 @@ def blocks(page: str) -> list[Block]:
 
 
 def write(block: Block, folder: Path) -> Path:
-    """Save a block in a folder under its title, where no file is."""
+    """Save a block in a folder under its title; return the path. No file may exist there."""
     path = folder / block.title
     path.parent.mkdir(parents=True, exist_ok=True)
     assert not path.exists()

@@ -1,4 +1,4 @@
-"""Sweeps of functions of a user, right and wrong ones, for an operation."""
+"""Sweeps of a user's right and wrong functions of an operation."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,9 +11,9 @@ from gpubench.results.row import read
 def statuses(
     folder: Path, op: str, size: str, kernel: str, bodies: Mapping[str, str]
 ) -> dict[str, str]:
-    """Sweep a kernel with each body in place of `BODY`, beside those of the CPU.
+    """Sweep a kernel once with each body in place of `BODY`, and gpubench's kernels for the CPU.
 
-    Return the status of each function by its name. The sweep must end as one with wrong results.
+    Return the status of each function by its name. The exit code must be that of wrong results.
     """
     (folder / "own").mkdir()
     for name, body in bodies.items():

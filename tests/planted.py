@@ -10,7 +10,7 @@ PREFIX = "my_"
 
 
 def copy_kernels(folder: Path, *names: str) -> Path:
-    """Copy products and the headers that they include; each name gets the prefix."""
+    """Copy kernels of products, with prefixed names, and the headers that they include."""
     (folder / "gemm").mkdir(parents=True)
     shutil.copytree(KERNELS / "lib", folder / "lib")
     for name in names:
@@ -22,7 +22,7 @@ def copy_kernels(folder: Path, *names: str) -> Path:
 
 
 def plant(folder: Path, file: str, *edits: tuple[str, str]) -> Path:
-    """Replace texts in a file of a copy. Each must be there."""
+    """Replace texts in a file of a copy. The file must contain each text."""
     path = folder / file
     text = path.read_text(encoding="utf-8")
     for old, new in edits:

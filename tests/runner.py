@@ -1,4 +1,4 @@
-"""The action as GitHub runs it: its steps in order, with the files by which a job speaks."""
+"""Run the action as GitHub does: its steps in order, with the files for outputs of a job."""
 
 import os
 import re
@@ -27,11 +27,12 @@ mkdir -p "$3/bin"
 cp "$0" "$3/bin/pip"
 cp "$RUNNER_TEMP/gpubench" "$3/bin"
 """
-"""As `python3`, it makes an environment with a `gpubench` of the test's, and itself as `pip`."""
+"""A program named `python3`. It makes an environment with the test's `gpubench`, and with a copy of
+itself as `pip`."""
 
 
 class Job:
-    """A job in a folder: `python3` is what it finds under this name."""
+    """A job in a folder. `python3` is the program that it runs under this name."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class Job:
         )
 
     def run(self, **inputs: str) -> Any:
-        """Run the action's steps until one fails. Return how it ended, and what it left."""
+        """Run the action's steps until one fails; return the exit code, output and files."""
         values = {name.replace("_", "-"): text for name, text in inputs.items()}
         assert values.keys() <= ACTION["inputs"].keys()
         for file in (self.output, self.summary, self.log):

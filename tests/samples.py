@@ -1,4 +1,4 @@
-"""Rows as a sweep would have them, for pictures and pages."""
+"""Rows like those of a sweep, for tests of pictures and pages."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ SWEEP, COMPARE = RESULTS / "sweep.csv", RESULTS / "compare.csv"
 def sample(
     variant: str = "naive", tile: str = "16", n: int = 1024, median_us: float = 100.0, **facts: Any
 ) -> Row:
-    """A measured row of a square product on a GPU."""
+    """Return a measured row of a square product on a GPU."""
     usual = {
         "backend": "cuda",
         "device": "Fake GPU",
@@ -31,7 +31,7 @@ def sample(
 
 
 def printed(*parts: RenderableType, width: int = 200) -> str:
-    """Return what a terminal of this width shows of tables and lines, without colours."""
+    """Return tables and lines as a terminal of this width shows them, without colours."""
     screen = Console(width=width, no_color=True)
     with screen.capture() as capture:
         for part in parts:
@@ -40,17 +40,17 @@ def printed(*parts: RenderableType, width: int = 200) -> str:
 
 
 def source(*rows: Row, copy_gbytes_per_s: float | None = None) -> list[Source]:
-    """The sources of one file."""
+    """Return the sources of one file with these rows."""
     return sources([(Path("file.csv"), rows)], copy_gbytes_per_s)
 
 
 def of_files(*paths: Path) -> list[Source]:
-    """The sources of CSVs."""
+    """Return the sources of CSVs."""
     return sources([(path, read(path)) for path in paths])
 
 
 def curve(variant: str, times_us: Sequence[float], **facts: Any) -> list[Row]:
-    """A variant at tiles 1, 2, 4, …"""
+    """Return rows of a variant at tiles 1, 2, 4, …"""
     return [
         sample(variant, str(2**place), median_us=us, **facts) for place, us in enumerate(times_us)
     ]

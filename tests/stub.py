@@ -1,4 +1,4 @@
-"""A stand-in for the measuring process: it runs nothing.
+"""A stand-in for the measuring process, which runs nothing.
 
 Every point takes 10 to 14 microseconds, which depend on its tile and size.
 """
@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Self
 from unittest.mock import patch
 
-import matplotlib.font_manager  # noqa: F401 # it starts a program once, to find fonts
+import matplotlib.font_manager  # noqa: F401 # its first import starts a program that finds fonts
 from fakes import CPU, FakeBackend, series
 
 from gpubench.commands.explain.code import Code, Codes, Program
@@ -22,7 +22,7 @@ from gpubench.model import Measurement, Point, Status, Timer, Timing, Variant
 from gpubench.plan.descriptor import load
 
 MAX_POINTS = 40
-"""Number of points after which Ctrl-C is raised: a sweep may have a hundred thousand."""
+"""Number of points after which Ctrl-C is raised, because a sweep may have a hundred thousand."""
 
 WRONG = "lazy"
 """Name of a variant whose results are wrong."""

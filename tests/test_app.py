@@ -21,7 +21,7 @@ def test_every_package_of_commands_has_a_command() -> None:
 
 
 def test_every_command_has_an_example_that_is_understood_and_help_of_every_parameter() -> None:
-    """The options and arguments of the example are the command's own; it is not run."""
+    """The example has only options and arguments of its command. The test does not run it."""
     for name, command in COMMANDS.items():
         example = EXAMPLE.search(command.epilog or "")
         assert example, f"the epilog of {name} needs 'Example: gpubench {name} …'"

@@ -1,4 +1,4 @@
-"""The user's cache: what was kept comes back whole or not at all."""
+"""The user's cache returns a kept value whole, or not at all."""
 
 import os
 import tempfile
@@ -78,7 +78,7 @@ def test_kernels_of_gpubench_are_compiled_beside_foreign_code(
 def test_kernels_in_a_temporary_folder_leave_nothing_in_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_below_another: bool
 ) -> None:
-    """`ab` starts sweeps with a temporary folder of their own, beside its unpacked kernels."""
+    """`ab` starts sweeps with a new temporary folder, beside its unpacked kernels."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     of_a_sweep = tmp_path / "gpubench-sweep"
     of_a_sweep.mkdir()

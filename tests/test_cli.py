@@ -114,10 +114,10 @@ def test_options_of_the_command_line_are_those_of_toml(name: str) -> None:
     assert flags - own == set(OPTIONS)
 
 
-# ---- what is refused
+# ---- refusals
 
 DRY = (*SWEEP, "--dry-run")
-"""It refuses what a sweep refuses, and starts no process to open the device."""
+"""A dry run. It refuses the same input as a sweep, and starts no process to open the device."""
 
 REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "no size": ((*SWEEP, "--sizes="), "--sizes"),
@@ -197,7 +197,7 @@ def test_bad_input_is_one_line_and_exit_2_and_leaves_no_file(configs: Path, tmp_
 
 
 @pytest.mark.slow
-def test_what_was_generated_is_computed_from_and_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_generated_operands_are_computed_with_and_nothing_is_overwritten(tmp_path: Path) -> None:
     import numpy as np
 
     generate = ("generate", "a.bin", "--sizes", "5x3", "--seed", "7")
@@ -241,7 +241,7 @@ def test_a_sweep_shows_its_tables_and_last_the_csv_under_results_which_is_read_b
     assert re.fullmatch(r"results/\d{8}T\d{6}\.\d{6}Z-.*-gemm\.csv", file)
     assert done.out.splitlines()[-1] == file
     assert "gemm 8 float32 on" in done.out
-    assert re.search(r"% of +% of", done.out)  # of the peak, and of the BLAS
+    assert re.search(r"% of +% of", done.out)  # percentages of the peak and of the BLAS
     assert "6 points" in done.err
     assert "left out: cpu_blas has no int32\n" in done.err
     assert not re.search(r"\x1b\[|\r", done.out + done.err)
@@ -478,7 +478,7 @@ def test_a_killed_sweep_goes_on_where_it_was_and_only_as_it_was_begun(tmp_path: 
         assert (refused.code, len(refused.err.splitlines())) == (2, 1)
         assert f"was started with {named}" in refused.err
         assert (tmp_path / "a.csv.partial").read_bytes() == before
-    done = call(tmp_path, "sweep", "--resume", "a.csv")  # the samples belong to what is resumed
+    done = call(tmp_path, "sweep", "--resume", "a.csv")  # the sweep to resume has samples
     assert (done.code, done.files) == (0, ["a.csv", "b.jsonl"])
     assert [row.size for row in read(tmp_path / "a.csv")] == [str(n) for n in range(8, 65, 8)]
     lines = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()[1:]]
@@ -501,8 +501,8 @@ def test_a_file_does_not_make_kernels_run_by_itself(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_full_disk_is_one_line_and_the_sweep_goes_on_when_there_is_space(tmp_path: Path) -> None:
-    # So few samples are enough that a line has 5,000 to 10,000 bytes, however noisy the machine.
-    # The cache of the user stays usable: it is tried with a file of 64 KiB.
+    # Few samples suffice, so a line has 5,000 to 10,000 bytes even on a noisy machine.
+    # The user's cache stays usable: gpubench tests it with a file of 64 KiB.
     short_sweep = (
         *SWEEP,
         "--sizes",
@@ -525,7 +525,7 @@ def test_a_full_disk_is_one_line_and_the_sweep_goes_on_when_there_is_space(tmp_p
     assert [each.size for each in read(tmp_path / "a.csv")] == [str(n) for n in range(8, 65, 2)]
 
 
-# ---- looking
+# ---- output
 
 
 def test_a_terminal_without_unicode_loses_signs_and_nothing_else(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the shell offers on TAB."""
+"""The completions that the shell offers on TAB."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ print(sorted(set({HEAVY}) & set(sys.modules)), file=sys.stderr)
 
 
 def offered(folder: Path, lines: Iterable[str]) -> list[list[str]]:
-    """What bash is told of each line; the words typed so far, the last one in the making."""
+    """Return the completions that bash gets for each line, whose last word is incomplete."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *lines],
         cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
@@ -37,7 +37,7 @@ def offered(folder: Path, lines: Iterable[str]) -> list[list[str]]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's folder, as the current one."""
+    """A user's folder, which is the current folder."""
     monkeypatch.chdir(tmp_path)
     for name in ("a.csv", "b.toml"):
         (tmp_path / name).touch()
@@ -55,7 +55,7 @@ OFFERED = {
     "gpubench sweep --cache ": ["cold", "hot", "both"],
     "gpubench sweep --dtypes float32,float6": ["float32,float64"],
     "gpubench sweep --variants naive,naive_u": ["naive,naive_uncoalesced"],
-    "gpubench sweep --variants naive_uncoalesced,naive_u": [],  # it is in the list
+    "gpubench sweep --variants naive_uncoalesced,naive_u": [],  # the list already has it
     "gpubench sweep --config b": [],  # the shell completes files
     "gpubench plot a": [],
     "gpubench new-kernel x --like shared": ["shared_tile"],

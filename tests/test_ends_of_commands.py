@@ -1,6 +1,7 @@
-"""No process that a command started is alive after it, in whatever way it ended: all commands.
+"""No process of any command is alive after the command, in whatever way the command ended.
 
-Kernels and descriptions of these commands start daemons. A subreaper's list has every process.
+Kernels and descriptions of these commands start daemons. The test is a subreaper, so it finds every
+process.
 """
 
 import os
@@ -57,7 +58,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "generate": ("out.npz --sizes 300x500",),
     "run": ("v.npz --op gemv --device cpu -o out.npz",),
 }
-"""Command lines that do what each command does."""
+"""For each command, command lines on which it does its work."""
 
 FUNCTION = """
 import numpy as np
@@ -110,7 +111,7 @@ published = { cpu_blas = 1.25, cpu_naive = 2.5 }
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with what the command lines name; temporary files have a folder of their own."""
+    """A folder with the files of the command lines. Temporary files have another folder."""
     daemon = DAEMON.format(seconds=f"98764{tmp_path.stat().st_ino}")
     own = tmp_path / "work" / "own"
     own.mkdir(parents=True)
@@ -139,8 +140,8 @@ def require_none_left(
 ) -> int:
     """Run a command to its end, or send it a signal; return its exit code.
 
-    The signal is sent after a time; without a time, when the command has started this number of
-    processes.
+    The signal is sent after `moment_s`. Without that, it is sent when the command has started this
+    number of processes.
     """
     left_by_kills = (folder.parent / "temporary").iterdir()
     for path in (*folder.glob("out*"), *folder.glob("r*"), *left_by_kills):
@@ -183,7 +184,7 @@ def require_none_left(
 
 def test_a_pool_of_compilers_ends_with_a_build_that_is_killed(folder: Path) -> None:
     words = ["build", *LINES["build"][0].split()]
-    pool = 5  # the descriptions with their warden, and two compilers with what tracks their memory
+    pool = 5  # the descriptions' process, its warden, two compilers, a tracker of shared memory
     code = require_none_left(folder, words, signal.SIGKILL, processes=pool)
     assert code == (-signal.SIGKILL if cpu_threads() > 1 else 0)
 
@@ -220,7 +221,7 @@ def test_nothing_outlives_any_command_in_whatever_way_it_ends(
         words = [command, *line.split()]
         started_s = time.monotonic()
         ended = require_none_left(folder, words)
-        assert (ended in {2, 128}) == (command in NEED_A_GPU)  # else it did what it is for
+        assert (ended in {2, 128}) == (command in NEED_A_GPU)  # others did their work
         took_s = time.monotonic() - started_s
         for number in SIGNALS:
             for moment_s in (None, chance.uniform(0, took_s)):

@@ -1,4 +1,4 @@
-"""What users are told to install, however this copy was installed."""
+"""The commands in messages install an extra, in whatever way this copy was installed."""
 
 import json
 from importlib import metadata

@@ -1,4 +1,4 @@
-"""Commands among files that others hold, remove, replace or fill: nothing is lost without a word.
+"""If other programs lock, remove or replace files, or fill the disk, nothing is lost silently.
 
 `docs/reliability.md` lists the failures that these tests cause.
 """
@@ -40,12 +40,12 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, err.splitlines()[-1]
 
 
-# ---- files are held
+# ---- locked files
 
 
 @pytest.mark.slow
 def test_a_file_that_a_sweep_is_writing_is_left_to_it(tmp_path: Path) -> None:
-    """SIGHUP then ends the sweep, as a closed terminal does, and it is resumed."""
+    """SIGHUP then ends the sweep, as a closed terminal does, and another command resumes it."""
     with start(tmp_path, *SHORT_SWEEP, "-o", "a.csv") as first:
         wait_for_lines(tmp_path / PARTIAL, 4, first)
         first.send_signal(signal.SIGSTOP)  # so that it does not end before the refusals
@@ -216,12 +216,12 @@ def test_without_a_usable_cache_kernels_are_compiled_for_the_run_and_it_says_so_
 
 
 def test_the_index_of_a_repository_is_read_and_not_written(tmp_path: Path) -> None:
-    """On a full disk its lock would stay, and the next 'git commit' would fail."""
+    """On a full disk, git's lock would stay, and the next 'git commit' would fail."""
     for words in (("init", "-q"), ("add", "-A")):
         (tmp_path / "a.txt").write_text(words[0])
         subprocess.run(["git", *words], cwd=tmp_path, check=True)  # noqa: S607 # the user's git
     before = (tmp_path / ".git" / "index").read_bytes()
-    os.utime(tmp_path / "a.txt", (1, 1))  # git writes the index anew, if it may
+    os.utime(tmp_path / "a.txt", (1, 1))  # git would write a new index
     assert _git(tmp_path, "status", "--porcelain") == "A  a.txt"
     assert (tmp_path / ".git" / "index").read_bytes() == before
 
@@ -232,7 +232,7 @@ STEERS = "a\x1b[2J\x9b\u202eb"
 
 
 def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    name = "a\\u001b[2J\\u202eb.csv"  # of a configuration
+    name = "a\\u001b[2J\\u202eb.csv"  # the name of a configuration
     (tmp_path / "a.toml").write_text(f'output = "{name}"\nsizes = "8"\ndevice = "cpu"\n')
     done = call(tmp_path, "sweep", "--config", "a.toml", "--dry-run")
     assert (done.code, done.files) == (0, ["a.toml"])
@@ -286,7 +286,7 @@ def test_an_exception_of_ten_megabytes_is_cut_to_a_reason(tmp_path: Path) -> Non
         (OSError(errno.EROFS, "Read-only file system"), "the system: Read-only file system"),
     ],
 )
-def test_what_the_system_refuses_is_one_line(
+def test_a_refusal_of_the_system_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
 ) -> None:
     def refused(*_: object, **_options: object) -> None:

@@ -17,7 +17,7 @@ from gpubench.view.pictures.kinds import MAX_LINES, MAX_PANELS
 
 
 def write_with(path: Path, rows: list[Row], **texts: str) -> None:
-    """A file in whose last row these texts stand."""
+    """Write a file whose last row has these texts."""
     write(rows, path)
     *lines, last = path.read_text().splitlines()
     fields = last.split(",")
@@ -32,7 +32,7 @@ GPU_POINT = {"percent_of_peak": 10.0, "percent_of_blas": 50.0}
 def test_unusual_rows_are_shown_drawn_and_reported(tmp_path: Path) -> None:
     interval = {"ci_low_us": 99.0, "ci_high_us": 101.0}
     tied = [sample(tile=tile, **GPU_POINT, **interval) for tile in ("16", "8", "32")]
-    write_with(tmp_path / "tie.csv", tied, tile="")  # emptied, and as fast as the others
+    write_with(tmp_path / "tie.csv", tied, tile="")  # no tile, and as fast as the others
     long = sample("v" * 100_000, device="d " * 50_000, **GPU_POINT)
     smallest, largest = 1e12 * MIN_VALUE, MAX_VALUE / 1e12
     for name, rows in {
@@ -76,7 +76,7 @@ def test_unusual_rows_are_shown_drawn_and_reported(tmp_path: Path) -> None:
         ("m", "x" * 500),
     ],
 )
-def test_a_number_that_cannot_be_is_refused_where_it_is_read(
+def test_an_impossible_number_is_refused_where_it_is_read(
     tmp_path: Path, name: str, text: str
 ) -> None:
     write_with(tmp_path / "a.csv", [sample()], **{name: text})
@@ -134,7 +134,7 @@ def test_a_picture_of_too_many_panels_or_lines_is_refused_and_the_report_says_so
     assert call(tmp_path, "report", "panels.csv").code == 0
     page = (tmp_path / "report.html").read_text()
     assert f"Not drawn: a picture of {MAX_PANELS + 1} panels" in page
-    assert page.count("<svg") == 1  # speed against size
+    assert page.count("<svg") == 1  # the picture of speed by size
 
 
 @pytest.mark.slow

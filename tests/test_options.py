@@ -99,7 +99,7 @@ def test_a_toml_value_of_the_wrong_type_is_refused_naming_the_option(
     assert refusal({}, toml(text)).startswith(flag)
 
 
-def test_a_flag_that_cannot_be_used_says_what_would_be_right() -> None:
+def test_the_message_about_an_unusable_flag_says_what_would_be_right() -> None:
     for options, hint in [
         ({"op": "gemmm"}, "did you mean 'gemm'"),
         ({"dtypes": ","}, "known: float32"),

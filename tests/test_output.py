@@ -15,7 +15,7 @@ def full(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_a_new_name_is_free_and_an_old_one_with_leave_to_overwrite(tmp_path: Path) -> None:
+def test_a_new_file_may_be_written_and_an_existing_file_only_by_force(tmp_path: Path) -> None:
     Output(tmp_path / "a")
     (tmp_path / "a").write_text("precious")
     with pytest.raises(UsageError, match=r"a exists; --force overwrites it"):
@@ -25,7 +25,7 @@ def test_a_new_name_is_free_and_an_old_one_with_leave_to_overwrite(tmp_path: Pat
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_what_is_no_regular_file_is_refused(tmp_path: Path, overwrite: bool) -> None:
+def test_an_output_that_is_no_regular_file_is_refused(tmp_path: Path, overwrite: bool) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     os.mkfifo(tmp_path / "fifo")
     for path, reason in {
@@ -60,14 +60,14 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_one_of_this_file(tmp_p
         raise KilledError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Path, "unlink", lambda *_, **__: None)  # as nobody is there to remove it
+        patch.setattr(Path, "unlink", lambda *_, **__: None)  # a killed writer removes nothing
         with pytest.raises(KilledError):
             Output(tmp_path / "a").write(kill)
     (left,) = tmp_path.iterdir()
     Output(tmp_path / "b").write(b"another file")
     assert left.exists()
     with left.open("r+b") as file:
-        lock(file.fileno())  # it is being written
+        lock(file.fileno())  # as while it is written
         Output(tmp_path / "a").write(b"whole")
         assert left.exists()
     Output(tmp_path / "a", overwrite=True).write(b"whole")
@@ -117,7 +117,7 @@ def test_a_file_system_may_have_no_locks(tmp_path: Path, monkeypatch: pytest.Mon
     assert (tmp_path / "a").read_bytes() == b"second"
 
 
-def test_what_steers_a_terminal_becomes_a_question_mark() -> None:
+def test_control_characters_become_question_marks() -> None:
     for text in (
         "\x1b[2J",
         "\x9b2J",

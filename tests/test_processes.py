@@ -1,4 +1,4 @@
-"""The processes of a command: all of them end with it, in whatever way it ends."""
+"""All processes of a command end with it, in whatever way it ends."""
 
 import json
 import os
@@ -42,7 +42,7 @@ if (middle := os.fork()) == 0:
     os._exit(0)
 os.waitpid(middle, 0)
 """
-"""Starts a daemon: its parent has ended, and it has a session of its own."""
+"""Code that starts a daemon, a process whose parent has ended, in a new session."""
 
 KERNEL = """
 import time
@@ -64,14 +64,14 @@ VARIANT = CallVariant(
 """
 
 ENDS_IN_S = 2.0
-SLACK_S = 20.0  # of a loaded machine
+SLACK_S = 20.0  # additional time on a loaded machine
 
 
 def running(argument: str) -> list[int]:
-    """Processes that were started with it as an argument."""
+    """Return the ids of processes that have this argument."""
     pids = []
     for process in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # ended meanwhile
+        with suppress(OSError):  # the process has ended
             if argument in process.read_text().split("\0"):
                 pids.append(int(process.parent.name))
     return pids
@@ -84,7 +84,7 @@ def argument(tmp_path: Path) -> str:
 
 @pytest.fixture
 def program(argument: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A program that starts a daemon, behind a subreaper of its own."""
+    """A program that starts a daemon. The program runs behind its own subreaper."""
     code = DAEMON.format(seconds=argument) + "print('x', flush=True); import time; time.sleep(600)"
     command = [sys.executable, "-c", code]
     with start_program(command, stdout=subprocess.PIPE) as process:
@@ -95,7 +95,7 @@ def program(argument: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def opened(pids: list[int]) -> list[int]:
-    """Descriptors of the processes that have not ended yet."""
+    """Return descriptors of the processes that have not ended yet."""
     descriptors = []
     for pid in pids:
         with suppress(ProcessLookupError):
@@ -104,7 +104,7 @@ def opened(pids: list[int]) -> list[int]:
 
 
 def all_ended(ends: list[int]) -> bool:
-    """Whether the processes of these descriptors end in time."""
+    """Return whether the processes of these descriptors end in time."""
     until = time.monotonic() + ENDS_IN_S + SLACK_S
     ended = [
         bool(select.select([end], [], [], max(0, until - time.monotonic()))[0]) for end in ends
@@ -150,11 +150,11 @@ print("x", flush=True); sys.stdin.read()
     assert descendants.cpu_ns(process.pid) == 0
 
 
-def test_what_a_description_started_ends_with_the_command(tmp_path: Path, argument: str) -> None:
+def test_a_process_of_a_description_ends_with_the_command(tmp_path: Path, argument: str) -> None:
     (tmp_path / "own").mkdir()
     own = tmp_path / "own" / "mine.py"
     own.write_text(KERNEL.format(started="", then=""))
-    description_process.load(own, "gemm")  # its process is older than the command
+    description_process.load(own, "gemm")  # the process starts before the command
     own.write_text(KERNEL.format(started=DAEMON.format(seconds=argument), then=""))
     done = call(tmp_path, "variants", "--kernels", "own", "--device", "cpu")
     assert done.code == 0
@@ -164,7 +164,7 @@ def test_what_a_description_started_ends_with_the_command(tmp_path: Path, argume
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
-def test_what_a_kernel_started_ends_with_a_sweep_that_is_stopped(
+def test_a_process_that_a_kernel_started_ends_with_a_stopped_sweep(
     tmp_path: Path, argument: str, number: str
 ) -> None:
     (tmp_path / "own").mkdir()
@@ -210,7 +210,7 @@ def test_a_program_of_check_ends_with_it(tmp_path: Path) -> None:
     with start(tmp_path, "check", "mine", "--kernels", "own", "--tiles", "1") as process:
         while not (pids := [p for p in descendants.descendants(process.pid) if is_program(p)]):
             assert process.poll() is None, process.communicate()
-            time.sleep(0.3)  # a look at all processes takes CPU time
+            time.sleep(0.3)  # listing all processes takes CPU time
         ends = opened(pids)
         process.terminate()
         assert all_ended(ends)
@@ -230,12 +230,12 @@ def test_a_compiler_that_is_ended_leaves_no_temporary_file_and_a_later_one_ends_
             time.sleep(0.001)
         end_programs()
         assert ended.result(TIMEOUT_S).returncode
-        before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as an interrupted command does
+        before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as an interrupted command
         try:
             assert beside.submit(run_program, ["sleep", "60"]).result(ENDS_IN_S).returncode
         finally:
             signal.signal(signal.SIGTERM, before)
-    assert run_program(["true"]).returncode == 0  # in the main thread, such as git
+    assert run_program(["true"]).returncode == 0  # also in the main thread, where git runs
     assert [*tmp_path.iterdir()] == []
 
 
@@ -250,7 +250,7 @@ def is_program(pid: int) -> bool:
 def test_a_run_whose_scheduling_changes_ends_in_a_line(
     monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """A kernel can change it only where gpubench has no capability that the kernel lacks."""
+    """A kernel can change it only if gpubench has no more capabilities than the kernel."""
     with Worker("cpu", Timer.EVENTS) as worker:
         cpus, priority = supervisor.scheduling(os.getpid())
         changed = ("[99999]", priority) if what == "CPUs" else (cpus, "policy 0, nice 15")
@@ -304,7 +304,7 @@ GROUPS = {
         {"cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "100000"},
     ),
 }
-"""By the version of the control groups: those of a process, and their files."""
+"""By version of control groups: the list of a process's groups, and the files of these groups."""
 
 
 @pytest.mark.parametrize("version", GROUPS)
@@ -349,14 +349,14 @@ def test_what_a_child_prints_is_cleaned_named_and_bounded(
     copier.start()
     copier.finish(TIMEOUT_S)
     first, second, third, *rest = capsys.readouterr().err.splitlines()
-    assert first == "[my kernel] ::add-mask::x"  # no command, as the line does not begin with it
+    assert first == "[my kernel] ::add-mask::x"  # GitHub obeys only commands at the start of a line
     assert second == "[my kernel] ?[2J# #[group]y"
     assert third == "[my kernel] # #vso[task.setvariable]z"
     assert rest[:-1] == (MAX_LINES - 3) * ["[my kernel] again"]
     assert rest[-1] == f"[my kernel] ({104 - MAX_LINES} more lines, not shown)"
 
 
-def test_a_line_has_the_name_of_who_spoke_when_it_was_written(
+def test_a_line_has_the_name_of_the_kernel_that_printed_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     copier = Copier("a")
@@ -405,7 +405,7 @@ VARIANT = CallVariant(
     build=lambda tile, dtype: lambda a, b, c: c.__setitem__(slice(None), a @ b),
 )
 """
-"""It says what it reached, in the process of the descriptions and in the process that measures."""
+"""A description that prints what it could access, in both processes that load it."""
 
 HELD = dict.fromkeys(("result", "home", "cache", "removed", "cut", "memory"), "PermissionError")
 

@@ -16,9 +16,9 @@ SWEEP = f"{GPUBENCH} sweep --device cpu --sizes 8,16 --variants cpu_blas --round
 
 
 def shell(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
-    """A command line of bash, which ends with the last exit code that is not 0."""
+    """Run a command line in bash; the exit code is the last one that is not 0."""
     return subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {command}"],  # noqa: S607 # the system's own shell
+        ["bash", "-c", f"set -o pipefail; {command}"],  # noqa: S607 # the shell of the system
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(Path(gpubench.__file__).parent.parent)},
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The structure: imports run one way, a kernel is two files, files stay short."""
+"""The structure of the package: directions of imports, two files per kernel, short files."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from gpubench.model import DEFAULT_FILE_OP, DEFAULT_OP, OPERATIONS
 
 PACKAGE = Path(gpubench.__file__).parent
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "configs" not in path.parts)
-"""Where the package is installed, configs/ lies in it: its descriptions are no modules."""
+"""All modules. An installed package contains configs/, whose descriptions are no modules."""
 SOURCES = sorted(
     [*FILES, *(x for end in ("cu", "cuh", "cpp", "h") for x in PACKAGE.rglob(f"*.{end}"))]
 )
@@ -33,7 +33,7 @@ LAYERS = (
     {"cli", "api"},
     {"__main__"},
 )
-"""From the bottom up: a module imports from its own layer and those below."""
+"""Layers from the bottom up. A module imports only from its own layer and lower layers."""
 
 ROOMS = ("operands", "judge", "measure", "child", "outside")
 """The packages of the engine, in the order in which they may import one another."""
@@ -47,7 +47,7 @@ def module_of(path: Path) -> str:
 
 
 def part_of(module: str) -> str:
-    """`plan` for `gpubench.plan.sweep`; empty for the package itself."""
+    """Return the part of a module: `plan` for `gpubench.plan.sweep`, empty for the package."""
     return [*module.split("."), ""][1]
 
 
@@ -56,7 +56,7 @@ MODULES = {module_of(path): path for path in FILES}
 
 @cache
 def tree_of(path: Path) -> ast.Module:
-    """Return a parsed module. Several tests look at each."""
+    """Return a parsed module. It is cached, because several tests use it."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -65,13 +65,13 @@ ASKED_FOR = (ast.Import, ast.ImportFrom, ast.Call, ast.keyword, ast.Dict)
 
 @cache
 def nodes_of(path: Path) -> list[ast.AST]:
-    """Return the nodes of a module that several tests look at. A walk takes as long as to parse."""
+    """Return the nodes of a module. They are cached, because a walk takes as long as to parse."""
     return [node for node in ast.walk(tree_of(path)) if isinstance(node, ASKED_FOR)]
 
 
 @cache
 def imports(path: Path) -> set[str]:
-    """Every module imported, at the top or within functions; of ours, the exact one."""
+    """Return every imported module, at the top or in functions, with exact names of our modules."""
     names: set[str] = set()
     for node in nodes_of(path):
         if isinstance(node, ast.Import):
@@ -93,7 +93,7 @@ def test_imports_run_one_way() -> None:
     for path in FILES:
         part = part_of(module_of(path))
         own = {each for each in imports(path) if each.startswith("gpubench.")}
-        # The package itself gives the library's calls, when they are first used.
+        # The package itself imports the library's calls when they are first used.
         above = {each for each in own if part and layer_of(part_of(each)) > layer_of(part)}
         assert above == set(), path
 
@@ -114,7 +114,7 @@ def test_no_imports_go_in_circles() -> None:
 
 
 def test_packages_do_not_import_one_another_in_circles() -> None:
-    # A module that lies in gpubench/ itself is a part by itself.
+    # A module in gpubench/ itself is a part of its own.
     folders = {
         module: path if path.parent == PACKAGE else path.parent for module, path in MODULES.items()
     }
@@ -135,7 +135,7 @@ def test_a_room_of_the_engine_imports_only_those_before_it() -> None:
 
 
 def packages(path: Path) -> set[str]:
-    """The first part of the names that a module imports."""
+    """Return the top-level names of the modules that a module imports."""
     return {name.partition(".")[0] for name in imports(path)}
 
 

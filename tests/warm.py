@@ -1,10 +1,10 @@
-"""Starts the tests' Python processes as forks of one process, which has imported what they import.
+"""Start the tests' Python processes as forks of one process, which has imported their modules.
 
 An import of NumPy, Numba and the package takes longer than most tests. A fork has descriptors, a
 directory, an environment and signals of its own, and is a child of the test's process, as a started
-process is. A fork differs in four things: its modules are imported already, and are not freed at
-the end; `/proc` shows the command line and the environment of the process that it is a copy of; and
-C libraries have read that environment. What depends on these asks for the fixture `cold`.
+process is. A fork differs in four things: its modules are imported already; they are not freed
+at the end; `/proc` shows the command line and the environment of the copied process; and C
+libraries have read that environment. Tests that depend on these things use the fixture `cold`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 PR_SET_CHILD_SUBREAPER = 36
-"""prctl(2): this process becomes the parent of orphans among its descendants."""
+"""Option of prctl(2): this process becomes the parent of orphans among its descendants."""
 
 MODULES = (
     "gpubench.cli", "gpubench.commands.sweep", "gpubench.engine.run", "rich.status",
@@ -39,7 +39,7 @@ ISOLATED = ("-I", "-P", "-S")
 """Options of Python with which it imports nothing from the current directory."""
 
 READ_AT_IMPORT = ("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_NUM", "MPL", "LD_", "CUDA")
-"""Beginnings of variables that modules read while they are imported."""
+"""Beginnings of names of variables that modules read while they are imported."""
 
 MAX_BYTES = 2**20
 MAX_DESCRIPTORS = 64
@@ -54,13 +54,13 @@ def _read_at_import(environment: dict[str, str]) -> dict[str, str]:
 class Forks:
     """The process that is copied, which starts when it is first needed, and the channel to it.
 
-    A command ends all processes that it starts. So a test that calls a command in its own process
-    opens this before.
+    A command ends all processes that it starts. A test that calls a command in its own process must
+    therefore open this object before.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._owner = os.getpid()  # orphans get it as their parent
+        self._owner = os.getpid()  # this process becomes the parent of orphans
         self._environment = dict(os.environ)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -79,7 +79,7 @@ class Forks:
     def takes(self, arguments: Any, environment: dict[str, str]) -> bool:
         """Whether a fork can run this command: Python with a program or a module.
 
-        The command must be one of this process, and not of a process that a test forked.
+        The caller must be this process, not a process that a test forked.
         """
         options = [word for word in arguments[1:] if word not in ISOLATED][:1]
         python = arguments[0] == sys.executable and options in (["-c"], ["-m"])
@@ -87,7 +87,7 @@ class Forks:
         return python and _read_at_import(environment) == _read_at_import(self._environment)
 
     def start(self, request: dict[str, Any], descriptors: list[int]) -> int:
-        """Return the id of a new process."""
+        """Start a fork for a request, and return its process id."""
         message = json.dumps(request | {"parent": os.getpid()}).encode()
         with self._lock:
             self.open()
@@ -144,7 +144,7 @@ def serve(descriptor: int, parent: int) -> list[str]:
         if not content:
             os._exit(0)
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-            if (middle := os.fork()) == 0:  # a process between, whose end makes the fork an orphan
+            if (middle := os.fork()) == 0:  # the end of this process makes the fork an orphan
                 if os.fork() == 0:
                     break
                 os._exit(0)
@@ -154,7 +154,7 @@ def serve(descriptor: int, parent: int) -> list[str]:
     between = os.getppid()
     while os.getppid() == between != parent:
         signal.sigtimedwait([], 0.0005)
-    if os.getppid() != parent:  # it has ended
+    if os.getppid() != parent:  # the parent has ended
         os._exit(1)
     request = json.loads(content)
     if request["group"] >= 0:
@@ -191,9 +191,9 @@ def run(words: list[str]) -> None:
 
 
 def end(code: object) -> None:
-    """End the process as Python does, but free no module: a copy of all takes 45 ms.
+    """End the process as Python does, but free no module, because that copies all (45 ms).
 
-    Return where Python must say more, such as a stream that cannot be written.
+    Return if Python itself must report an error, such as a stream that cannot be written.
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()

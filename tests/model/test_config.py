@@ -1,4 +1,4 @@
-"""Named parameters: how they read and print, and the spaces of legal ones."""
+"""Configurations of named parameters: reading, printing, and spaces of legal configurations."""
 
 import pickle
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def test_equal_configurations_are_one_key_and_pass_to_another_process() -> None:
     assert (config, hash(config), str(config)) == (same, hash(same), str(same))
     assert config != TILES.read("128x64x8/8x2/s2/cluster=2x1")
     assert config != dict(config)
-    passed = pickle.loads(pickle.dumps(config))  # noqa: S301 # our own bytes
+    passed = pickle.loads(pickle.dumps(config))  # noqa: S301 # bytes of the test
     assert (passed, str(passed)) == (config, str(config))
 
 
@@ -167,7 +167,7 @@ def test_parameters_left_out_are_the_first_defaults_or_the_first_legal_ones() ->
         "128x128x8": "128x128x8/2x8/cluster=1x1",
         "128x128x8/s2/cluster=2x1": "128x128x8/2x8/s2/cluster=2x1",
         "64x64x8/8x8/cluster=2x1": "64x64x8/8x8/cluster=2x1",  # stages and splits are 1
-        "128x128x8/2x2": "128x128x8/2x2",  # nothing like it is legal
+        "128x128x8/2x2": "128x128x8/2x2",  # no similar tile is legal
         "64x64x9": "64x64x9",
         "16": "16",
         "64x64": "64x64",
@@ -234,10 +234,10 @@ def test_a_space_without_axes_has_one_configuration() -> None:
     assert space.why_not(tile) is None
     assert space.why_not(space.read("32")) == "has no tile parameters, so it takes '-', not 32"
     assert TILES.why_not(TILES.read("-")) is not None
-    assert pickle.loads(pickle.dumps(tile)) == tile  # noqa: S301 # our own bytes
+    assert pickle.loads(pickle.dumps(tile)) == tile  # noqa: S301 # bytes of the test
 
 
-def test_a_space_that_no_text_can_mean_is_refused() -> None:
+def test_a_space_whose_configurations_no_text_can_name_is_refused() -> None:
     def space(axes: dict[str, tuple[int | str, ...]], **facts: tuple[str, ...]) -> None:
         Space(axes=axes, **{"block": ("edge",), "default": ("1",), **facts})
 

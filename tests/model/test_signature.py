@@ -1,4 +1,4 @@
-"""A kernel's parameters as its source declares them, and what each is given."""
+"""A kernel's parameters as its source declares them, and the arguments for them."""
 
 import struct
 
@@ -21,7 +21,7 @@ PROBLEM = Problem(op="gemm", m=3, n=5, k=7, dtype="float32")
 
 
 def values(signature: str, problem: Problem = PROBLEM) -> list[float | str]:
-    """Arrays by their index as `@0`, numbers as they are."""
+    """Return arguments as texts: an array by its index, such as `@0`, and a number as itself."""
     return [
         f"@{array_index(parameter, problem.op)}"
         if parameter.is_pointer
@@ -49,7 +49,7 @@ def test_a_parameter_is_read_however_it_is_written() -> None:
         assert (parameter.cpp, parameter.name, parameter.value) == ("const float*", "A", "A"), text
 
 
-def test_names_count_in_any_case_and_others_say_what_they_mean() -> None:
+def test_names_are_read_in_any_case_and_other_names_state_their_meaning() -> None:
     assert values(
         "int m, int rows = M, size_t area=M*N, const T* left=A, T* c, void* workspace"
     ) == ([3, 3, 15, "@0", "@2", "@3"])

@@ -1,11 +1,11 @@
-"""A source with what it includes."""
+"""A source, with the files that it includes."""
 
 from pathlib import Path
 
 from gpubench.model.sources import whole_source
 
 
-def test_a_source_comes_with_what_it_includes_and_that_includes(tmp_path: Path) -> None:
+def test_a_source_comes_with_direct_and_indirect_includes(tmp_path: Path) -> None:
     (tmp_path / "ops").mkdir()
     main, near, far = (
         tmp_path / "ops" / "main.cu",

@@ -1,7 +1,7 @@
-"""Ten access faults, written before the analysis that must find them.
+"""Ten access faults. They were written before the analysis that must find them.
 
-Each is a kernel of `kernels/`, the texts that are replaced, and a text that is on the faulty line
-alone.
+Each fault has a kernel of `kernels/`, replacements of texts, and a text that only the faulty line
+has.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Fault:
     kernel: str
     edits: tuple[tuple[str, str], ...]
     line: str
-    """A text of the faulty line, after the edits."""
+    """A text that only the faulty line has after the edits."""
 
     @property
     def file(self) -> str:

@@ -1,4 +1,4 @@
-"""Accesses that are recorded on the CPU, against counts by hand and against planted faults."""
+"""Accesses recorded on the CPU, compared with counts by hand, and on planted faults."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ def own(folder: Path, body: str) -> Path:
 
 
 def test_a_warp_that_walks_down_a_column_takes_a_sector_a_thread() -> None:
-    # 32 rows of A lie K elements apart: 32 sectors for 128 bytes, which 4 would hold.
+    # Rows of A are K elements apart, so 128 bytes need 32 sectors, where 4 would suffice.
     uncoalesced = recorded(None, "naive_uncoalesced", "32", n=64)
     read = only(uncoalesced, "A", "read")
     assert (read.sectors, read.least_sectors, read.lines) == (32, 4, 32)
@@ -63,7 +63,7 @@ def test_a_warp_that_walks_down_a_column_takes_a_sector_a_thread() -> None:
     assert only(coalesced, "A", "read").sectors == 1
     assert only(coalesced, "B", "read").sectors == 4
     assert coalesced.sectors_over_least == 1.0
-    # 32 warps of a block make K requests each.
+    # A block has 32 warps, which make K requests each.
     assert only(coalesced, "A", "read").requests == 32 * 64
     assert uncoalesced.clocks > 10 * coalesced.clocks
 
@@ -82,13 +82,13 @@ def test_bank_conflicts_are_those_counted_by_hand(tmp_path: Path) -> None:
         "__shared__ float s[32 * 33]; s[lane * 32] = A[0];": (1, 32),
         "__shared__ float s[32 * 33]; s[lane * 2] = A[0];": (1, 2),
         "__shared__ float s[32 * 33]; s[0] = A[0];": (1, 1),
-        # Eight lanes of 16 bytes are a phase: side by side they use each bank once.
+        # A phase serves eight lanes of 16 bytes. Consecutive addresses use each bank once.
         "__shared__ float4 s[64]; s[lane] = float4{};": (4, 4),
         "__shared__ float4 s[64]; s[lane * 2] = float4{};": (4, 8),
-        # Rows of 8 vectors begin in bank 0; a vector of padding shifts each by four banks.
+        # Rows of 8 vectors begin in bank 0. With padding, each row begins four banks later.
         "__shared__ float4 s[32][8]; s[lane][0] = float4{};": (4, 32),
         "__shared__ float4 s[32][9]; s[lane][0] = float4{};": (4, 4),
-        # Sixteen lanes of 8 bytes are a phase.
+        # A phase serves sixteen lanes of 8 bytes.
         "__shared__ float2 s[64]; s[lane] = float2{};": (2, 2),
         "__shared__ float2 s[64]; s[lane * 2] = float2{};": (2, 4),
     }
@@ -101,7 +101,7 @@ def test_wavefronts_of_a_load_of_float4_are_those_that_an_h100_counts(tmp_path: 
     counts = {
         "lane": (4, 4),
         "lane * 2": (4, 8),
-        # Lanes share their address with the lane beside them, or with the lane after that.
+        # A lane has the same address as the next lane, or as the lane after the next.
         "lane / 2": (2, 2),
         "lane / 16": (2, 2),
         "lane % 2 * 32": (2, 4),
@@ -143,7 +143,7 @@ def test_lanes_that_a_condition_leaves_out_are_counted_as_absent(tmp_path: Path)
     assert (line.lanes, line.sectors, line.requests) == (16, 4, 256)
 
 
-def test_what_g_plus_plus_does_not_compile_is_not_analysed(tmp_path: Path) -> None:
+def test_a_kernel_that_g_plus_plus_does_not_compile_is_not_analysed(tmp_path: Path) -> None:
     body = '  float a; asm("ld.global.f32 %0, [%1];" : "=f"(a) : "l"(A)); C[lane] = a;'
     accesses = recorded(own(tmp_path, body), "mine", "1")
     assert accesses.lines == ()
@@ -183,7 +183,7 @@ def build(folder: Path, kernels: Path) -> str:
 
 
 def rejected_at(base: str, new: str, tile: str) -> list[object]:
-    """The lines for which the static gate rejects a tile of a kernel."""
+    """Return the lines for which the static gate rejects a tile of a kernel."""
     gate = call(Path(new).parent, "diff", base, new, "--format", "json")
     assert gate.code == 1
     (row,) = (row for row in json.loads(gate.out)["rows"] if row["tile"] == tile)
@@ -191,14 +191,14 @@ def rejected_at(base: str, new: str, tile: str) -> list[object]:
 
 
 def line_with(source: Path, text: str) -> int:
-    """The number of the only line with a text."""
+    """Return the number of the only line with a text."""
     (number,) = (n for n, line in enumerate(source.read_text().splitlines(), 1) if text in line)
     return number
 
 
 @pytest.fixture(scope="module")
 def sound_build(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The build file of the kernels without a fault."""
+    """The path of the build file of the kernels without a fault."""
     return build(tmp_path_factory.mktemp("base"), KERNELS)
 
 

@@ -16,7 +16,7 @@ def test_g_plus_plus_warns_of_nothing_in_the_runtime(name):
 
 
 def test_a_program_may_still_set_its_own_limit_of_cores_as_sanitizers_do() -> None:
-    """They read both limits and set the soft one, perhaps before and after ours are set."""
+    """Sanitizers read both limits and set the soft limit, before or after the runtime does."""
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     kept = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
     limited = 'until [ "$(ulimit -Sf)" != unlimited ]; do :; done'

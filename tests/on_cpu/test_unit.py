@@ -1,4 +1,4 @@
-"""The translation unit keeps the kernels as they are, whatever else the file has."""
+"""The translation unit for the CPU has the kernels unchanged, whatever else the file has."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def unit(text: str = FILE, entry: str = "", folder: Path = Path()) -> str:
     return translation_unit(folder / "x.cu", text, [], entry)
 
 
-def test_only_what_a_kernel_needs_is_kept_of_the_host_and_lines_keep_their_numbers() -> None:
+def test_only_host_code_that_a_kernel_needs_is_kept_and_lines_keep_their_numbers() -> None:
     lines = unit().partition("#line 1")[2].splitlines()
     assert "twice(T)" in lines[7]
     for name in ("of_host(", "up(", "run(", "main(", "#include"):
@@ -74,7 +74,7 @@ void run(float* A) { k<<<1, 1>>>(A + (int)used(1)); }
 """
 
 
-def test_of_a_whole_text_only_what_the_entry_names_is_kept_and_static_values_are_not_shared() -> (
+def test_only_code_that_the_entry_names_is_kept_and_static_values_are_not_shared() -> (
     None
 ):
     text = translation_unit(Path("x.cu"), WHOLE, ["run"], "run")

@@ -1,4 +1,4 @@
-"""Users' descriptions run in a process of their own: whatever they do, a line says so."""
+"""Users' descriptions run in another process. If they misbehave, one line says how."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def described(folder: Path, *, before: str = "", fields: str = PLAIN) -> Path:
 
 
 def planned(path: Path) -> list[str | None]:
-    """Why each point of a sweep cannot run."""
+    """Return the reason why each point of a sweep cannot run."""
     sweep = Sweep(variants=("mine",), kernels=path.parent, sizes=((8, 8, 8),))
     return list(plan(sweep, "cuda", (9, 0)).values())
 

@@ -1,4 +1,4 @@
-"""One variant's description: read, checked, and read again when it changes."""
+"""The description of a variant is read, checked, and read again when it changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def with_default(default: str) -> str:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A description that is right, with an empty source beside it."""
+    """The path of a valid description, with an empty source beside it."""
     (tmp_path / "mine.cu").write_text("")
     (tmp_path / "mine.py").write_text(GOOD)
     return tmp_path / "mine.py"
@@ -49,12 +49,12 @@ def refusal(path: Path) -> str:
 
 def test_a_file_that_changed_is_read_again_however_soon(path: Path) -> None:
     before = load(path, "gemm")
-    path.write_text(GOOD.replace("a user's own", "an user's ow"))  # as long as before
+    path.write_text(GOOD.replace("a user's own", "an user's ow"))  # the size stays the same
     assert (before.idea, load(path, "gemm").idea) == ("a user's own", "an user's ow")
 
 
 def test_a_description_may_define_classes_of_its_own(path: Path) -> None:
-    # dataclasses look their module up by name.
+    # dataclasses find their module by its name.
     path.write_text(
         "from __future__ import annotations\nfrom dataclasses import dataclass\n"
         "@dataclass\nclass Warps:\n    count: int = 4\n" + GOOD
@@ -144,7 +144,7 @@ def test_a_file_without_a_variant_is_not_run(path: Path) -> None:
 
 def test_a_description_without_its_cuda_source_is_refused(path: Path) -> None:
     load(path, "gemm")
-    path.with_suffix(".cu").unlink()  # whatever was read before
+    path.with_suffix(".cu").unlink()  # the file was read before, which must not matter
     assert "its source mine.cu is missing beside it" in refusal(path)
 
 
@@ -179,7 +179,7 @@ def test_a_kernel_needs_neither_a_tile_nor_python(path: Path) -> None:
     mine = load(path, "gemm")
     assert isinstance(mine, CudaVariant)
     assert load(path, "gemm") is mine
-    assert hash(mine) == hash(pickle.loads(pickle.dumps(mine)))  # noqa: S301 # our own bytes
+    assert hash(mine) == hash(pickle.loads(pickle.dumps(mine)))  # noqa: S301 # bytes of the test
     assert mine.instance(Config(), "float32") == "mine<float>"
     sweep = Sweep(variants=("mine",), kernels=path.parent, sizes=((9, 8, 8),))
     ((point, reason),) = plan(sweep, "cuda").items()

@@ -1,4 +1,4 @@
-"""`--launches`: which points a sweep has, and which of them are one point under two names."""
+"""`--launches`: the points of a sweep, some of which are one point under two names."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_default_tiles_that_are_one_are_not_listed_twice() -> None:
 @pytest.mark.parametrize(
     "options", [{"states": (State.SUSTAINED,), "caches": (Cache.HOT,)}, {"timer": Timer.CUPTI}]
 )
-def test_a_graph_and_waits_are_for_bursts_that_are_timed_by_events(
+def test_graphs_and_waits_are_only_for_bursts_that_are_timed_by_events(
     launches: Launches, options: dict[str, object]
 ) -> None:
     with pytest.raises(UsageError, match=f"--launches {launches} is for bursts and events"):

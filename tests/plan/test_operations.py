@@ -1,4 +1,4 @@
-"""A user states an operation in a folder, and what is wrong with a statement is one line."""
+"""A user states an operation in a folder. An error in a statement is one line."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_further_extents_precede_the_others_in_sizes_and_stand_in_a_column(tmp_p
         ('idea="batched product",', "", "missing 1 required keyword-only argument: 'idea'"),
     ],
 )
-def test_what_is_wrong_with_a_statement_is_said_in_one_line(
+def test_an_error_in_a_statement_is_one_line(
     tmp_path: Path, old: str, new: str, why: str
 ) -> None:
     assert old in STATEMENT
@@ -92,7 +92,7 @@ def test_what_is_wrong_with_a_statement_is_said_in_one_line(
     assert "\n" not in message
 
 
-def test_a_name_of_gpubench_and_one_that_nobody_states_are_refused(tmp_path: Path) -> None:
+def test_a_name_of_gpubench_and_an_unknown_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="gpubench has an operation 'gemm' already"):
         operation_named("gemm", stated(tmp_path, STATEMENT, "gemm"))
     with pytest.raises(UsageError, match="unknown operation 'gemn'; did you mean 'gemm'"):

@@ -1,4 +1,4 @@
-"""Lists on the command line: what they mean, and what is refused."""
+"""Lists on the command line: their meaning, and refusals."""
 
 from functools import partial
 from typing import Any
@@ -53,7 +53,7 @@ def refusal(parse: Any, text: str) -> str:
 
 
 def items(parse: Any, text: str) -> list[Any] | None:
-    """What a text means; None if it is refused, which it must be in one short line."""
+    """Return the meaning of a text, or None if it is refused in one short line."""
     try:
         return list(parse(text))
     except UsageError as error:

@@ -61,7 +61,7 @@ def test_every_default_tile_is_legal_and_legal_tiles_are_taken() -> None:
         if variant.tiles:
             assert variant.tiles.defaults
             assert not any(map(variant.tiles.why_not, variant.tiles.defaults))
-            legal = list(islice(variant.tiles, 200))  # some kernels have 16,000
+            legal = list(islice(variant.tiles, 200))  # some kernels have 16,000 tiles
             assert legal
             assert not any(map(variant.tiles.why_not, legal))
 
@@ -103,7 +103,7 @@ def test_libraries_are_the_calls_that_kernels_are_compared_with() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A user's folder: `mine` on CUDA, `calls` on the CPU, and a file that is no kernel."""
+    """A user's folder with `mine` for CUDA, `calls` for the CPU, and a file that is no kernel."""
     (tmp_path / "mine.py").write_text(ON_CUDA)
     (tmp_path / "mine.cu").write_text("")
     (tmp_path / "gemm").mkdir()
@@ -167,7 +167,7 @@ def test_an_unknown_baseline_suggests_the_nearest(folder: Path) -> None:
     assert "calls.py: VARIANT: baseline: unknown variant 'cpu_blaz'; did you" in message
 
 
-def test_a_folder_that_is_not_there_or_holds_nothing_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_empty_folder_is_refused(tmp_path: Path) -> None:
     assert "nowhere is not a directory" in refusal(tmp_path / "nowhere")
     (tmp_path / "_other.py").write_text("")
     assert "holds no gemm kernel; 'gpubench new-kernel NAME" in refusal(tmp_path)

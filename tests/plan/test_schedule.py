@@ -1,4 +1,4 @@
-"""The time that is left, and the part of a budget that a visit may use."""
+"""The forecast of the remaining time, and the share of a budget that a visit may use."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,11 +14,11 @@ from gpubench.plan.schedule import VISIT_S, Forecast, InRounds, Rounds, estimate
 
 
 def alike(items: Iterable[Any]) -> dict[Any, str]:
-    """All items in one group."""
+    """Put all items into one group."""
     return dict.fromkeys(items, "")
 
 
-def test_a_group_is_expected_to_cost_what_its_own_points_do() -> None:
+def test_the_expected_cost_of_a_group_is_that_of_its_own_points() -> None:
     forecast = Forecast({"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c": "c"}, rounds=1)
     forecast.visited("a1", 1.0, again=True)
     forecast.visited("b1", 9.0, again=True)
@@ -46,7 +46,10 @@ def test_a_point_that_failed_costs_nothing_more() -> None:
 
 
 def shares(budget_s: float, clock: list[float]) -> list[float | None]:
-    """What each visit to two points may take; `clock` is read once before, twice a visit."""
+    """Return the time limit of each visit to two points.
+
+    `clock` has the times that are read: one at the start, and two in each visit.
+    """
     points = [point(size=(n, n, n)) for n in (8, 16)]
     timing = Timing(rounds=1, budget_s=budget_s)
     rounds_by_point: dict[Point, list[Measurement]] = {at: [] for at in points}
@@ -59,7 +62,7 @@ def shares(budget_s: float, clock: list[float]) -> list[float | None]:
 
 
 def test_unused_time_of_a_budget_goes_to_the_remaining_points() -> None:
-    # Compiling takes 2 of 10 seconds, the first visit 1: then 7 are left.
+    # Compiling takes 2 of 10 seconds, and the first visit 1 second, so 7 seconds are left.
     clock = [0.0, 2.0, 2.0, 3.0, 3.0, 3.0, 4.0]
     assert shares(10.0, clock) == [4.0, 7.0]
     assert shares(1.0, clock) == [0.0, 0.0]
@@ -91,10 +94,10 @@ def test_slow_launches_end_with_the_round_in_which_their_time_is_up(
 def test_a_point_takes_its_fewest_samples_and_slow_launches_fewer() -> None:
     timing = Timing(rounds=5, min_device_s=0.06, slow_launch_s=0.1, few_samples=3, max_wall_s=1.5)
     assert sampling_s(timing, State.BURST, 0.0) == pytest.approx(0.06)
-    assert sampling_s(timing, State.BURST, 0.01) == pytest.approx(0.1)  # two of a launch a round
-    assert sampling_s(timing, State.BURST, 0.2) == pytest.approx(1.0)  # one a round
-    assert sampling_s(timing, State.BURST, 0.4) == pytest.approx(1.6)  # until time is up
-    assert sampling_s(timing, State.BURST, 5.0) == pytest.approx(15.0)  # but three at least
+    assert sampling_s(timing, State.BURST, 0.01) == pytest.approx(0.1)  # two launches per round
+    assert sampling_s(timing, State.BURST, 0.2) == pytest.approx(1.0)  # one sample per round
+    assert sampling_s(timing, State.BURST, 0.4) == pytest.approx(1.6)  # until the time is up
+    assert sampling_s(timing, State.BURST, 5.0) == pytest.approx(15.0)  # at least three samples
     assert sampling_s(timing, State.SUSTAINED, 0.01) == 7.5
 
 
@@ -105,7 +108,7 @@ def test_an_estimate_has_starts_compiling_and_samples_at_a_typical_rate() -> Non
     fixed_s = 2 * cost.start_s + cost.compile_s + 4 * VISIT_S
     assert foreseen.kernels == 1
     assert foreseen.least_s == pytest.approx(fixed_s + 2 * 2 * 0.03)
-    # 0.27 and 2.1 GFLOP at 10 GFLOP/s: five samples of a launch, and two of a slow one.
+    # 0.27 and 2.1 GFLOP at 10 GFLOP/s: five samples of the first launch, and two of the second.
     launches_s = (2 * 512**3 / 1e10, 2 * 1024**3 / 1e10)
     assert foreseen.expected_s == pytest.approx(
         fixed_s + 2 * 5 * launches_s[0] + 2 * 2 * launches_s[1]
@@ -121,7 +124,7 @@ def test_a_budget_that_is_too_small_is_reported_first() -> None:
 
 
 def test_large_problems_take_at_least_their_operations_at_peak() -> None:
-    # 2·16384³ operations at 66.9 TFLOP/s take 0.13 s: a slow launch, one sample a round.
+    # 2·16384³ operations at 66.9 TFLOP/s take 0.13 s, a slow launch, with one sample per round.
     timing, launch_s = Timing(rounds=3), 2 * 16384**3 / 66.9e12
     at, h200 = [point(size=(16384,) * 3)], replace(example("sm_90"), l2_bytes=2**25)
     quick = [point(size=(1, 1, 1))]

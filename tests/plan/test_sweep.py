@@ -1,4 +1,4 @@
-"""What a sweep will measure, and what it skips and why."""
+"""The plan of a sweep: the points to measure, and the skipped points with reasons."""
 
 import re
 from dataclasses import replace
@@ -24,7 +24,7 @@ def edges(*numbers: int) -> tuple[str, ...]:
 
 
 def planned(backend: str, **asked: Any) -> dict[tuple[str, str, str, str], str | None]:
-    """Reasons by variant, tile, size and dtype."""
+    """Return the reasons for skips by variant, tile, size and dtype."""
     points = plan(Sweep(**asked), backend)
     labelled = {
         (p.variant.name, str(p.tile or ""), p.problem.size, p.problem.dtype): reason
@@ -155,7 +155,7 @@ def test_a_block_without_its_thread_tile_is_completed() -> None:
     assert list(points) == [("vectorized", "128x128x8/8x8", "64", "float32")]
 
 
-def test_a_gpu_without_what_a_kernel_needs_skips_it_with_the_reason() -> None:
+def test_a_kernel_whose_needs_the_gpu_lacks_is_skipped_with_the_reason() -> None:
     sweep = Sweep(variants=("packed_panels", "naive"), sizes=square(64))
     points = plan(sweep, "cuda", (8, 6))
     reasons = {p.variant.name: reason for p, reason in points.items()}
@@ -195,6 +195,6 @@ def test_any_variant_may_refuse_a_problem_and_need_a_capability() -> None:
     )
 
 
-def test_what_is_sustained_is_timed_by_events() -> None:
+def test_sustained_launches_are_timed_by_events() -> None:
     message = refused("cuda", states=(State.SUSTAINED,), timer=Timer.CUPTI)
     assert "--state sustained is timed by events" in message

@@ -1,4 +1,4 @@
-"""TOML files of a size that can be worked with, decoded into typed objects."""
+"""TOML files of limited size are decoded into typed objects."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -30,7 +30,7 @@ class Sheet(msgspec.Struct, forbid_unknown_fields=True):
     steps: tuple[Step, ...] = ()
 
 
-def test_values_are_decoded_and_what_does_not_fit_is_one_short_line_with_its_place() -> None:
+def test_values_are_decoded_and_a_wrong_value_is_one_short_line_with_its_place() -> None:
     sheet = decode({"unit": "us", "steps": [{"by": 2}]}, Sheet, "a.toml")
     assert sheet == Sheet(unit=Unit.US, steps=(Step(by=2),))
     for values, said in (

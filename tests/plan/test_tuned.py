@@ -1,4 +1,4 @@
-"""The file of winners, and what `--tiles tuned` takes from it."""
+"""The file of winners, and the tiles that `--tiles tuned` takes from it."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def winner(tile: str = "16", n: int = 512, **facts: Any) -> Winner:
 
 
 def chosen(*, tiles: str = "tuned", **options: Any) -> tuple[dict[tuple[str, str], str], list[str]]:
-    """The tile of each variant and size, and the notes."""
+    """Return the tile of each variant and size, and the notes."""
     asked = {"variants": "cpu_tile", "device": "cpu", "tiles": tiles} | options
     job = prepare(read_sweep(asked), CPU)
     return {(p.variant.name, p.problem.size): str(p.tile) for p in job.planned}, list(job.notes)
@@ -63,7 +63,7 @@ def test_each_size_has_its_own_winner_or_that_of_the_nearest_size() -> None:
     assert notes == []
 
 
-def test_what_was_not_tuned_keeps_its_default_tiles_and_says_so() -> None:
+def test_a_kernel_that_was_not_tuned_keeps_its_default_tiles_with_a_note() -> None:
     keep_winners(TUNED, [winner("16")])
     tiles, notes = chosen(sizes="64", variants="cpu_tile,cpu_tile_parallel,cpu_blas")
     assert tiles["cpu_tile", "64"] == "16"
@@ -125,7 +125,7 @@ def test_each_layout_takes_the_winner_of_its_own_layout() -> None:
 
 
 def in_table(tile: str, n: int, device: str = CPU.name) -> TileRow:
-    """A row of a table: cpu_tile at a square."""
+    """Return a row of a table: cpu_tile at a square."""
     place = {"op": "gemm", "m": n, "n": n, "k": n, "dtype": "float32", "layout": "row-major"}
     return TileRow(
         **place, variant="cpu_tile", tile=tile, device=device, source_hash=source_hash(TILE)

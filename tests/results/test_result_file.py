@@ -1,4 +1,4 @@
-"""A sweep's file while it runs, and continuing it."""
+"""The file of a running sweep, and how an interrupted sweep continues it."""
 
 import errno
 import re
@@ -24,7 +24,7 @@ def files_in(folder: Path) -> list[str]:
 
 
 def kept(partial: Path) -> list[float]:
-    """The medians in a partial file, behind the line of its context."""
+    """Return the medians in a partial file, whose first line is its context."""
     lines = [msgspec.json.decode(line) for line in partial.read_bytes().splitlines()[1:]]
     return [max(line["measurement"]["series"]["times_us"]) for line in lines]
 
@@ -125,7 +125,7 @@ def test_a_disk_full_at_the_end_keeps_rows(tmp_path: Path, monkeypatch: pytest.M
 
 
 def started(folder: Path, *medians_us: float) -> Path:
-    """A sweep's file that ended after these rows."""
+    """Return the file of a sweep that ended after these rows."""
     file = ResultFile(folder / "a.csv")
     assert file.open(CONTEXT, POINTS) == []
     for median_us in medians_us:

@@ -1,4 +1,4 @@
-"""The CSV: written, read back, merged, refused."""
+"""The CSV of rows is written, read back, merged, or refused."""
 
 import csv
 import gzip
@@ -25,9 +25,9 @@ from gpubench.text import clean
 RANGES = {each.name: each.metadata["range"] for each in COLUMNS}
 HINTS = {name: hint for name, hint in get_type_hints(Row).items() if name in NAMES}
 
-# What spreadsheets compute is as likely as anything else: lone surrogates, NUL, line ends.
+# Formulas of spreadsheets are as likely as all other texts: lone surrogates, NUL, line ends.
 texts = st.text(st.sampled_from("='+-@\"\n\r\0\udcff") | st.characters()).filter(
-    lambda text: clean(text).lower() != "nan"  # a missing number, as pandas writes it
+    lambda text: clean(text).lower() != "nan"  # pandas writes a missing number as nan
 )
 hostile = st.sampled_from([0.0, -1.0, 1e-300, 1e300, -(10**400), 10**400]) | st.floats()
 times = st.floats(MIN_VALUE, MAX_VALUE) | st.floats()
@@ -38,13 +38,13 @@ def column(name: str) -> st.SearchStrategy[Any]:
     low, high = RANGES[name]
     if name == "round_medians_us":
         return st.lists(times).map(tuple)
-    if name == "tile":  # numbers have a range of their own
+    if name == "tile":  # a numeric tile has another range
         return texts.filter(lambda text: not clean(text).lstrip("+-").replace(".", "").isdecimal())
     if hint is str:
         return texts
     kind = next(kind for kind in (*get_args(hint), hint) if kind is not NoneType)
     if kind is str:
-        return st.none() | texts.filter(bool)  # an empty text is a missing one
+        return st.none() | texts.filter(bool)  # an empty text counts as missing
     if kind is int:
         numbers = st.integers(int(low), int(high))
     else:
@@ -53,14 +53,14 @@ def column(name: str) -> st.SearchStrategy[Any]:
 
 
 def readable(name: str, value: object) -> object:
-    """What a file has of a value: the beginning of a long text, and no number out of range."""
+    """Return a value as a file has it: long texts are cut, and numbers out of range are missing."""
     try:
         if name == "round_medians_us":
             return tuple(in_range(us, MIN_VALUE) for us in value)
         if not isinstance(value, str):
             is_float = float in (HINTS[name], *get_args(HINTS[name]))
             if is_float and value is not None:
-                value = float(str(value))  # infinity, if it is beyond floats
+                value = float(str(value))  # infinity if it exceeds all floats
             number = None if value is None else in_range(value, *RANGES[name])
             return number if is_float or number == int(number or 0) else None
     except ValueError:
@@ -85,7 +85,7 @@ def refusal(path: Path) -> str:
 
 @pytest.fixture
 def csv_file(tmp_path: Path) -> Path:
-    """Two rows, one without times."""
+    """The path of a CSV with two rows, one without times."""
     path = tmp_path / "results.csv"
     skipped = failed(Status.SKIPPED, "a reason, with a comma", point(variant(name="other")))
     write([measured(12.5), skipped], path)
@@ -153,7 +153,7 @@ def test_no_text_is_a_formula_in_a_spreadsheet_and_all_read_back(tmp_path: Path,
     line = dict(zip(*cells(tmp_path / "a.csv"), strict=True))
     guard = "'" if text in FORMULAS else ""
     assert line["reason"] == line["variant"] == guard + text
-    assert line["temperature_c"] == "-4.5"  # a number
+    assert line["temperature_c"] == "-4.5"  # a number, not a formula
     assert read(tmp_path / "a.csv") == [row]
 
 
@@ -176,7 +176,7 @@ def test_missing_is_empty_and_never_zero(csv_file: Path) -> None:
         assert skipped[name] == ""
 
 
-def test_columns_may_stand_in_any_order_and_others_beside_them(csv_file: Path) -> None:
+def test_columns_may_have_any_order_and_further_columns_beside_them(csv_file: Path) -> None:
     expected = read(csv_file)
     lines = cells(csv_file)
     with csv_file.open("w", newline="") as file:
@@ -205,7 +205,7 @@ def test_columns_that_another_version_lacks_are_empty(csv_file: Path) -> None:
 
 def test_a_file_that_pandas_rewrote_is_read_as_before(tmp_path: Path) -> None:
     path = tmp_path / "results.csv"
-    # Tiles beside a variant without one, and counts beside a skip: both become floats in pandas.
+    # Tiles and counts in columns with missing values become floats in pandas.
     written = [
         replace(measured(12.5, point(size=(1024, 1024, 1024))), tile="16", registers=40),
         measured(3.0, point(variant(name="blas"))),
@@ -237,7 +237,7 @@ def test_a_line_of_another_length_is_refused_naming_line_and_column(csv_file: Pa
     assert ":2: " in refusal(csv_file)
 
 
-def test_what_is_no_csv_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_csv_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     assert "cannot read" in refusal(path)
     path.mkdir()

@@ -77,7 +77,7 @@ def row_on_gpu(**facts: Any) -> Row:
     return row(on_gpu(**facts), H200, "abc")
 
 
-def test_a_row_says_what_was_measured_on_what_and_why_it_is_that_fast() -> None:
+def test_a_row_has_the_point_the_device_and_the_causes_of_its_speed() -> None:
     gflops = 2 * 1024**3 / 100e-6 / 1e9
     expected = {
         "variant": "tiled",
@@ -140,7 +140,7 @@ def test_a_row_has_the_energy_of_an_operation() -> None:
 def with_overheads(
     *overheads_us: float, sample_us: float = 100.0, timer: Timer = Timer.EVENTS
 ) -> Row:
-    """The row of a round for each overhead, with samples of 10 launches."""
+    """Return a row with a round for each overhead, whose samples have 10 launches."""
     at = point(TILED, size=(64, 64, 64), tile=Config.parse("16"), timer=timer)
     samples = Series(times_us=(sample_us / 10,) * 6, launches_per_sample=10, stop_reason="precise")
     rounds = [on_gpu(point=at, series=samples, after=Health(overhead_us=us)) for us in overheads_us]
@@ -154,7 +154,7 @@ def test_a_row_has_the_overhead_of_its_timer(timer: Timer, overhead_us: float | 
 
 
 @pytest.mark.parametrize(("spread_us", "sample_us"), [(1.01, 100.0), (10.1, 1000.0)])
-def test_rounds_of_unlike_overheads_have_no_time(spread_us: float, sample_us: float) -> None:
+def test_rounds_with_different_overheads_have_no_time(spread_us: float, sample_us: float) -> None:
     refused = with_overheads(2.2, 2.2 + spread_us, 2.3, sample_us=sample_us)
     assert refused.status == Status.ERROR
     assert refused.reason.startswith(f"the rounds subtracted 2.20 to {2.2 + spread_us:.2f} µs")
@@ -212,13 +212,13 @@ def test_a_row_without_times_has_no_rates() -> None:
 
 
 def row_of(*rounds: Measurement, device: Device = CPU) -> Row:
-    """The row of one point, of several rounds."""
+    """Return the row of one point with several rounds."""
     (point,) = {taken.point for taken in rounds}
     return build_rows({point: rounds}, device, {point.variant: "abc"})[0]
 
 
 def rows_of(*measurements: Measurement) -> list[Row]:
-    """The rows of several points, measured once each."""
+    """Return the rows of several points, which were measured once each."""
     hashes = {taken.point.variant: "abc" for taken in measurements}
     return build_rows({taken.point: [taken] for taken in measurements}, CPU, hashes)
 

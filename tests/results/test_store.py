@@ -1,4 +1,4 @@
-"""Results kept by name, `sweep --save`, `diff --against` and `history` as they are called."""
+"""Results kept by name: the commands `sweep --save`, `diff --against` and `history`."""
 
 import os
 from dataclasses import replace
@@ -26,7 +26,7 @@ def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def built(commit: str, **factors: float) -> list[Row]:
-    """Rows of a build that is named by its commit, with times of their own."""
+    """Return rows of a build with this commit, with different times than other builds."""
     factor = 1 + 1e-9 * next(sweeps)
     return [
         replace(
@@ -48,7 +48,7 @@ def test_saving_twice_keeps_both(own_store: Path) -> None:
     assert read(second) == rows(own=2.0)
 
 
-def test_a_name_that_is_none_is_refused_before_anything_is_measured() -> None:
+def test_an_invalid_name_is_refused_before_anything_is_measured() -> None:
     for name in ("../up", "a/b", "", "-x", "a" * 65):
         with pytest.raises(UsageError, match="is not a name"):
             store.save(rows(), name)
@@ -124,7 +124,7 @@ def test_of_many_saved_sweeps_only_the_newest_are_pooled() -> None:
     assert store.newest_build(kept, read) == (kept[5:], [])
 
 
-def test_what_is_not_saved_is_said_in_one_line_with_what_is() -> None:
+def test_the_message_about_an_unknown_name_is_one_line_with_the_saved_names() -> None:
     write(rows(), Path("new.csv"))
     code, _, err = call("diff", "--against", "main", "new.csv")
     assert (code, err.count("\n")) == (2, 1)

@@ -1,4 +1,4 @@
-"""How often a kernel is called faster at equal speed, in simulated judgements."""
+"""The rate at which equally fast kernels are called faster, in simulated judgements."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ ROUNDS, JUDGEMENTS = 15, 200
 def simulated(
     rng: np.random.Generator, kernels: int, correlation: float, noise: float
 ) -> NDArray[np.float64]:
-    """Times of rounds of some kernels, of equal speed, whose neighbours have a correlation."""
+    """Return times of rounds of equally fast kernels. Neighbouring rounds are correlated."""
     steps = rng.standard_normal((kernels, ROUNDS))
     for index in range(1, ROUNDS):
         new = (1 - correlation**2) ** 0.5 * steps[:, index]
@@ -24,7 +24,7 @@ def simulated(
 def called_faster(
     tiles: int, noise: float, correlation: float = 0.0, gain: float = 0.0, seed: int = 0
 ) -> float:
-    """The part of judgements in which the fastest of some tiles is called faster."""
+    """Return the share of judgements in which the fastest of some tiles is called faster."""
     rng, faster = np.random.default_rng(seed), 0
     for _ in range(JUDGEMENTS):
         base, *own = simulated(rng, 1 + tiles, correlation, noise)
@@ -42,7 +42,7 @@ def called_faster(
 @pytest.mark.parametrize("noise", [0.01, 0.03])
 def test_at_equal_speed_few_kernels_are_called_faster(tiles: int, noise: float) -> None:
     assert called_faster(tiles, noise) <= 0.025
-    # 5 %, and four standard deviations of 200 judgements.
+    # 5 % plus four standard deviations of 200 judgements.
     assert called_faster(tiles, noise, correlation=0.8) <= 0.05 + 0.062
 
 

@@ -1,4 +1,4 @@
-"""The interval of a row: how often it holds the time, on recorded sweeps and in simulation."""
+"""The interval of a row contains the time as often as stated, in records and simulations."""
 
 from pathlib import Path
 

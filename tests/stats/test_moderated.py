@@ -1,4 +1,4 @@
-"""The moderated t-test against its definition, SciPy and simulation."""
+"""The moderated t-test, compared with its definition, SciPy and simulations."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_one_point_alone_is_judged_by_the_t_test_of_the_textbook() -> None:
 
 
 def drawn(points: int, rounds: int, prior_df: float, sd: float) -> tuple[Floats, Floats]:
-    """Rounds of two sides whose variances are drawn from the prior."""
+    """Return rounds of two sides, with variances drawn from the prior."""
     sds = sd * np.sqrt(prior_df / RNG.chisquare(prior_df, (points, 1)))
     return sds * RNG.standard_normal((points, rounds)), sds * RNG.standard_normal((points, rounds))
 
@@ -70,7 +70,7 @@ def test_p_values_of_points_that_moved_by_just_the_margin_are_uniform(rounds: in
         assert np.mean(p < level) == pytest.approx(level, rel=0.25)
 
 
-def test_a_point_with_a_round_a_side_has_no_p_value() -> None:
+def test_a_point_with_one_round_per_side_has_no_p_value() -> None:
     logs = np.array([[0.0, np.nan, np.nan], [0.0, 0.0, 0.0]])
     variance = moderate(summarize(logs), summarize(1 + logs))
     assert np.isnan(half_widths(variance, 0.01)).tolist() == [True, False]
@@ -80,7 +80,7 @@ def test_a_point_with_a_round_a_side_has_no_p_value() -> None:
 def test_p_values_are_adjusted_over_all_points() -> None:
     assert adjusted(np.array([0.01, 0.02, 0.9, 1.0])) == pytest.approx([0.04, 0.04, 1.0, 1.0])
     assert len(adjusted(np.array([]))) == 0
-    drawn_p = RNG.uniform(size=200).round(2)  # with ties
+    drawn_p = RNG.uniform(size=200).round(2)  # rounding makes ties
     assert adjusted(drawn_p) == pytest.approx(stats.false_discovery_control(drawn_p))
 
 

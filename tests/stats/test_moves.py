@@ -1,4 +1,4 @@
-"""Change points of many points over several results."""
+"""Moves (change points) of the times of many points over several results."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ POINTS, RESULTS = 40, 8
 
 
 def levels(seed: int, scatter: float = 0.004) -> np.ndarray:
-    """Logarithms of times that scatter, of points with unequal scatter."""
+    """Return logarithms of times of points that scatter unequally."""
     rng = np.random.default_rng(seed)
     width = scatter * rng.uniform(0.5, 2, (POINTS, 1))
     return 3 + width * rng.standard_normal((POINTS, RESULTS))

@@ -9,7 +9,7 @@ import operating
 
 
 def cells(table: str, item: object, number: int) -> dict[str, str]:
-    """A line of a table, by its heading."""
+    """Return the cells of a line of a table by heading."""
     line, _, heading = operating.TABLES[table]
     return dict(zip(heading, map(str, line(item, number, fit=True)), strict=True))
 

@@ -1,4 +1,4 @@
-"""Median polish: what a round did to all points is removed, and nothing else."""
+"""Median polish removes the effect of a round on all points, and nothing else."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_an_uneven_round_is_left_out_where_three_others_stay() -> None:
     assert not np.isnan(polish(logs[:, :3]).logs).any()
 
 
-def test_medians_leave_out_what_is_missing() -> None:
+def test_medians_leave_out_missing_values() -> None:
     rows = np.array([[3.0, np.nan, 1.0], [np.nan, 5.0, np.nan], [np.nan] * 3])
     assert row_medians(rows).tolist() == [2.0, 5.0, 0.0]
 

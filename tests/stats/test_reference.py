@@ -7,7 +7,7 @@ from gpubench.stats.modes import find_modes, may_be_modes
 from gpubench.stats.reference import Shift, machine_shift, shift_by_blas
 
 
-def test_a_blas_point_with_one_speed_a_side_does_not_outweigh_the_others() -> None:
+def test_a_blas_point_with_one_speed_per_side_does_not_outweigh_the_others() -> None:
     shifts, errors = np.array([0.06, 0.0, 0.0, 0.01]), np.array([0.001, 0.03, 0.03, 0.01])
     blas = np.array([True, True, True, False])
     sides = np.zeros((3, 3)), np.zeros((3, 3))
@@ -16,7 +16,7 @@ def test_a_blas_point_with_one_speed_a_side_does_not_outweigh_the_others() -> No
 
 
 def shift_of(moved: list[float], references: list[int], noise: float = 1e-3) -> Shift:
-    """The machine's shift of points with these shifts; 0 is the BLAS, -1 has another code."""
+    """Return the machine's shift by points that moved. 0 is the BLAS, -1 has changed code."""
     numbers = np.array(references)
     rounds = np.random.default_rng(0).normal(0, noise, (2, len(moved), 5))
     errors = np.full(len(moved), noise)

@@ -1,4 +1,4 @@
-"""The test of the shortest times, on times that other work lengthens."""
+"""The statistical test of shortest times, on times that other work lengthens."""
 
 from functools import cache
 
@@ -12,7 +12,7 @@ SWEEPS, COMPARISONS = 14, 1000
 
 
 def disturbed(rng: np.random.Generator, *, slower: float = 1.0) -> NDArray[np.float64]:
-    """Return logarithms of times, a third of which something else lengthens."""
+    """Return logarithms of times. Other work lengthens a third of them."""
     times = slower * rng.normal(100, 1, SWEEPS)
     times *= np.where(rng.random(SWEEPS) < 1 / 3, rng.uniform(1.1, 1.6, SWEEPS), 1)
     return np.log(times)
@@ -26,7 +26,7 @@ def p_values(seed: int, *, slower: float, margin: float) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("level", [0.05, 0.01])
-def test_equal_sides_are_told_apart_as_rarely_as_the_level_says(level: float) -> None:
+def test_equal_sides_are_told_apart_at_most_at_the_stated_level(level: float) -> None:
     assert (p_values(1, slower=1, margin=0) <= level).mean() <= 1.5 * level
 
 
@@ -38,15 +38,15 @@ def test_less_than_the_margin_is_not_found() -> None:
     assert (p_values(3, slower=1.015, margin=0.02) <= 0.01).mean() <= 0.01
 
 
-def test_all_of_one_side_have_the_probability_of_that_order() -> None:
+def test_if_all_times_of_a_side_are_shorter_p_is_the_probability_of_this_order() -> None:
     base, new = np.log([1.0, 2.0, 3.0]), np.log([4.0, 5.0, 6.0])
     assert compare_shortest(base, new, 0) == pytest.approx(2 / 20)
     assert compare_shortest(new, base, 0) == pytest.approx(2 / 20)
 
 
-def test_ranks_have_the_probability_of_all_orders_that_are_as_extreme() -> None:
+def test_p_is_the_probability_of_all_orders_that_are_at_least_as_extreme() -> None:
     base, new = np.log([1.0, 4.0, 6.0]), np.log([2.0, 3.0, 5.0, 7.0])
-    # Five have ranks: the base has 5, 2 and 0 points. 17 of 35 orders give it as many or more.
+    # The base gets 5, 2 and 0 points for its ranks. 17 of 35 orders give it 7 points or more.
     assert compare_shortest(base, new, 0) == pytest.approx(2 * 17 / 35)
 
 

@@ -1,4 +1,4 @@
-"""The race: who leaves, on simulated times."""
+"""The race of configurations on simulated times: which of them leave."""
 
 import math
 import random
@@ -12,7 +12,7 @@ Noise = Callable[[random.Random, int], float]
 
 
 def raced(times: list[float], noise: Noise, seed: int, within: float = 0.01) -> tuple[Race, int]:
-    """A race to its end, and how many visits it took."""
+    """Run a race to its end; return the race and the number of visits."""
     rng = random.Random(seed)  # noqa: S311 # times, no secret
     race = Race(within, seed)
     race.enter(len(times))
@@ -26,7 +26,7 @@ def raced(times: list[float], noise: Noise, seed: int, within: float = 0.01) -> 
 
 
 def turns(race: Race, count: int, time: Callable[[int, int], float]) -> None:
-    """Visit the configurations of a race; `time` is of a configuration and a turn."""
+    """Visit the configurations of a race. `time` has the time of a configuration in a turn."""
     for turn in range(count):
         for number in tuple(race.waiting):
             race.add(number, time(number, turn))
@@ -38,7 +38,7 @@ def normal(rng: random.Random, _visits: int) -> float:
 
 
 def heavy(rng: random.Random, _visits: int) -> float:
-    """A quotient of normal variables, slower only: no mean, no variance."""
+    """Return noise that only slows: a quotient of normal variables, without mean and variance."""
     return 0.003 * min(abs(rng.gauss(0, 1) / rng.gauss(0, 1)), 100)
 
 
@@ -47,7 +47,7 @@ def drifting(rng: random.Random, visits: int) -> float:
 
 
 def spread(seed: int, ties: int = 1) -> list[float]:
-    """25 true times, so many of them the best."""
+    """Return 25 true times, of which `ties` are the best."""
     rng = random.Random(seed)  # noqa: S311 # times, no secret
     return [1.0] * ties + [1 + abs(rng.gauss(0, 0.5)) for _ in range(25 - ties)]
 
@@ -58,7 +58,7 @@ def spread(seed: int, ties: int = 1) -> list[float]:
     ids=["normal noise", "ties", "heavy tails", "drift"],
 )
 def test_the_group_holds_the_best_in_9_of_10_races(noise: Noise, ties: int) -> None:
-    """A short form of research/operating.py."""
+    """This is a short form of research/operating.py."""
     groups = [raced(spread(run, ties), noise, run)[0].racing for run in range(10)]
     assert sum(set(range(ties)) <= group for group in groups) >= 9
 
@@ -88,7 +88,7 @@ def test_a_lone_disturbed_visit_loses_nothing() -> None:
     assert race.racing == {0}
 
 
-def test_what_slows_a_whole_round_says_nothing_of_a_configuration() -> None:
+def test_a_slow_round_does_not_count_against_a_configuration() -> None:
     race = Race(0.01)
     race.enter(4)
     times = [1.0, 1.0, 1.2, 1.3]
@@ -102,7 +102,7 @@ def test_a_failed_configuration_leaves_and_newcomers_are_compared_fairly() -> No
     race.withdraw(3)
     times = [1.0, 1.2, 1.4, 9.0, 0.5]
     turns(race, 4, lambda number, turn: times[number] * (1 + 1e-4 * (turn % 3)))
-    assert race.enter() == [4]  # twice as fast, in rounds that are ten times as slow
+    assert race.enter() == [4]  # twice as fast, though its rounds are slow
     turns(race, 8, lambda number, turn: 10 * times[number] * (1 + 1e-4 * (turn % 3)))
     assert race.racing == {4}
     assert 3 not in race.slower

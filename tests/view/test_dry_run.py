@@ -1,4 +1,4 @@
-"""What a sweep would do, told without doing it."""
+"""A dry run prints what a sweep would do."""
 
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ def test_skips_are_told_once_with_their_reason(told: Any) -> None:
     assert typed == "skipped: cpu_blas: has no int32, only float32, float64"
 
 
-def test_what_needs_more_memory_than_the_machine_has_is_no_point(told: Any) -> None:
+def test_a_problem_that_needs_more_memory_than_the_machine_has_is_no_point(told: Any) -> None:
     out = told(sizes="64,4000000", variants="cpu_blas")
     assert "1 point in 5 rounds; nothing is run" in out
     assert "skipped: cpu_blas: 4000000 needs 192,000 GB of memory, and this machine has " in out

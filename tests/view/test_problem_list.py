@@ -10,7 +10,7 @@ from gpubench.view.problem_list import list_summaries
 
 
 def row(problem: str, variant: str, time_us: float, weight: float = 1.0, **facts: object) -> Row:
-    """A row of a problem, whose size follows from its name."""
+    """Return a row of a problem. The length of the problem's name determines its size."""
     usual = {"tile": "", "m": 10 + len(problem), "round_medians_us": (time_us,)}
     usual["percent_of_blas"] = 100.0 if variant == "blas" else 50.0
     row = sample_row(variant, median_us=time_us, problem=problem, weight=weight)

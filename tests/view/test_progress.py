@@ -1,4 +1,4 @@
-"""How far a sweep is."""
+"""The progress of a sweep."""
 
 import io
 import re
@@ -19,7 +19,7 @@ from gpubench.view.progress import SweepProgress, times
 
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What people see in a terminal of eighty columns."""
+    """The text that people see in a terminal of eighty columns."""
     shown = io.StringIO()
     terminal = Console(
         file=shown, width=80, force_terminal=True, color_system=None, highlight=False
@@ -31,7 +31,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 FORESEEN = Estimate(kernels=2, least_s=10.0, expected_s=65.0, budget_s=None)
 
 REASON = "operator[] takes no [/type], and [red] is none"
-"""Compilers write brackets, which must not be taken for Rich's markup."""
+"""A reason with brackets, as of compilers. Brackets must not be read as markup of Rich."""
 
 
 def planned(

@@ -124,7 +124,7 @@ def test_a_blas_that_lacks_the_precision_is_named_with_its_own_and_with_the_erro
         "`mine` is 2.00 ± 0.03 times as fast as `cublas` at 64 (bf16x6, cold cache) "
         "with 0.12 times its error (rms); `cublas` computes in float32"
     )
-    (sentence,) = said([at(kernel, None), at(blas, 27.0)])  # of an older file
+    (sentence,) = said([at(kernel, None), at(blas, 27.0)])  # a row of an older file
     assert sentence.endswith("(bf16x6, cold cache); `cublas` computes in float32")
     assert "computes in" not in said([kernel, blas])[0]
     assert "computes in" not in said([at(kernel, 30.0), at(timed("other", 20.0), 27.0)])[0]

@@ -1,4 +1,4 @@
-"""Rows as tables for the terminal."""
+"""Tables of rows for the terminal."""
 
 import re
 from dataclasses import replace
@@ -94,7 +94,7 @@ def test_the_best_table_is_fastest_first_and_alone_in_a_comparison() -> None:
     rows = [row_of(8, 20.0), row_of(16, 10.0), row_of(4, 5.0, variant=OTHER)]
     header, _, *lines = lines_of(best_table(rows))
     assert [line[:2] for line in lines] == [["other", "4"], ["tiled", "16"]]
-    # A CPU has no known peak: the column says nothing, and is not there.
+    # The peak of a CPU is not known, so the table has no column for it.
     assert "peak" not in header
     shown = printed(results(rows, tiles=False))  # a comparison has no tile table
     assert "tiled, ms" not in shown
@@ -165,7 +165,7 @@ def test_text_of_files_steers_no_terminal(
     out = capsys.readouterr().out
     for text in ("[red]a[/red] :cd: [/]", "b[1] [bold]c", "[link=x]y[/link]", "A[k]: [/oops]"):
         assert text in out
-    # What is left of escapes is Rich's own colours.
+    # The only remaining escape sequences are colours of Rich.
     assert set(re.findall(r"\x1b.[^a-zA-Z]*[a-zA-Z]", out)) <= set(
         re.findall(r"\x1b\[[\d;]*m", out)
     )
@@ -251,7 +251,7 @@ def test_speed_ups_over_the_naive_loop_stand_in_a_column_with_a_warning() -> Non
     odd = [replace(row, n=500) for row in (loop, fast)]
     assert "powers of two" not in printed(results(odd))
     assert "cpu_naive" not in printed(results([fast]))
-    by_columns = replace(loop, layout="column-major: B", median_us=50.0)  # another problem's loop
+    by_columns = replace(loop, layout="column-major: B", median_us=50.0)  # of another problem
     assert " 500\n" in printed(results([loop, by_columns, fast]))
 
 

@@ -1,4 +1,4 @@
-"""The kinds of pictures: what suits which file, what they say, and that nothing overlaps."""
+"""The kinds of pictures: the choice for a file, their texts, and that nothing overlaps."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -41,12 +41,12 @@ def gpu_and_cpu() -> list[Source]:
 
 
 def words(figure: Figure) -> list[str]:
-    """Every line of text."""
+    """Return every line of text in a figure."""
     return [line for text in figure.findobj(Text) for line in text.get_text().splitlines()]
 
 
 def files(kind: str) -> list[Source]:
-    """Two panels for tiles, and one for other kinds: a panel takes half a second."""
+    """Return rows for two panels of tiles, or one of another kind. A panel takes half a second."""
     if kind == "tiles":
         return sources([(SWEEP, [row for row in read(SWEEP) if row.n == 1024])])
     if kind == "bits":
@@ -56,7 +56,7 @@ def files(kind: str) -> list[Source]:
 
 
 def crowd(kind: str) -> list[Source]:
-    """Twenty variants that are equally fast."""
+    """Return rows of twenty equally fast variants."""
     names = [f"a_variant_of_number_{number}" for number in range(20)]
     alike = (9.0, 40.0, 300.0, 2000.0)
     if kind == "tiles":
@@ -67,7 +67,7 @@ def crowd(kind: str) -> list[Source]:
 
 
 def shown_ticks(axes: Axes) -> list[Text]:
-    """The labels of the ticks within the limits."""
+    """Return the labels of the ticks within the limits."""
     return [
         label
         for axis in (axes.xaxis, axes.yaxis)
@@ -80,12 +80,12 @@ def shown_ticks(axes: Axes) -> list[Text]:
 
 @pytest.mark.slow
 def test_no_label_lies_over_another_or_over_the_edge() -> None:
-    crowded = {"tiles": crowd, "sizes": crowd}  # the layouts that names can crowd
+    crowded = {"tiles": crowd, "sizes": crowd}  # long names fill these layouts
     for kind in KINDS:
         figure = draw(crowded.get(kind, files)(kind), kind)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
-        # Ticks out of the limits are not drawn, nor those of a locator that was replaced.
+        # Ticks outside the limits, and ticks of a replaced locator, are not drawn.
         ticks = {id(label) for tick in figure.findobj(Tick) for label in (tick.label1, tick.label2)}
         boxes = [
             (text.get_text(), text.get_window_extent(canvas.get_renderer()).padded(-1.0))
@@ -163,7 +163,7 @@ def test_block_tiles_stand_in_a_list_of_their_own() -> None:
 
 def test_the_peak_is_what_the_rows_say_it_is() -> None:
     rows = by_size("naive", (9, 40, 300, 2000))
-    rows = [replace(row, percent_of_peak=row.gflops / 500.0) for row in rows]  # of 50,000
+    rows = [replace(row, percent_of_peak=row.gflops / 500.0) for row in rows]  # a peak of 50,000
     assert "50,000 GFLOP/s" in words(draw(source(*rows), "sizes"))
 
 
@@ -267,7 +267,7 @@ def test_a_picture_of_all_rows_has_the_panels_of_the_largest_sizes() -> None:
     assert "gemm 256 " in texts
 
 
-def test_what_cannot_be_drawn_is_refused_with_the_way_out() -> None:
+def test_a_picture_that_cannot_be_drawn_is_refused_with_advice() -> None:
     for kind, hint in (
         ("tiles", "no row has a tile"),
         ("blas", "percent_of_blas; sweep 'cublas'"),
@@ -281,7 +281,7 @@ def test_what_cannot_be_drawn_is_refused_with_the_way_out() -> None:
         draw(source(replace(sample(), status="skipped", median_us=None)))
 
 
-def test_a_picture_survives_names_that_mean_something_elsewhere() -> None:
+def test_a_picture_can_be_drawn_with_names_that_have_a_meaning_in_markup() -> None:
     name = r"$\frac{1}{0}$ <b>&amp; _a_very_long_name_that_goes_on_and_on_and_on"
     rows = [sample(name, str(tile), device=name, library=name) for tile in (1, 2, 4)]
     rows += [sample(name, "", n=n, percent_of_blas=5.0, device=name) for n in SIZES]
@@ -289,7 +289,7 @@ def test_a_picture_survives_names_that_mean_something_elsewhere() -> None:
     for kind in fitting(each):
         FigureCanvasAgg(draw(each, kind)).draw()
     assert fitting(each) == ["tiles", "sizes", "blas", "roofline"]
-    # Only kinds that show more than one figure fit.
+    # Only kinds that show more than one figure are possible.
     assert fitting(source(sample())) == fitting(sources([])) == []
     assert fitting(gpu_and_cpu()) == ["sizes", "roofline"]
 
@@ -315,11 +315,11 @@ def test_bits_has_a_point_for_each_precision_of_kernels_and_of_each_library() ->
 
     rows = [
         exact("mine", "bf16x6", 30.0, 10.0),
-        exact("mine", "bf16x6", 30.0, 12.0),  # a slower tile
+        exact("mine", "bf16x6", 30.0, 12.0),  # a slower tile is left out
         exact("cublas", "bf16x6", 26.0, 20.0),  # computes in float32
         exact("cublas", "float32", 26.0, 20.0),
         exact("mine", "float32", 26.5, 18.0),
-        exact("mine", "float32", 26.5, 18.0, n=4096),  # at a size with one precision
+        exact("mine", "float32", 26.5, 18.0, n=4096),  # this size has only one precision
     ]
     (axes,) = draw(source(*rows), "bits").axes
     points = {line.get_label(): list(zip(*line.get_data(), strict=True)) for line in axes.lines}

@@ -1,4 +1,4 @@
-"""How pictures look and are written: colours that are seen, files that are the same each time."""
+"""Pictures have visible colours, and the same rows give the same files."""
 
 import re
 from itertools import combinations
@@ -37,10 +37,11 @@ CONE_LOSS = {
     "deuteranopia": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
     "tritanopia": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
 }
-"""Linear RGB as seen without one kind of cone: Machado, Oliveira and Fernandes, 2009, table 1."""
+"""Linear RGB as people without one kind of cone see it: Machado, Oliveira and Fernandes, 2009,
+table 1."""
 
 JUST_NOTICEABLE = 2.3
-"""CIE 1976 colour difference that an observer just sees (Mahy and others, 1994)."""
+"""Smallest CIE 1976 colour difference that an observer sees (Mahy and others, 1994)."""
 
 
 def linear(colour: str) -> np.ndarray:
@@ -49,13 +50,13 @@ def linear(colour: str) -> np.ndarray:
 
 
 def contrast(first: str, second: str) -> float:
-    """WCAG 2.2's contrast ratio."""
+    """Return the contrast ratio of WCAG 2.2."""
     lights = sorted(float(linear(colour) @ [0.2126, 0.7152, 0.0722]) for colour in (first, second))
     return (lights[1] + 0.05) / (lights[0] + 0.05)
 
 
 def lab(rgb: np.ndarray) -> np.ndarray:
-    """CIE L*a*b* of linear sRGB, white point D65."""
+    """Return CIE L*a*b* of linear sRGB, with the white point D65."""
     to_xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
     x, y, z = (np.array(to_xyz) @ rgb.clip(0, 1)) / [0.9505, 1.0, 1.089]
     fx, fy, fz = (np.cbrt(v) if v > 0.008856 else 7.787 * v + 16 / 116 for v in (x, y, z))
@@ -132,7 +133,7 @@ def test_an_svg_is_text_that_a_reader_can_search(drawn: str) -> None:
     texts = {
         "".join(element.itertext()) for element in tree.iter("{http://www.w3.org/2000/svg}text")
     }
-    assert {"naive", "best 2: 0.4001 ms"} <= texts  # coordinates are shortened, words are not
+    assert {"naive", "best 2: 0.4001 ms"} <= texts  # only coordinates are shortened
     assert "made by &lt;a test&gt;" in drawn
     assert "<dc:date>" not in drawn
 
@@ -177,7 +178,7 @@ def test_at_most_eight_kernels_of_a_panel_are_in_colour_and_the_others_are_named
         drawn = {line.get_color() for line in legend.legend_handles} - {grey}
         assert len(drawn) == 8
         thin = {line.get_marker() for line in axes.lines if line.get_linewidth() < 1}
-        assert len(thin - {"", "None"}) == 4  # lines in grey differ in their markers
+        assert len(thin - {"", "None"}) == 4  # grey lines have different markers
 
 
 def test_a_variant_has_the_same_colour_in_all_pictures_of_a_page() -> None:
