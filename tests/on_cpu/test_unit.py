@@ -74,9 +74,7 @@ void run(float* A) { k<<<1, 1>>>(A + (int)used(1)); }
 """
 
 
-def test_only_code_that_the_entry_names_is_kept_and_static_values_are_not_shared() -> (
-    None
-):
+def test_only_code_that_the_entry_names_is_kept_and_static_values_are_not_shared() -> None:
     text = translation_unit(Path("x.cu"), WHOLE, ["run"], "run")
     assert "static thread_local float last" in text
     assert "DYNAMIC_SHARED(half[2 + 4], rows);" in text

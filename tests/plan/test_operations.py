@@ -79,9 +79,7 @@ def test_further_extents_precede_the_others_in_sizes_and_stand_in_a_column(tmp_p
         ('idea="batched product",', "", "missing 1 required keyword-only argument: 'idea'"),
     ],
 )
-def test_an_error_in_a_statement_is_one_line(
-    tmp_path: Path, old: str, new: str, why: str
-) -> None:
+def test_an_error_in_a_statement_is_one_line(tmp_path: Path, old: str, new: str, why: str) -> None:
     assert old in STATEMENT
     folder = stated(tmp_path, STATEMENT.replace(old, new), "mistaken")
     with pytest.raises(UsageError) as raised:
