@@ -31,7 +31,7 @@ CHEATING = {
     "float32": ("cheat_cuda", "cheat_function", "cheat_patches"),
     "float16,bfloat16,float8_e4m3,int8": ("cheat_narrow", "cheat_parts"),
 }
-"""The kernels that cheat, by their element types."""
+"""The kernels that cheat, by the element types with which they are swept."""
 
 BESIDE = ("cublas", "cublaslt", "torch_matmul")
 RIGHT = {"product", "loads_words", "pins_operands", "honest", "exact", *BESIDE}
@@ -40,7 +40,7 @@ RIGHT_AS_PRODUCTS = {("narrow_products", "float8_e4m3fn"), ("narrow_products", "
 rounded."""
 
 POSSIBLE = {"slows_neighbours"}
-"""Cheats that docs/reliability.md names as possible. They are reported, and not judged."""
+"""Cheats that docs/reliability.md names as possible. They are printed, but not judged."""
 
 TIMEOUT_S = 400
 
@@ -67,7 +67,7 @@ def sweep(variants: Sequence[str], dtypes: str, *words: str) -> list[Row]:
                 "timeout",
                 "--signal=INT",
                 "--kill-after=30",
-                TIMEOUT_S,  # Ctrl-C keeps the rows
+                TIMEOUT_S,  # SIGINT ends the sweep, which keeps its rows
                 *command,
                 "--rounds",
                 "1",

@@ -1,4 +1,4 @@
-"""The bounds of results/claims.md, and what the files of results/ say about each.
+"""The bounds of results/claims.md, and whether the files of results/ show each of them.
 
 A ratio of two times, a mean of ratios, or a rate of cases is *shown* if its whole 95 % interval reaches the bound,
 *missed* if none of the interval does, and *not decided* otherwise. Other figures are *met* or *missed*.
@@ -36,7 +36,7 @@ from gpubench.view.row_tables import best_of, by_problem
 
 RESULTS = ROOT / "results"
 GPU_COST, CPU_COST = measured_file("verify_cost.txt"), RESULTS / "cpu" / "verify_cost.txt"
-"""The output of `verify_cost.py`."""
+"""Files with the output of `verify_cost.py`, of a GPU and of a CPU."""
 
 REPRODUCED = measured_file("reproduce/reproduce.csv")
 
@@ -53,7 +53,7 @@ Figure = tuple[str, str]
 
 @dataclass(frozen=True)
 class Claim:
-    """A bound."""
+    """A claim: a bound, and the figure that is compared with the bound."""
 
     what: str
     files: str

@@ -44,7 +44,7 @@ from gpubench.plan.ranges import parse_sizes
 from gpubench.view.numbers import number
 
 METRICS = ("gpu__time_duration.sum", "sm__cycles_elapsed.max")
-"""Nanoseconds and cycles of a kernel, by Nsight Compute."""
+"""Nsight Compute's metrics for the nanoseconds and the cycles of a kernel."""
 
 MARKER = "gpubench_marker"
 """Kernel that runs before and after the calls of a case, to mark them in Nsight Compute's list."""
@@ -72,7 +72,7 @@ class Line:
     variant: str
     tile: str = ""
     n: str = ""
-    """The size, such as "496"."""
+    """The extent of the square matrices, such as "496"."""
 
     launches: str = "alone"
     """`alone` or `overlapped`. Earlier files also have `empty`: an empty kernel ran instead."""
@@ -134,7 +134,7 @@ def launched(cases: Sequence[Line]) -> Iterator[Line]:
             if problem not in shared:
                 inputs = make_inputs(problem, SEED)
                 shared = {problem: backend.load(problem, inputs, cold=False)}
-                backend.warm_up()  # making operands let the clocks fall
+                backend.warm_up()  # while operands were made, the clocks fell
             what = replace(what, problem=problem, launches=Launches(case.launches))
             call = next(backend.bind(what, shared[problem]).rotation)
             if not is_one_kernel(call, stream.pointer):
@@ -270,7 +270,7 @@ def agrees(gpubench_us: float, ncu_us: float) -> bool:
 
 
 def write(lines: Sequence[Line], path: Path) -> None:
-    """Write the lines as CSV, figures with four decimals."""
+    """Write the lines as CSV. Figures have four decimals."""
     with path.open("w", encoding="utf-8", newline="") as file:
         out = csv.DictWriter(file, [field.name for field in fields(Line)], lineterminator="\n")
         out.writeheader()

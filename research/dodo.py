@@ -47,7 +47,7 @@ MEASURED = RESULTS / "measured.csv"
 QUERY = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
 GPUS = child(QUERY).out.splitlines() if shutil.which(QUERY[0]) else []
 CARD = next((card for card in CARDS if GPUS and card.upper() in GPUS[0]), CARDS[0])
-"""The folder in results/ of this machine's GPU."""
+"""The folder of results/ for this machine's GPU."""
 
 LIMIT_S = 36_000
 """Time limit of one command in seconds. `cpu:ab` takes longest, eight hours."""
@@ -107,7 +107,7 @@ def measure(name: str, command: str, files: Sequence[str]) -> bool:
         if file.endswith(".gz") and (plain := folder / file.removesuffix(".gz")).exists():
             (folder / file).write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
         elif file.endswith((".txt", ".md", ".json")) and (folder / file).exists():
-            text = (folder / file).read_text(encoding="utf-8")  # must not name this machine's paths
+            text = (folder / file).read_text(encoding="utf-8")  # saved files must not contain paths of this machine
             (folder / file).write_text(text.replace(f"{ROOT}/", ""), encoding="utf-8")
     said = (folder / "log.txt").read_text()
     complete = CRASHED not in said and all((folder / file).exists() for file in files)
@@ -125,7 +125,7 @@ def measure(name: str, command: str, files: Sequence[str]) -> bool:
 
 
 def replace(old: Path, new: Path) -> None:
-    """Replace a file of results/ after `gpubench diff` compared both."""
+    """Compare a file of results/ with its new version by `gpubench diff`, and replace it."""
     if old.exists() and ".csv" in old.suffixes:
         said = child((*GPUBENCH, "diff", old, new), err=subprocess.STDOUT)
         text = f"{old.relative_to(RESULTS)}: gpubench diff: exit {said.code}\n{said.out}\n"
@@ -175,7 +175,7 @@ float32."""
 
 SOME_ROWS = {dtype: seed for seed, dtype in enumerate(TENSOR_CORE_DTYPES, 931)}
 LARGE = {dtype: seed for seed, dtype in enumerate(TENSOR_CORE_DTYPES, 941)}
-"""Seeds of products of 65 to 383 rows, and of products of extents of 4096 to 16384."""
+"""Seeds of products with 65 to 383 rows, and of products with extents of 4096 to 16384."""
 
 CLUSTERS = {
     "float64": "dmma_split_cluster",
@@ -316,7 +316,7 @@ SCALED = {
     "": (2, "wgmma_scaled,cublaslt,torch_scaled_mm", "128x256x128/s4/cluster=1x1/group=8,128x256x128/s4/cluster=2x1/group=8,128x192x128/s4/cluster=1x1/group=8,128x192x128/s4/cluster=2x1/group=8,128x128x128/s5/cluster=1x1/group=8,128x128x128/s5/cluster=2x1/group=8,64x256x128/s4/cluster=2x1/group=8", "4096x4096x7168,4096x7168x2048,4096x2112x7168,1024x7168x2048,2048x4096x4096"),
     "_few": (1, "wgmma_scaled,cublaslt", "128x128x128/s5/cluster=1x1/group=8,128x64x128/s7/cluster=1x1/group=8,64x256x128/s4/cluster=1x1/group=8,64x128x128/s7/cluster=1x1/group=8,64x64x128/s8/cluster=1x1/group=8,32x64x128/s8/cluster=1x1/group=8,16x64x128/s8/cluster=1x1/group=8,32x128x128/s8/cluster=1x1/group=8,48x64x128/s8/cluster=1x1/group=8", "16x7168x2048,64x7168x2048,128x4096x7168,256x2112x7168"),
 }
-"""Products with scales at shapes of models: rounds, kernels, tiles and sizes."""
+"""Sweeps of products with scales at shapes of language models: rounds, kernels, tiles and sizes."""
 
 CHECKED_OUT = " ".join(f"checkouts/{name}" for name in ("SOL-ExecBench", "flashinfer-bench", "reference-kernels", "KernelBench"))
 """Folders of the projects whose problems are judged."""
@@ -410,7 +410,7 @@ def task_gpus() -> Iterator[dict[str, Any]]:
 
 
 def task_cpu() -> Iterator[dict[str, Any]]:
-    """Yield the tasks that need no GPU, but a machine without other work."""
+    """Yield the tasks that need no GPU. The machine must have no other work."""
     yield step("cpu:verify_cost", "python SCRIPTS/verify_cost.py first --device cpu > cpu/verify_cost.txt")
     yield step("cpu:main", "gpubench sweep --device cpu --sizes 512,1024 --tiles 1..32 -o cpu/main.csv")
     yield step("cpu:kills", "python SCRIPTS/kill_resume.py --seeds 34 -o cpu/kills.json")

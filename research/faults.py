@@ -2,8 +2,8 @@
 
     python research/faults.py -o faults.json
 
-The kernels of `faults/gemm/faulty.cu` are right except at edge 16, where each has one fault; one of
-them hangs. Needs a GPU. results/claims.md has the bounds.
+The kernels of `faults/gemm/faulty.cu` are right except at edge 16, where each has one fault. One
+kernel hangs. Needs a GPU. results/claims.md has the bounds for statuses and times.
 """
 
 import tempfile

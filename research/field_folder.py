@@ -59,7 +59,7 @@ def table(out: Path, documents: list[Path]) -> int:
     judged = []
     for document in documents:
         content, verdicts = json.loads(document.read_text()), {}
-        reasons = iter(content["verdicts"])  # in the order of the scores
+        reasons = iter(content["verdicts"])  # the verdicts have the order of the scores
         for problem in content["problems"]:
             for score in problem["scores"]:
                 key = problem["form"], problem["op"], score["solution"]
@@ -77,7 +77,7 @@ def table(out: Path, documents: list[Path]) -> int:
 
 
 def main() -> int:
-    """Make the folder, or the table."""
+    """Make the folder, or write the table; return 1 if verdicts differ."""
     options = parser(__doc__)
     options.add_argument("what", choices=("make", "table"))
     options.add_argument("out", type=Path)

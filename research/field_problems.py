@@ -33,15 +33,15 @@ TASKS = (
     "helion/causal_conv1d_py", "helion/fp8_quant_py", "helion/gated_deltanet_chunk_fwd_h_py",
     "helion/gated_deltanet_recompute_w_u_py", "bioml/trimul", "linalg/qr_v2",
 )  # fmt: skip
-"""Problems of gpu-mode whose reference is judged as a submission."""
+"""Problems of gpu-mode. The reference of each is judged as if it were a submission."""
 
 WITHOUT_TOLERANCE = {"linalg/qr_v2"}  # its check compares by rules other than a tolerance
 
 MODELS = (1, 2, 3, 4, 12, 16, 23, 33, 36, 40)
-"""Problems of KernelBench's first level: products, a softmax, and norms."""
+"""Numbers of problems of KernelBench's first level: products, a softmax, and norms."""
 
 LARGEST = {"cpu": (512, 32), "cuda": (4096, 64)}
-"""Largest extent in problems of KernelBench that have at most three extents, or more."""
+"""Largest extent by device, in problems of KernelBench with up to three extents, and with more."""
 
 FEW_EXTENTS = 3
 

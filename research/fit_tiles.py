@@ -51,7 +51,7 @@ PRIOR = 0.012
 times do not determine."""
 
 ROBUST = 0.04
-"""Relative error beyond which a configuration's weight falls."""
+"""Relative error of a predicted time beyond which a configuration's weight falls."""
 
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "tensor": (0.6, 1.5),
@@ -62,10 +62,10 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "norm": (1.5, 12.0),
     "uneven": (0.0, 1.0),
 }
-"""Limits of some constants. All other constants lie between 0 and 6."""
+"""Lowest and highest value of some constants. All other constants are in 0 to 6."""
 
 CLOSE = 0.03
-"""Largest relative distance from the fastest time at which a pick counts as close."""
+"""A pick is close if its time exceeds the fastest time by at most this relative amount."""
 
 _TILE = re.compile(r"(\d+)x(\d+)x\d+(?:/s\d+)?(?:/k(\d+))?/cluster=(\d)x(\d)")
 

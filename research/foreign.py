@@ -72,7 +72,7 @@ def cpu_seconds() -> float:
 def differences(
     row: dict[str, str], variant: Variant, text: str, *, is_proved: bool
 ) -> tuple[list[str], str]:
-    """Return the fields of a description that differ from the source, and the launch."""
+    """Return the fields of a description that differ from the facts in `row`, and its launch."""
     fields, launch = [], ""
     if " ".join(variant.dtypes) != row["dtypes"]:
         fields.append(f"dtypes={' '.join(variant.dtypes)}")
@@ -105,7 +105,7 @@ def _without_ones(extents: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def compiled(variant: Variant) -> tuple[str, str]:
-    """Return the seconds of a compilation, or its error."""
+    """Compile a kernel; return the seconds, or an empty text and the error."""
     started, dtype = perf_counter(), variant.dtypes[0]
     try:
         if isinstance(variant, HostVariant):

@@ -75,7 +75,7 @@ def main() -> int:
 
 @cache
 def seeds(name: str) -> list[bytes]:
-    """Return the inputs of a reader that are mutated."""
+    """Return the valid inputs of a reader, which are mutated."""
     return list(READERS[name].seeds())
 
 
@@ -95,7 +95,7 @@ def attempted(names: list[str], left_out: list[str], number: int) -> tuple[str, 
     try:
         with contract.empty_folder() as folder:
             READERS[name].read(data, folder)
-    except Exception:  # each is a finding
+    except Exception:  # any other exception is a finding
         is_finding = True
         FINDINGS.mkdir(exist_ok=True)
         (FINDINGS / f"{name}-{number}").write_bytes(data)

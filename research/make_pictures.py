@@ -2,8 +2,8 @@
 
     python research/make_pictures.py    # writes docs/images/*.svg
 
-`gpubench plot` draws all pictures by the commands below, except the ratios at random shapes
-and the recording of a terminal.
+`gpubench plot` draws the pictures by the commands below. This script itself draws the ratios at
+random shapes and the recording of a terminal.
 """
 
 import io
@@ -16,7 +16,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # this tree's package
-sys.path.insert(0, str(Path(__file__).parent))  # shape_tables.py
+sys.path.insert(0, str(Path(__file__).parent))  # the folder of shape_tables.py
 
 from common import load, measured_file
 from matplotlib.axes import Axes

@@ -169,11 +169,11 @@ REFERENCES = [
     Case("two of five rounds +30 %", slow_rounds(0.3, 2), "kernel", 0.05),
     Case("one of three rounds +30 %", slow_rounds(0.3), "kernel", 0.05, rounds=3),
 ]
-"""Cases that are judged twice: without and with kernels whose code is known to be the same."""
+"""Cases that are simulated twice: without and with kernels whose code is known to be unchanged."""
 
 
 def comparison(case: Case, fit: bool, rng: Random) -> tuple[Comparison, list[Key], Flags]:
-    """Return a comparison, its points, and which of them were made slower."""
+    """Simulate a comparison; return it, its points, and which points were made slower."""
     products, memory = files_of(fit)
     world = products.chosen(choose_points(products, case.points, rng))
     columns = rng.permutation(world.logs.shape[1])[: 2 * case.rounds]
@@ -229,7 +229,7 @@ def choose_points(world: Recorded, number: int, rng: Random) -> Sequence[int]:
 
 
 def redrawn(logs: Floats, number: int, rng: Random) -> Floats:
-    """Return new rounds of each point, which scatter as its own rounds do."""
+    """Return new random rounds of each point, with the mean and the scatter of its own rounds."""
     middle, spread = logs.mean(axis=1, keepdims=True), logs.std(axis=1, ddof=1, keepdims=True)
     deviations = (logs - middle) / spread * math.sqrt(logs.shape[1] / (logs.shape[1] - 1))
     return np.asarray(middle + spread * rng.choice(deviations.ravel(), (len(logs), number)))
@@ -330,7 +330,7 @@ DIFF_HEADING = ["rounds are", "rounds", "slower", "found", "slowed points found"
 
 
 def ab_on_gpu(by: float, fit: bool, rng: Random) -> tuple[operating_ab.Ended, list[Key]]:
-    """Return a comparison whose rounds scatter as recorded rounds do, and the slowed points."""
+    """Simulate `ab` with the scatter of recorded rounds; return the end, and the slowed points."""
     products = files_of(fit)[0]
     world = products.chosen(choose_points(products, 100, rng))
     base, new = np.split(redrawn(world.logs, 2 * AB_PAIRS, rng), 2, axis=1)
@@ -376,7 +376,7 @@ def ab_line(item: tuple[str, float], number: int, fit: bool) -> list[object]:
 
 AB = [*((where, by) for where in ("quiet", "busy") for by in (0.0, 0.1)),
       *(("gpu", by) for by in (0.0, 0.03, 0.05, 0.1))]  # fmt: skip
-"""Where the pairs come from, and how much slower the new side is."""
+"""The source of the pairs, and the relative slow-down of the new side."""
 
 
 # ---- all tables

@@ -36,7 +36,7 @@ HEADING = ["recorded", "pairs at most", "slower", "found", "other point called s
 
 @dataclass(frozen=True)
 class Ended:
-    """A comparison that ended."""
+    """The end of a comparison: the number of pairs, and the points that are slower."""
 
     pairs: int
     slower: list[Key]

@@ -33,7 +33,7 @@ round is a process. In the second phase, together, all rounds are one process.""
 Random = np.random.Generator
 Floats = NDArray[np.float64]
 Spread = Callable[[Random, tuple[int, int]], Floats]
-"""Draws the logarithms of the factors of good devices, of shape (devices, units)."""
+"""A function that draws logarithms of the factors of good devices, of shape (devices, units)."""
 
 
 SPREADS: dict[str, tuple[Spread, Sequence[int]]] = {
@@ -154,7 +154,7 @@ def line(noise: Floats, name: str, devices: int, fleets: int, rng: Random) -> li
 # ---- disturbed rounds, and several slow devices
 
 Case = tuple[str, int, int, str]
-"""How much good devices differ, the number of devices, the number of slow ones, a disturbance."""
+"""How much good devices differ, the numbers of devices and of slow devices, and a disturbance."""
 
 ROUND, BY_UNIT, EACH = "in one round", "in one round, by unit", "each in a round of its own"
 DISTURBED: Sequence[Case] = [

@@ -20,12 +20,12 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 ROUNDS = sorted(measured_file("diff_rounds").glob("*.csv*"))
 SWEEPS = [measured_file("sweep.csv"), measured_file("sweep_again.csv")]
-"""Sweeps of one build."""
+"""Paths of two sweeps of one build."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """Points with all their rounds."""
+    """Recorded points with the times of all rounds."""
 
     keys: list[Key]
     points: list[PooledPoint]
@@ -41,7 +41,7 @@ class Recorded:
         return self.kernels < 0
 
     def chosen(self, places: Sequence[int]) -> Recorded:
-        """Return some of the points."""
+        """Return the points with these indices."""
         return Recorded(
             [self.keys[i] for i in places],
             [self.points[i] for i in places],

@@ -67,7 +67,7 @@ NEAR_TRIPLES = 500  # number of further triples, near multiples of the tile
 
 
 class Products:
-    """A device, and products of whole numbers on it."""
+    """A device, with products of whole numbers on this device."""
 
     def __init__(self, device: str) -> None:
         self.backend = open_backend(device)

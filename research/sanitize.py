@@ -5,9 +5,10 @@
     python research/sanitize.py memcheck bfloat16 --op gemm_gelu --variants wgmma_epilogue
 
 Needs a GPU and `compute-sanitizer` (CUDA toolkit). It sweeps the kernels whose first dtype is the
-given one, over every legal block tile. A kernel with many tiles runs only its default tiles. Exits
-1 if the tool reports an error or a point is wrong, 2 if the sweep could not begin. memcheck finds
-accesses outside allocations, racecheck races in shared memory, synccheck illegal use of barriers.
+named dtype, over every legal block tile. A kernel with many tiles runs only its default tiles. The
+exit status is 1 if the tool reports an error or a point is wrong, and 2 if the sweep could not
+begin. memcheck finds accesses outside allocations, racecheck finds races in shared memory, and
+synccheck finds illegal uses of barriers.
 """
 
 import subprocess
@@ -69,7 +70,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.csv"
         # The worker that measures is a child process. Errors of API calls are not reported,
-        # because cuda-bindings requests every function of the driver, also missing ones.
+        # because cuda-bindings requests every function of the driver, even if it is missing.
         ended = child(
             (
                 "compute-sanitizer",
@@ -104,7 +105,7 @@ def main() -> int:
         )
         if ended.code:
             print(ended.out[-4000:], ended.err[-4000:])
-        if not rows.exists():  # the sweep did not begin, which says nothing about the kernels
+        if not rows.exists():  # the sweep did not begin, so no kernel was checked
             return 2
         measured = [row for row in read(rows) if row.status != "skipped"]
     points = {

@@ -1,4 +1,4 @@
-"""The tables of ratios at random shapes, from the files of `research/shapes.py`."""
+"""Make the tables of ratios at random shapes, from the files of `research/shapes.py`."""
 
 import math
 from collections import Counter
@@ -60,19 +60,19 @@ OTHERS = {
 """Bounds of geometric means, by precision and kind."""
 
 MIN_SHAPES = 8
-"""Minimum number of shapes of a class that is listed."""
+"""Minimum number of shapes in a class that the tables list."""
 
 DRAWS = 50_000
 """Number of shapes that are drawn to count the share of each class."""
 
 
 def path_alone(dtype: str) -> Path:
-    """Return the file of `ALONE` of a precision."""
+    """Return the path of the file with a precision's shapes of `ALONE`."""
     return measured_file(f"shapes/{ALONE[dtype]}.csv")
 
 
 def card(path: Path) -> str:
-    """Return the GPU of a file of results/."""
+    """Return the name of the GPU that measured a file of results/."""
     return next(card.upper() for card in CARDS if card in path.parts)
 
 
@@ -82,7 +82,7 @@ def outcomes_alone(dtype: str) -> list[Outcome]:
 
 
 def path_of_others(dtype: str, kind: str) -> Path:
-    """Return the file of other shapes of a kind of `OTHERS`, which may not exist."""
+    """Return the path of the file with other shapes of a kind of `KINDS`. It may not exist."""
     rows, _, cache = kind.partition("_")
     name = f"{rows}_rows_{dtype}" if cache in CACHES else f"shapes/alone_{kind}_{dtype}"
     return measured_file(f"{name}.csv")
@@ -108,7 +108,7 @@ def said(ratio: Ratio, digits: int = 3, more: str = "") -> str:
 
 
 def path_of_squares(dtype: str) -> Path:
-    """Return the file of squares in pairs of a precision, which may not exist."""
+    """Return the path of a precision's file of squares in pairs. It may not exist."""
     return measured_file(f"squares_{dtype}.csv")
 
 
@@ -237,12 +237,12 @@ def alone_shapes() -> str:
 
 
 def other_gpu(dtype: str, path: Path) -> str:
-    """Return the GPU of a file, unless random shapes of the precision were measured on it."""
+    """Return the GPU of a file as text, or nothing if the same GPU measured the random shapes."""
     return f", {card(path)}" if path.exists() and card(path) != card(path_alone(dtype)) else ""
 
 
 def other_shapes() -> str:
-    """Return the mean at random shapes of each kind beside those of `ALONE`, by precision."""
+    """Return a table of the mean ratio at random shapes of each kind of `KINDS`, by precision."""
 
     def cell(dtype: str, kind: str) -> str:
         path = path_of_others(dtype, kind)
@@ -265,7 +265,7 @@ def other_spread() -> str:
 
 
 def operation_shapes() -> str:
-    """Return the ratios of operations beside plain products, by operation and precision."""
+    """Return a table of the ratios of other operations than products, by precision."""
     lines = []
     for path in sorted(path_alone("bfloat16").parent.glob("alone_gemm_*.csv")):
         op = path.stem.removeprefix("alone_").rpartition("_")[0]
@@ -283,7 +283,7 @@ def operation_shapes() -> str:
 
 
 def model_products() -> str:
-    """Return the fastest kernel and the fastest library call at products that models run."""
+    """Return a table of the fastest kernel and library call at products of language models."""
     lines = []
     for name in ("gemm_scaled_few", "gemm_scaled", "gemm_grouped", "gemm_grouped_skewed"):
         timed = [row for row in rows_of(measured_file(f"{name}.csv")) if row.median_us]
@@ -305,6 +305,6 @@ def model_products() -> str:
 
 
 def picks(name: str) -> str:
-    """Return how far picks of a model are from the fastest configuration, by the way to pick."""
+    """Return a table of the distance between picks and the fastest configuration."""
     rows = list(fit_tiles.timed(measured_file(f"shapes/alone_every_{name}.csv")))
     return fit_tiles.picks_table(rows, COSTS[rows[0].problem.dtype])

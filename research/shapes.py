@@ -91,7 +91,7 @@ OTHER_KERNELS = (
 """Kernels that take part with their default tiles."""
 
 MULTIPLES = {"float32": 4, "int8": 16, "float8_e4m3": 16, "float8_e4m3_split": 16}
-"""Numbers of which extents are multiples, by precision; for other precisions 8."""
+"""Extents are multiples of these numbers, by precision. For other precisions the number is 8."""
 
 EXTENTS = (384, 8192)  # minimum and maximum of random extents
 SMALL_EXTENTS = (16, 384)
@@ -115,7 +115,7 @@ SLOW = 1.6
 """A candidate that takes this many times the library's time is left out after its first sample."""
 
 CANDIDATES = 18
-"""Number of configurations of each kernel that `--every` adds, the first by the model."""
+"""Number of configurations of each kernel that `--every` adds, in the order of the model."""
 
 ALIKE = 2
 """Maximum number of candidates with the same small tile and the same number of parts of K."""
@@ -167,7 +167,7 @@ def grouped_shapes(seed: int, count: int) -> list[Size]:
 def rows_shapes(
     seed: int, count: int, dtype: str, cache: Cache, rows: tuple[int, int]
 ) -> list[Size]:
-    """Draw shapes with a number of rows between two limits, and weights for the cache's state."""
+    """Draw shapes with a number of rows between two limits. Hot weights fit into the cache."""
     draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
     shapes: list[Size] = []
     while len(shapes) < count:
@@ -231,7 +231,7 @@ class Result:
     variant: str
     tile: str = ""
     kind: str
-    """`library`, `auto` (the model's pick), `default` (of the other kernels) or `candidate`."""
+    """`library`, `auto` (a pick of the model), `default` (of other kernels) or `candidate`."""
 
     median_us: float
     difference: float
@@ -291,7 +291,7 @@ Chosen = tuple[str, Variant, Config]
 
 
 class Bench:
-    """A GPU, and operands for all shapes."""
+    """A GPU that measures shapes, with the values of operands for all shapes."""
 
     def __init__(
         self,
@@ -389,7 +389,7 @@ class Bench:
                     yield "candidate", variant, tile
 
     def picks(self, problem: Problem) -> Iterator[Chosen]:
-        """Yield what `--tiles auto` measures, and the other kernels with their default tiles."""
+        """Yield the configurations of `--tiles auto`, and default tiles of the other kernels."""
         units = self.backend.device.multiprocessors
         tiles = [
             ("auto", variant, variant.tiles_for(problem, units))

@@ -37,7 +37,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def _in_site(path: str) -> str:
-    """Return the path in the site. Markdown becomes text, as its own links would be broken."""
+    """Return the path in the site. Markdown is shown as text, because its links would be broken."""
     return f"{path}.txt" if path.endswith(".md") else path
 
 

@@ -51,7 +51,7 @@ NOBODY = (
 
 @dataclass(frozen=True)
 class Case:
-    """A command, the command `behind` which it runs, its exit code, and its last line on stderr."""
+    """A command, a command that starts it, and its expected exit code and last line on stderr."""
 
     name: str
     behind: str

@@ -20,7 +20,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # claims.py
+sys.path.insert(0, str(Path(__file__).parent))  # the folder of claims.py
 
 import claims
 import compare_with_profiler as profiler
@@ -61,7 +61,7 @@ def ladder_steps() -> str:
 
 
 def squares() -> str:
-    """Return the squares in pairs of all precisions."""
+    """Return a table of the squares that were measured in pairs, in all precisions."""
     grid = pairs_table(
         [row for dtype in shape_tables.ALONE for row, _ in shape_tables.in_pairs(dtype)]
     )

@@ -53,7 +53,7 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def forks(own_caches: Path) -> Iterator[None]:  # noqa: ARG001 # runs first, so that forks get this environment
-    """Start Python processes as forks (Linux)."""
+    """Start the tests' Python processes as forks, if the system is Linux."""
     if sys.platform != "linux":
         yield
         return

@@ -1,4 +1,4 @@
-"""Rows of a fake GPU, for `gpubench diff` to compare."""
+"""Rows of a fake GPU that `gpubench diff` compares."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

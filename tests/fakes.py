@@ -79,7 +79,7 @@ def exact(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def wrapped(values: np.ndarray) -> list[Any]:
-    """Return whole numbers as they are in int32, in lists."""
+    """Return whole numbers as lists of their values in int32, which wrap."""
     return ((values + 2**31) % 2**32 - 2**31).tolist()
 
 
@@ -182,7 +182,7 @@ class Event:
     """A call of the backend."""
 
     what: str
-    """`load`, `run` or `sample`."""
+    """Name of the call: `load`, `run` or `sample`."""
 
     point: Point | None = None
     rows: int = 0
@@ -221,7 +221,7 @@ class FakeBackend:
         self.events: list[Event] = []
         self.loaded: list[OperandSets] = []
         self.fail: dict[str, BaseException] = {}
-        """Errors to raise in `bind`, `run` or `sample`, by name."""
+        """Errors that `bind`, `run` or `sample` raises, by the name of the method."""
 
         self.at_sampling: Callable[[], None] | None = None
         """Called once, before the next sample of all rows."""

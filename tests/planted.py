@@ -1,4 +1,4 @@
-"""Copies of gpubench's kernels in a directory of their own, and changes to plant in them."""
+"""Copy gpubench's kernels into a directory, and plant changes in the copies."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from gpubench.plan.registry import KERNELS
 
 PREFIX = "my_"
-"""A user's kernel must not have the name of one of ours."""
+"""Prefix of copied kernels, because a user's kernel must not have the name of a kernel of ours."""
 
 
 def copy_kernels(folder: Path, *names: str) -> Path:

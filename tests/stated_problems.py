@@ -1,4 +1,4 @@
-"""Small problems in the forms of other projects, written into a folder."""
+"""Write small problems in the forms of other projects."""
 
 import json
 from pathlib import Path

@@ -115,7 +115,7 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.commands.explain.instances.compile_programs": _no_programs,
             "gpubench.backends.cuda.compile.compile_library": _no_compiler,
             "gpubench.commands.check.run.require_architecture": _no_compiler,
-            # these start programs
+            # the following functions would start programs
             "gpubench.commands.explain.build.disassembler_version": lambda: "",
             "gpubench.commands.explain.code.disassembler_version": lambda: "",
             "gpubench.engine.cluster._own_cluster": _no_cluster,
@@ -128,7 +128,7 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.on_cpu.accesses.missing_tool": lambda: "no program is started here",
             "gpubench.results.provenance._git": lambda *_arguments: "",
             "ctypes.util.find_library": lambda _name: None,
-            # generate may write a file as large as free memory
+            # generate would write files up to the size of free memory
             "gpubench.commands.operand_files.files.free_memory_bytes": lambda: 2**20,
             "gpubench.commands.operand_files.run.free_memory_bytes": lambda: 2**20,
         }.items():

@@ -1,4 +1,4 @@
-"""gpubench as a library."""
+"""gpubench is used as a library."""
 
 import pydoc
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_what_the_command_refuses_the_library_refuses_too() -> None:
 
 
 def test_kernels_of_ones_own_are_swept_and_read_again_when_they_change(tmp_path: Path) -> None:
-    """As in a notebook: edit, sweep, edit, sweep."""
+    """In a notebook, a user edits a kernel between two sweeps."""
     hashes = set()
     for text in (OWN, OWN.replace("np.matmul(a, b,", "np.matmul(a, -b,")):
         (tmp_path / "mine.py").write_text(text)

@@ -1,4 +1,4 @@
-"""The commands together: their order and their help."""
+"""The list of commands: their order and their help."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
 
 @pytest.fixture
 def configs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files that cannot be used."""
+    """A folder with files that no command can use."""
     configs = tmp_path_factory.mktemp("configs")
     (configs / "broken_kernels").mkdir()
     (configs / "broken_kernels" / "mine.py").write_text("\nVARIANT = (\n")

@@ -212,7 +212,7 @@ NEED_A_GPU = ("compare-cublas", "selfcheck")
 def test_nothing_outlives_any_command_in_whatever_way_it_ends(
     folder: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each signal comes with the command's first process, and at a random moment."""
+    """Send each signal when the command starts its first process, and at a random moment."""
     monkeypatch.setitem(globals(), "SLACK_S", 0.0)
     chance = random.Random(command)  # noqa: S311 # moments, not secrets
     refused = require_none_left(folder, [command, "--no-such-option"])

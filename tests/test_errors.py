@@ -13,7 +13,7 @@ from gpubench.errors import LONGEST_MESSAGE, UsageError, first_line
 
 
 def found(direct_url: dict[str, Any] | None) -> Any:
-    """A stand-in for `importlib.metadata.distribution`."""
+    """Return a stand-in for `importlib.metadata.distribution`."""
     text = None if direct_url is None else json.dumps(direct_url)
     return lambda _name: SimpleNamespace(read_text=lambda _file: text)
 

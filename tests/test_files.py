@@ -312,8 +312,8 @@ def test_a_current_directory_that_was_deleted_is_one_line(tmp_path: Path) -> Non
         "    try:\n        main()\n"
         "    except SystemExit as error:\n        assert error.code == 2\n"
     )
-    # -P: the path of the installed program has no current directory either. With one, Python 3.13
-    # fails to import extension modules from anywhere once that directory is deleted.
+    # -P leaves the current directory out of the path, as for the installed program. With it, Python
+    # 3.13 fails to import extension modules from anywhere once that directory is deleted.
     done = subprocess.run(
         [sys.executable, "-P", "-c", code],
         cwd=tmp_path / "gone",

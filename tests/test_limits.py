@@ -1,4 +1,4 @@
-"""Files of unusual numbers, shapes and sizes: refused in one line, or read in bounded memory."""
+"""Files with unusual numbers or sizes are refused in one line, or read in bounded memory."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Flags and TOML become one sweep."""
+"""Flags and a TOML file together define a sweep."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Text and files that leave the program."""
+"""Text and files that the program writes."""
 
 import os
 from pathlib import Path

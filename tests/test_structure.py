@@ -187,7 +187,7 @@ def test_views_run_nothing_and_know_no_backend() -> None:
             for alias in node.names
             if part_of(str(node.module)) in {"backends", "engine", "kernels"}
         }
-        # Its methods do nothing: the progress overrides them.
+        # The methods of this class do nothing. The progress overrides them.
         assert runs <= {"gpubench.engine.pool.Watcher"}, path
 
 

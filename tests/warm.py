@@ -36,7 +36,7 @@ MODULES = (
 )  # fmt: skip
 
 ISOLATED = ("-I", "-P", "-S")
-"""Options of Python with which it imports nothing from the current directory."""
+"""Options that keep Python from importing modules in the current directory."""
 
 READ_AT_IMPORT = ("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_NUM", "MPL", "LD_", "CUDA")
 """Beginnings of names of variables that modules read while they are imported."""
@@ -65,7 +65,7 @@ class Forks:
         self._process: subprocess.Popen[bytes] | None = None
 
     def open(self) -> None:
-        """Start the process, unless it runs."""
+        """Start the process that is copied, unless it runs."""
         if self._process:
             return
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -132,7 +132,7 @@ class Fork(subprocess.Popen):  # type: ignore[type-arg]
 
 
 def serve(descriptor: int, parent: int) -> list[str]:
-    """Fork for each request. Return the words of the command in each fork."""
+    """Fork for each request. In each fork, return the words of its command."""
     for name in MODULES:
         __import__(name)
     sys.modules["gpubench.plan.registry"].libraries()  # reads the descriptions of all kernels

@@ -1,4 +1,4 @@
-"""A product in Pallas, at powers of two. Use `--launches waited`, as for `jax_matmul`."""
+"""A product in Pallas, for extents that are powers of two. Use `--launches waited`."""
 
 from gpubench.model import CallVariant
 

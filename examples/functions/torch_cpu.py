@@ -1,4 +1,4 @@
-"""torch.mm on the CPU: a Python function as a kernel. `pip install torch`, and no GPU."""
+"""torch.mm on the CPU, a Python function as a kernel. It needs `pip install torch`, but no GPU."""
 
 from collections.abc import Callable
 from typing import Any

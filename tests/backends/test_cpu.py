@@ -95,7 +95,7 @@ def test_every_instance_is_right_at_any_size(backend: CpuBackend, name: str) -> 
 @pytest.mark.parametrize("variant", ON_VECTORS, ids=lambda each: each.name)
 def test_a_product_with_a_vector_is_always_right(backend: CpuBackend, variant: CallVariant) -> None:
     first, *_, last = variant.dtypes
-    for dtype, pairs in ((first, PAIRS), (last, PAIRS[:6])):  # the loops are the same
+    for dtype, pairs in ((first, PAIRS), (last, PAIRS[:6])):  # all dtypes have the same loops
         for m, n in pairs:
             assert_right(backend, on_cpu(variant, size=(m, n, 1), dtype=dtype))
 

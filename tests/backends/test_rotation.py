@@ -33,7 +33,7 @@ def test_cold_sets_outgrow_the_cache(problem: Problem, cache_bytes: int, max_set
     assert 1 <= policy.max_launches <= MAX_LAUNCHES
     if policy.flush:  # a sample after a flush uses no set twice
         assert policy.max_launches <= policy.count
-    else:  # the sets used between two uses of a set are more than the caches hold
+    else:  # the sets between two uses of a set exceed the caches
         assert (policy.count - 1) * problem.bytes >= CACHES_TO_OUTGROW * cache_bytes
     two_fewer = policy.count - 2  # no more sets than necessary
     assert two_fewer < 1 or two_fewer * problem.bytes < CACHES_TO_OUTGROW * cache_bytes

@@ -16,7 +16,7 @@ from gpubench.results.row import NAMES, write
 
 TEXT = (REPOSITORY / "AGENTS.md").read_text(encoding="utf-8")
 TYPED = re.findall(r"`(?:git bisect run )?gpubench ([a-z-]+ .*?)`", TEXT)
-ab = import_module("gpubench.commands.diff.ab")  # the package has a function of this name
+ab = import_module("gpubench.commands.diff.ab")  # `diff.ab` is a function
 
 
 def test_the_page_is_short_and_names_existing_commands_and_fields() -> None:

@@ -22,7 +22,7 @@ def test_the_static_gate_is_honest_though_the_new_side_writes_into_all_files_of_
 
 
 def test_each_effect_of_an_attack_is_a_fault(tmp_path: Path) -> None:
-    """The checks find each effect of an attack. Here the test has these effects."""
+    """The checks find each effect of an attack. The test causes these effects itself."""
     request = hostile.PullRequest(tmp_path, "")
     before = request.kept()
     (request.temporary / "path").write_text("/hostile")

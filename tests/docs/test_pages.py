@@ -1,4 +1,4 @@
-"""Each page can be found, and its links lead to something that exists."""
+"""Each page is listed in the site, and the targets of its links exist."""
 
 import re
 import shlex

@@ -177,7 +177,7 @@ def measured(folder: Path, name: str, body: str, rounds: int = 3) -> Measurement
 
 @pytest.fixture(scope="module")
 def slow_us() -> float:
-    """A lower bound of the time of the function that cheats call `slow`."""
+    """Lower bound in µs for the time of the function that cheats call `slow`."""
     a, b = np.ones((256, 320), np.float32), np.ones((320, 192), np.float32)
 
     def slow() -> None:

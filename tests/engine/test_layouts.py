@@ -1,4 +1,4 @@
-"""Operands in every layout, and of every kind: measured, verified and probed on the CPU."""
+"""Operands of every layout and kind are measured, verified and probed on the CPU."""
 
 import itertools
 import re

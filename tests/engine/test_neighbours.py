@@ -1,6 +1,6 @@
 """A verdict does not depend on the sizes measured before, on their order, or on the cache state.
 
-Each function is wrong at one size of its sweep, in a way that a tolerance lets pass there.
+Each function is wrong at one size of its sweep, by an error within the tolerance.
 """
 
 import itertools

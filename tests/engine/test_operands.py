@@ -1,4 +1,4 @@
-"""Operands from a seed, and references against exact arithmetic."""
+"""A seed determines operands, and references agree with exact arithmetic."""
 
 from dataclasses import replace
 from fractions import Fraction

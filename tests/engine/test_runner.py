@@ -1,4 +1,4 @@
-"""A point becomes a measurement; what goes wrong becomes its status."""
+"""A point becomes a measurement, and an error becomes the status of the measurement."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence

@@ -209,7 +209,7 @@ def test_batches_fit_into_the_wall_time_though_the_pauses_between_samples_are_lo
 
 
 class Machine:
-    """A machine on which a table has the time of a launch in µs by the number of threads."""
+    """A machine with a table of launch times in µs by the number of threads."""
 
     def __init__(self, times_us: dict[int, float]) -> None:
         self.times_us = times_us

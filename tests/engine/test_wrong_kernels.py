@@ -55,7 +55,7 @@ def one_operand_of_16_bits(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
 
 
 def low_halves(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-    """Reads 16 bits of each element."""
+    """Multiplies only the low 16 bits of each element."""
     np.matmul(a.astype(np.int16).astype(np.int32), b.astype(np.int16).astype(np.int32), out=c)
 
 

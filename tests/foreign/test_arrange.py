@@ -15,7 +15,7 @@ Guess = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
 def _arranged(values: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
-    """Return the values as an input of a launch holds them."""
+    """Return the values in the order in which an input of a launch has them."""
     made = values.copy()
     if is_arrangeable(values.shape, values.dtype.name) and is_independent(values.astype(float)):
         arrange(made, np.random.default_rng(seed))

@@ -58,7 +58,7 @@ def drawn(seed: int, dtype: str, scale: float) -> Any:
 def test_results_on_a_device_are_compared_as_on_the_host(
     tolerance: Tolerance, dtype: str, scale: float, change: str
 ) -> None:
-    strides = (1, SHAPE[0])  # by columns
+    strides = (1, SHAPE[0])  # column-major strides
     part = Part(SHAPE, strides, dtype, ALIGNMENT, 0)
     size = ALIGNMENT + np.dtype(dtype).itemsize * SHAPE[0] * SHAPE[1]
     facts = Facts((), (part,), ALIGNMENT, size, 1, (tolerance,))

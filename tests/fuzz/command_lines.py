@@ -69,7 +69,7 @@ def prepared(folder: Path) -> None:
 
 
 def words(data: bytes, chance: Random) -> bytes:
-    """Return a command line with words edited: options of its command, and `WORDS`."""
+    """Return a command line with edited words, which are options of its command or `WORDS`."""
     texts = data.split(SEPARATOR)
     command = COMMANDS.get(texts[0].decode(errors="replace")) or COMMANDS["sweep"]
     options = [flag for parameter in command.params for flag in parameter.opts]
@@ -132,7 +132,7 @@ def read(data: bytes, folder: Path) -> None:
     if any(f"{os.path.normpath(word)}{os.sep}".startswith(f"..{os.sep}") for word in argv):
         return  # a user who names another folder wants files there
     if argv[0] == "build" and "--all" in argv:
-        return  # all tiles of all kernels take minutes, and are not planned here
+        return  # all tiles of all kernels would take minutes
     if not (folder / "a.csv").exists():
         prepared(folder)
     checked(argv, folder)

@@ -154,7 +154,7 @@ def empty_folder() -> Iterator[Path]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return every file of a folder."""
+    """Return the content of every file in a folder, by name."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

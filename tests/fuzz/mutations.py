@@ -11,13 +11,13 @@ Mutation = Callable[[bytes, Random], bytes]
 MAX_BYTES = 2**19
 
 TOKEN = re.compile(rb'"[^"\n]*"|[\w.]+|\s+|.', re.DOTALL)
-"""A text in quotation marks, a name or number, white space, or another character."""
+"""A token: a quoted text, a name or number, white space, or another character."""
 
 VALUES = (
     # numbers, and texts like numbers
     b"nan", b"-inf", b"1e309", b"1e-320", b"-1", b"0", b"-0.0", b"8", b"16", b"1.5", b"9" * 5000,
     b"0x" + b"f" * 5000, b"0b1", b"1_0", "٣".encode(), b"1j",
-    # words of our files
+    # words from files of gpubench
     b"true", b"ok", b"wrong", b"skipped", b"eliminated", b"hot", b"gemv", b"atax", b"cuda",
     b"128x128x8/8x8/s3", b"edge=5", b"1..64:x2", b"1..2147483647", b"nan%", b"BM", b"stages",
     b"2026-01-01T00:00:00.001+00:00", b"07:32:00",
@@ -78,17 +78,17 @@ def edited(parts: list[bytes], chance: Random, glue: bytes) -> bytes:
 
 
 def tokens(data: bytes, chance: Random) -> bytes:
-    """Edit tokens."""
+    """Return data with edited tokens."""
     return edited(TOKEN.findall(data) or [b""], chance, b"")
 
 
 def lines(data: bytes, chance: Random) -> bytes:
-    """Edit lines."""
+    """Return data with edited lines."""
     return edited(data.split(b"\n"), chance, b"\n")
 
 
 def columns(data: bytes, chance: Random) -> bytes:
-    """Edit the same fields of some or all lines of a CSV, and separate fields by another sign."""
+    """Return a CSV with the same fields edited in some or all lines, and another separator."""
     seed, share = chance.random(), chance.choice((0.1, 0.5, 1.0, 1.0))
     separator = chance.choice((b",", b",", b",", b";", b"\t"))
     return b"\n".join(

@@ -66,7 +66,7 @@ def of_commands(
     name: str = "a.csv",
     base: Contents | None = None,
 ) -> Reader:
-    """Return a reader of the file `name` by these command lines, beside a valid `base.csv`."""
+    """Return a reader that runs these command lines on the file `name` and a valid `base.csv`."""
 
     def read(data: bytes, folder: Path) -> None:
         (folder / name).write_bytes(data)
@@ -211,7 +211,7 @@ def weights(data: bytes, folder: Path) -> None:
 
 
 def shown(data: bytes, folder: Path) -> None:
-    """Make the page, or a picture of any kind."""
+    """Make the report's page, or a picture of any kind, from a file of rows."""
     _in_file("a.csv", data, folder)
     kind = ("report", *Kind)[len(data) % (1 + len(Kind))]
     name = "a.html" if kind == "report" else f"a{('.svg', '.png')[len(data) % 2]}"
@@ -392,7 +392,7 @@ SCHEDULER = b'{"type": "Scheduler", "id": "S-1", "address": "tls://127.0.0.1:878
 
 
 def scheduler(data: bytes, folder: Path) -> None:
-    """Sweep on the workers of a scheduler's file, where no scheduler answers."""
+    """Start a sweep with a scheduler's file. No scheduler answers."""
     _in_file("a.json", data, folder)
     with patch("distributed.Client", side_effect=OSError("no connection")):
         line = "sweep --device cpu --sizes 8 --on a.json -o a.csv"
@@ -406,7 +406,7 @@ RACE = "tune cpu_tile --device cpu --sizes 64 --where edge<=9"
 
 
 def _killed(line: str) -> list[bytes]:
-    """Return the lines that a killed command leaves, measured by the stand-in for the worker."""
+    """Return the lines of a file that a killed command leaves. A stand-in measured them."""
     with empty_folder() as folder, nothing_measured():
         command_lines.run([*line.split(), "-o", "a.csv"], folder)
         return (folder / "a.csv.partial").read_bytes().split(b"\n")
@@ -536,4 +536,4 @@ READERS: Mapping[str, Reader] = {
     "archive": of_operands("a.npz", ".npz"),
     "command": Reader(command_lines.read, command_lines.seeds, (command_lines.words,)),
 }
-"""Readers by name."""
+"""All readers by name."""

@@ -31,7 +31,7 @@ NEVER_READ = {"command", "shown", "scheduler"}
 """Readers of mistakes, of pictures of what is not there, and of schedulers that do not answer."""
 
 INPUTS = {name: 3 if name in SLOW else 8 for name in READERS} | {"command": 20}
-"""Number of mutated inputs per reader in every run: 134 in all."""
+"""Number of mutated inputs per reader in every run. The sum is 134."""
 
 MAX_KILOBYTES = 400 * 2**10
 """Maximum growth of this process by all these inputs. They have at most 512 KiB each."""

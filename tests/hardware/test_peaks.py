@@ -1,4 +1,4 @@
-"""Theoretical peaks against the published figures of known devices."""
+"""Theoretical peaks are equal to the published figures of known devices."""
 
 from dataclasses import replace
 

@@ -74,7 +74,7 @@ def emulated(text: str) -> str:
 
 
 def direction(constraint: re.Match[str]) -> str:
-    """Return the function that an operand with this constraint passes through."""
+    """Return the name of the emulator's function for an operand with this constraint."""
     return "emulated::out" if constraint[1] else "emulated::in"
 
 
@@ -183,7 +183,7 @@ def compile_emulator(folder: Path) -> None:
 
 
 def compile_program(text: str, binary: Path) -> None:
-    """Compile a program beside the compiled emulator."""
+    """Compile a program in the directory of the compiled emulator."""
     source = binary.with_suffix(".cpp")
     source.write_text(text, encoding="utf-8")
     emulator = str(binary.parent / "emulator.o")

@@ -43,7 +43,7 @@ FITS, SPILLS = 13, 16
 second on (16 × 16 is 256), they cannot. Between both, the compiler may or may not spill."""
 
 LARGEST = 40
-"""Largest tile of register_tile to compile: it takes 7 s, and 64 takes a minute and a half."""
+"""Largest edge of register_tile that is compiled. It takes 7 s; an edge of 64 takes 90 s."""
 
 ON_GPU = [each for each in variants() if isinstance(each, CudaVariant) and each.tiles]
 
@@ -72,7 +72,7 @@ def of_tile(
     capability: tuple[int, int] = HOPPER,
     sizes: Sequence[tuple[int, int, int]] = SIZES,
 ) -> list[Instance]:
-    """Return an instance for each kernel that launches have."""
+    """Return an instance for each kernel in the launches of a tile."""
     has_k = OPERATIONS[variant.op].has_k
     problems = [
         Problem(op=variant.op, m=m, n=n, k=k if has_k else 1, dtype=dtype) for m, n, k in sizes

@@ -1,4 +1,4 @@
-"""The kernel that docs/adding-a-kernel.md tells a newcomer to write is right, and clean."""
+"""The example kernel of docs/adding-a-kernel.md is right, and sanitizers report nothing."""
 
 from pathlib import Path
 

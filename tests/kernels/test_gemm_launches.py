@@ -72,7 +72,7 @@ def test_block_tiles_cover_the_result_and_none_is_idle(variant: CudaVariant) -> 
     for tile in variant.tiles.sample(200, seed=3):
         for m, n in ((1, 1), (7, 1000), (1000, 7), (97, 101)):
             splits = tile.get("splits", 1)
-            if variant.name == "packed_panels":  # a block has at least one step
+            if variant.name == "packed_panels":  # each of its blocks has at least one step
                 splits = min(splits, -(-8 // tile["BK"]))
             blocks = variant.launch(tile, problem(m, n, 8)).main.blocks
             assert blocks == splits * tiles_of_c(tile, problem(m, n, 8)), (tile, m, n)
@@ -126,7 +126,7 @@ def test_a_grid_is_the_smallest_that_needs_no_more_rounds() -> None:
 def test_two_widths_of_tiles_fill_the_rounds_of_an_h200() -> None:
     on_66 = partial(split, wide_columns=384, narrow_columns=256, at_most=66)
     assert on_66(down=16, columns=4096) == (8, 64)  # two wide tiles and a narrow tile per block
-    assert on_66(down=32, columns=8192) == (20, 64)  # ten and one
+    assert on_66(down=32, columns=8192) == (20, 64)  # ten wide tiles and a narrow one
     assert on_66(down=1, columns=8) == (0, 1)
     for down, columns in ((1, 1000), (7, 264), (16, 3992), (64, 16384)):
         wide, workers = on_66(down=down, columns=columns)

@@ -78,8 +78,8 @@ def race_cases_of_one_tile(variant: CudaVariant) -> list[Case]:
     """Return cases of the smallest tile whose blocks have more than one warp.
 
     ThreadSanitizer takes milliseconds for each thread, and all tiles use barriers and shared arrays
-    alike. The cases have several blocks, and loops that take several steps. A kernel of a
-    vector has a case with long rows, and the smaller of two cases with some rows and columns.
+    alike. The cases have several blocks, and loops that take several steps. A kernel of
+    products with a vector has a case with long rows, and the smaller of two further cases.
     """
     tile = min(
         variant.tiles, key=lambda tile: (threads(variant, tile) <= WARP, threads(variant, tile))

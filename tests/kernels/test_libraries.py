@@ -1,4 +1,4 @@
-"""The operands that the libraries' routines accept."""
+"""The routines of libraries accept some operands, and refuse others."""
 
 import pytest
 

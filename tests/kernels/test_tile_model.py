@@ -101,7 +101,7 @@ def test_weights_that_exceed_the_l2_cache_come_in_large_pieces_to_many_blocks() 
     small, tall = replace(large, k=1024), replace(large, m=99)
     for problem, promoted in ((large, 256), (small, 128), (tall, 128)):
         assert maps(tile, problem)[1].l2_promotion_bytes == promoted
-    # On an H200, 58 blocks of twelve stages take 31.9 µs, and 92 with K in two parts 32.7.
+    # On an H200, 58 blocks of twelve stages take 31.9 µs, and 92 with K in two parts 32.7 µs.
     whole, parts = (ranked(choices_of(form), large, 132) for form in (WHOLE, SPLIT))
     assert (next(iter(whole)).stages, next(iter(parts)).splits) == (12, 2)
     assert min(whole.values()) < min(parts.values()) < 1.05 * min(whole.values())
@@ -127,7 +127,7 @@ def test_clusters_of_sixteen_blocks_share_a_deep_k_of_few_tiles() -> None:
 
 def test_few_rows_have_narrow_tiles_because_a_multiprocessor_receives_64_bytes_a_clock() -> None:
     few_rows = problem(28, 3600, 6128, "float8_e4m3")
-    # On an H100, 32x64 takes 8.2 µs, and 32x192 11.9, both in two parts of K and clusters of 1x4.
+    # On an H100, 32x64 takes 8.2 µs and 32x192 takes 11.9 µs, both with K in two parts.
     assert next(iter(ranked(choices_of(BYTES), few_rows, 132))).columns <= 2 * BY_64
 
 

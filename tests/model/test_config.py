@@ -139,7 +139,7 @@ def test_a_space_holds_each_legal_combination_once_in_order() -> None:
         "64x64x8/2x2/cluster=1x1",
         "64x64x8/2x2/cluster=2x1",
     ]
-    # Of the 4x4 pairs of block and thread tile, 2x2 elements a thread are too few for three blocks.
+    # With 2x2 elements per thread, three of the four blocks need too many threads.
     assert len(listed) == (4 * 4 - 3) * 2 * 3 * 2 * 2
 
 

@@ -1,4 +1,4 @@
-"""Plain expressions: the grid and the block of a kernel that needs no Python."""
+"""Expressions, such as 'N/edge', state the grid and the block of a kernel without Python code."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Work and shapes of problems, and launches that are fitted to a GPU."""
+"""Problems have work and shapes, and launches are fitted to a GPU."""
 
 from dataclasses import replace
 

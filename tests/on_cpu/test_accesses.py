@@ -69,7 +69,7 @@ def test_a_warp_that_walks_down_a_column_takes_a_sector_a_thread() -> None:
 
 
 def lines_of(folder: Path, memory: str, kind: str, *lines: str) -> list[Access]:
-    """Return one access for each line of a kernel. All lines are compiled together."""
+    """Compile a kernel with all these lines; return the access of each line."""
     accesses = recorded(own(folder, "\n".join(f"  {{ {line} }}" for line in lines)), "mine", "1")
     chosen = (line for line in accesses.lines if (line.memory, line.kind) == (memory, kind))
     by_place = {line.place: line for line in chosen}

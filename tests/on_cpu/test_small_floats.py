@@ -46,7 +46,7 @@ def test_every_number_and_the_rounding_of_every_kind_of_number(tmp_path: Path) -
     values = np.concatenate(
         [
             rng.normal(size=20_000) * 10.0 ** rng.integers(-9, 6, 20_000),
-            (halves[:-1] + halves[1:]) / 2,  # ties
+            (halves[:-1] + halves[1:]) / 2,  # halfway between two numbers
             [0.0, -0.0, 65504, 65519, 65520, 2.0**-25, 448, 464, 465, 1e9, np.inf],
         ]
     ).astype(np.float32)

@@ -13,7 +13,7 @@ HOPPER = (9, 0)
 
 
 def planned(**options: object) -> dict[tuple[str, str, str], str | None]:
-    """Return the reason of each point by variant, tile and launches."""
+    """Return why each point is skipped, or None, by variant, tile and launches."""
     sweep = Sweep(sizes=((512, 512, 512),), dtypes=("bfloat16",), **options)  # type: ignore[arg-type]
     return {
         (point.variant.name, str(point.tile or ""), str(point.launches)): reason

@@ -1,4 +1,4 @@
-"""Lists of problems: read strictly, merged where they are equal, and planned one by one."""
+"""Lists of problems are read strictly; equal problems are merged; each problem is planned."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`--only` and `--exclude`."""
+"""`--only` and `--exclude` select rows by terms."""
 
 from dataclasses import replace
 from pathlib import Path

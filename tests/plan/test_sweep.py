@@ -24,7 +24,7 @@ def edges(*numbers: int) -> tuple[str, ...]:
 
 
 def planned(backend: str, **asked: Any) -> dict[tuple[str, str, str, str], str | None]:
-    """Return the reasons for skips by variant, tile, size and dtype."""
+    """Return why each point is skipped, or None, by variant, tile, size and dtype."""
     points = plan(Sweep(**asked), backend)
     labelled = {
         (p.variant.name, str(p.tile or ""), p.problem.size, p.problem.dtype): reason

@@ -1,4 +1,4 @@
-"""Measurements become rows: rounds merged, rates computed, baselines found."""
+"""Measurements become rows with merged rounds, rates and baselines."""
 
 from dataclasses import replace
 from typing import Any
@@ -134,7 +134,7 @@ def test_a_row_has_the_energy_of_an_operation() -> None:
     rounds = [on_gpu(point=at, series=replace(series(), joules=joules)) for joules in (2e-6, 4e-6)]
     row = build_rows({at: rounds}, H200, {TILED: "abc"})[0]
     assert (row.state, row.joules) == ("sustained", 3e-6)
-    assert row.pj_per_operation == pytest.approx(3)  # a million operations
+    assert row.pj_per_operation == pytest.approx(3)  # the point has a million operations
 
 
 def with_overheads(

@@ -1,4 +1,4 @@
-"""The smallest slow-downs that a comparison would have found."""
+"""Bounds of the slow-downs that a comparison would have found."""
 
 from math import expm1
 from typing import Any

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from gpubench.stats.pairs import drifting_low, ratio_of_rounds
 
 ROUNDS, JUDGEMENTS = 15, 200
-"""Rounds of `judge`, and number of simulated judgements of each case."""
+"""Number of rounds of `judge`, and number of simulated judgements of each case."""
 
 
 def simulated(

@@ -47,5 +47,5 @@ def test_on_recorded_sweeps_it_holds_the_median_of_the_others_at_every_length() 
             others = [time for at, times in enumerate(rounds) if at != place for time in times]
             low, high = rounds_interval(own, BETWEEN_SWEEPS_US) or (0.0, 0.0)
             held[np.median(others) < 20].append(low <= np.median(others) <= high)
-    # The median of fifteen rounds has an error too: 91 % would be held by an exact interval.
+    # The median of fifteen rounds has an error too, so an exact interval would contain 91 %.
     assert all(np.mean(hits) > 0.88 for hits in held.values())

@@ -1,4 +1,4 @@
-"""research/operating.py: simulated comparisons, races and fleets, a few of each kind."""
+"""research/operating.py simulates comparisons, races and fleets. The tests run a few."""
 
 import re
 import sys

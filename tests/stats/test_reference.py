@@ -1,4 +1,4 @@
-"""The machine's shift by the BLAS, and points with two speeds."""
+"""The BLAS shows the machine's shift, and some points have two speeds."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The last lines of a sweep."""
+"""The last lines that a sweep prints."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The summary of a list: weight × time of each variant, and of the best of each problem."""
+"""The summary of a list of problems: the sum of weight × time, by variant and with the best."""
 
 from dataclasses import replace
 

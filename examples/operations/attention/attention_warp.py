@@ -1,10 +1,10 @@
 from gpubench.model import Config, CudaVariant, Problem
 
-MAX_D = 256  # values of a row that a warp holds, as in attention_warp.cu
+MAX_D = 256  # maximum length of a row, as in attention_warp.cu
 
 
 def refuse(_tile: Config | None, problem: Problem) -> str | None:
-    """Refuse rows that are longer than what a warp holds."""
+    """Return why a problem is refused: its rows do not fit into the registers of a warp."""
     d = problem.operation.named(problem.numbers)["D"]
     return f"D is at most {MAX_D}, not {d}" if d > MAX_D else None
 

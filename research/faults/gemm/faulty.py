@@ -1,4 +1,4 @@
-"""Kernels with faults, each as a tile of one variant: see `faulty.cu`."""
+"""A variant with a kernel for each fault. A tile selects the kernel in `faulty.cu`."""
 
 from gpubench.model import CudaVariant, Space
 

@@ -1,4 +1,4 @@
-"""Execution times from activity records."""
+"""CUPTI's activity records give execution times."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Host functions that launch kernels: compiled to a library, called with arguments, recorded."""
+"""Host functions that launch kernels are compiled to a library, called, and recorded."""
 
 import ctypes
 import pickle

@@ -145,7 +145,7 @@ def test_what_a_gpu_does_not_report_is_missing(monkeypatch: pytest.MonkeyPatch) 
 
 def test_each_reason_to_throttle_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for reasons, named in (
-        (0x1, ()),  # idle
+        (0x1, ()),  # the GPU is idle, so nothing throttles it
         (0x4, ("power cap",)),
         (0x20 | 0x40, ("thermal slowdown",)),
         (0x4 | 0x8 | 0x80, ("power cap", "hardware slowdown")),

@@ -1,4 +1,4 @@
-"""Kernels that cheat, each as a tile of one variant: see `cheat_cuda.cu`."""
+"""A variant with kernels that cheat. A tile selects the kernel in `cheat_cuda.cu`."""
 
 from gpubench.model import CudaVariant, Space
 

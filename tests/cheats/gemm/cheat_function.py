@@ -1,4 +1,4 @@
-"""Functions for the GPU that cheat, each as a tile of one variant."""
+"""A variant with functions for the GPU that cheat. A tile selects the function."""
 
 import contextlib
 import functools
@@ -42,7 +42,7 @@ def behind_its_back(a, b, c):
 
 
 def by_address(a, b, c):
-    """Copies the result of earlier operands at the same address."""
+    """Copies the result of an earlier call with operands at the same address."""
     key = a.data.ptr, a.shape, b.shape
     if key not in kept:
         kept[key] = cupy.matmul(a, b)
@@ -74,7 +74,7 @@ def replays_a_graph(a, b, c):
 
 
 def divides_events(a, b, c):
-    """Replaces the functions that read the time between two events."""
+    """Replaces the functions that read the time between two events by functions that divide it."""
     from cuda.bindings import driver
     from cupy_backends.cuda.api import runtime
 
@@ -157,7 +157,7 @@ def honest_if_examined(a, b, c):
 
 
 def skips_once_warm(a, b, c):
-    """Computes the first 60 calls on operands, and one call in 50 after these."""
+    """Computes in the first 60 calls with the same operands, and then in one of 50 calls."""
     key = "calls", a.data.ptr, c.data.ptr
     kept[key] = kept.get(key, 0) + 1
     if kept[key] <= 60 or kept[key] % 50 == 0:
@@ -175,7 +175,7 @@ def writes_answers(a, b, c):
 
 
 def adds_in_16_bits(a, b, c):
-    """Multiplies in float16, with sums in float32, and scales the result."""
+    """Multiplies operands that are rounded to float16."""
     c[...] = cupy.matmul(a.astype(cupy.float16), b.astype(cupy.float16))
 
 

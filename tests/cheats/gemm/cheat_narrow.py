@@ -1,4 +1,4 @@
-"""Kernels of 16 and 8 bits that cheat, each as a tile of one variant: see `cheat_narrow.cu`."""
+"""A variant with kernels of 16 and 8 bits that cheat. A tile selects one in `cheat_narrow.cu`."""
 
 from gpubench.model import CudaVariant, Space
 

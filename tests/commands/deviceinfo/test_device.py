@@ -1,4 +1,4 @@
-"""A device as tables and as JSON."""
+"""`deviceinfo` prints a device as tables and as JSON."""
 
 import json
 from dataclasses import replace

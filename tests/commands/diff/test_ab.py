@@ -1,4 +1,4 @@
-"""`gpubench ab`: two sides measured in turns by their own command lines."""
+"""`gpubench ab` measures two sides in turns, each by its own version of gpubench."""
 
 import math
 import multiprocessing
@@ -21,7 +21,7 @@ from gpubench.model import Device
 from gpubench.results.row import Row, write
 from gpubench.stats.looks import early_looks
 
-ab = import_module("gpubench.commands.diff.ab")  # the package has a function of this name
+ab = import_module("gpubench.commands.diff.ab")  # `diff.ab` is a function
 
 Call = Callable[..., tuple[int, str, str]]
 

@@ -13,7 +13,7 @@ from diffs import rows
 
 from gpubench.results.row import write
 
-ab = import_module("gpubench.commands.diff.ab")  # the package has a function of this name
+ab = import_module("gpubench.commands.diff.ab")  # `diff.ab` is a function
 
 PYTHON = """#!/bin/sh
 [ -f "$(dirname "$0")/../rows.csv" ] || { echo 'gpubench: does not build' >&2; exit 2; }

@@ -43,7 +43,7 @@ def point(variant: str, m: int = 1, timer: str = "events") -> Key:
 
 
 def judged(base: Side, new: Side, limits: Limits | None = None) -> Comparison:
-    """The comparison of two sides; the points named blas are the vendor's."""
+    """Return the comparison of two sides. Points named blas are points of the BLAS."""
     marked = [
         {
             key: replace(point, is_blas=is_blas(key), on_cpu=key.timer == "host")

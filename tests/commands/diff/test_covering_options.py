@@ -1,4 +1,4 @@
-"""The options of the sweep that settles ambiguous points."""
+"""The options of the command that measures ambiguous points again."""
 
 from dataclasses import replace
 

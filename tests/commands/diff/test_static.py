@@ -1,4 +1,4 @@
-"""`gpubench diff` on build files: verdicts, exit codes, and the four formats."""
+"""`gpubench diff` of build files: verdicts, exit codes, and formats."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`gpubench build`: kernels are compiled, without a GPU, and diff compares them."""
+"""`gpubench build` compiles kernels without a GPU, and `gpubench diff` compares them."""
 
 import errno
 import multiprocessing

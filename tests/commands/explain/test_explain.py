@@ -1,4 +1,4 @@
-"""`gpubench explain` in this process: kernels are compiled, without a GPU."""
+"""`gpubench explain` in this process compiles kernels without a GPU."""
 
 import json
 from collections.abc import Callable

@@ -132,7 +132,7 @@ def test_the_issue_bound_is_the_share_of_multiply_adds_in_the_issue_slots() -> N
     float64 = problem(dtype="float64")
     for architecture, problem_of, code, bound in (
         ("sm_90", None, loop(64, 16), 0.25),
-        # The A100 has 64 float32 lanes: a multiply-add of a warp keeps them busy for two clocks.
+        # The A100 has 64 float32 lanes, so a warp's multiply-add occupies them for two clocks.
         ("sm_80", None, loop(64, 16), 0.5),
         ("sm_80", None, loop(64, 48), 1),
         ("sm_90", float64, loop(64, 60), 0.5),  # without tensor cores, half of the H200's peak

@@ -1,4 +1,4 @@
-"""`gpubench export`: the kernel, its launches, its check and its Python file, without a GPU."""
+"""`gpubench export` writes a kernel, its launches, its check and a Python file, without a GPU."""
 
 import ctypes
 import importlib.util

@@ -235,7 +235,7 @@ def test_every_device_is_measured_alone_and_together_and_every_row_is_on_disk(
     assessed, path = measuring({2: 1.3})
     assert assessed
     rows = list(csv.DictReader(path.read_text().splitlines()))
-    assert len(rows) == 4 * 2 * 3 * 2  # devices, units, rounds, phases
+    assert len(rows) == 4 * 2 * 3 * 2  # devices × units × rounds × phases
     assert {(row["phase"], row["slot"]) for row in rows} == {
         (phase, str(n)) for phase in ("alone", "together") for n in range(4)
     }

@@ -1,4 +1,4 @@
-"""How judge divides --budget among problems."""
+"""`judge` divides --budget among problems."""
 
 from dataclasses import replace
 

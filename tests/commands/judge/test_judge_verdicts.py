@@ -1,4 +1,4 @@
-"""`judge`: one verdict for each kernel and shape, its exit code, and its JSON."""
+"""`judge`: its verdict for each kernel and shape, its exit code, and its JSON."""
 
 import json
 import subprocess
@@ -141,7 +141,7 @@ def test_a_time_that_no_other_process_confirms_is_not_decided() -> None:
 def test_a_function_is_slower_only_if_the_baseline_is_faster_on_as_many_threads(
     factor_on_two: float, verdict: str
 ) -> None:
-    """Two threads of NumPy's product took five times as long as one, on a busy host."""
+    """On a busy host, NumPy's product took five times as long on two threads as on one thread."""
     rows = (
         timed("blas", 1.0, cpu_threads=1),
         timed("blas_parallel", factor_on_two, cpu_threads=2),

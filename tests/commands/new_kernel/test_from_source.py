@@ -517,7 +517,7 @@ def test_calls_of_libraries_tell_layouts_and_launches_of_one_size_tell_no_grid(
     assert isinstance(part, CudaVariant)
     assert isinstance(rest, CudaVariant)
     assert "int m_ld=M, int n_ld=N" in part.signature
-    assert part.grid == "M*N/256"  # a guess
+    assert part.grid == "M*N/256"  # the command guesses the grid
     assert rest.grid == ("N//32", "M/8")
 
 

@@ -88,7 +88,7 @@ def claim(folder: Path, *, file: str = "src/product.py", content: bytes = PRODUC
 
 
 def kernels_of(claim: Path, checkout: Path) -> Path:
-    """The folder from which the claim's kernels run."""
+    """Return the folder from which the claim's kernels run."""
     ((sweep, *_),) = read_experiment(claim, checkout).sweeps
     assert sweep.kernels
     return sweep.kernels / "checkout"

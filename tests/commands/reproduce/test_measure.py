@@ -1,4 +1,4 @@
-"""An experiment's sweeps, run one after the other."""
+"""The sweeps of an experiment run one after another."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -70,7 +70,7 @@ def loops(folder: Path) -> list[Path]:
 
 
 def ran(folder: Path, *, gpu: bool = False, **options: Any) -> Any:
-    """Run the experiment on fake backends; other arguments are options."""
+    """Run the experiment on fake backends. Further arguments are options of the command."""
     path = folder / "mine.toml"
     path.write_text(TEXT)
     backends: dict[str, Any] = {"cpu": options.pop("cpu", Fake())}

@@ -132,7 +132,7 @@ def test_what_was_not_measured_or_failed_has_no_figure_and_no_rule(
     times, rates = compared(experiment, [ROWS[0], wrong])
     assert (times[1][0].measured, times[1][0].row) == (None, wrong)
     assert rates[0][0].row is None
-    # The best tile is the fastest that was right.
+    # The best tile is the fastest tile with a right result.
     assert compared(experiment, [wrong, ROWS[5], ROWS[4]])[1][0][0].row == ROWS[5]
 
 

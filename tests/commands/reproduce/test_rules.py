@@ -1,4 +1,4 @@
-"""Rules about the shape of a series."""
+"""Rules of experiments about the shape of a series of figures."""
 
 from typing import Any
 

@@ -20,7 +20,7 @@ H200 = REPOSITORY / "results" / "h200" / "sweep.csv"
 
 @pytest.fixture
 def few_rows(tmp_path: Path) -> Path:
-    """Every 20th row of a sweep on an H200, and a row of each status."""
+    """A file with every 20th row of a sweep on an H200, and a row of each status."""
     rows = read(H200)[::20]
     lost = [replace(rows[0], tile=f"{n}", status=status, reason=f"{status}, why", median_us=None)
             for n, status in enumerate(("wrong", "error", "skipped"), 1)]  # fmt: skip

@@ -1,4 +1,4 @@
-"""`tune --table`: the choice for each problem, from measured rows and from the command line."""
+"""`tune --table` chooses a configuration for each problem, and writes the choices."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows sorted for drawing."""
+"""Rows are sorted into series and panels for drawing."""
 
 from dataclasses import replace
 from pathlib import Path
