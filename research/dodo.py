@@ -107,7 +107,9 @@ def measure(name: str, command: str, files: Sequence[str]) -> bool:
         if file.endswith(".gz") and (plain := folder / file.removesuffix(".gz")).exists():
             (folder / file).write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
         elif file.endswith((".txt", ".md", ".json")) and (folder / file).exists():
-            text = (folder / file).read_text(encoding="utf-8")  # saved files must not contain paths of this machine
+            text = (folder / file).read_text(
+                encoding="utf-8"
+            )  # saved files must not contain paths of this machine
             (folder / file).write_text(text.replace(f"{ROOT}/", ""), encoding="utf-8")
     said = (folder / "log.txt").read_text()
     complete = CRASHED not in said and all((folder / file).exists() for file in files)

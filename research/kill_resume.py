@@ -160,8 +160,9 @@ def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
     _, left = psutil.wait_procs(ours, timeout=ENDS_WITHIN_S)
     left = [it for it in left if it.is_running() and it.status() != psutil.STATUS_ZOMBIE]
     require(not left, f"{left} outlived their parents")
+    # A negative code: the signal ended Python itself, while it started or in `-m`.
     if process.returncode in {INTERRUPTED, -number, -signal.SIGINT} - {-signal.SIGKILL}:
-        return f"kills by {victim}"  # negative if Python was starting, or in `-m`
+        return f"kills by {victim}"
     if process.returncode == -signal.SIGKILL:
         return f"kills of the {'sweep' if victim == 'sweep' else 'sweep and its child'}"
     where = f"{victim} killed after {after_s:.3f} s"

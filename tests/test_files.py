@@ -221,7 +221,7 @@ def test_the_index_of_a_repository_is_read_and_not_written(tmp_path: Path) -> No
         (tmp_path / "a.txt").write_text(words[0])
         subprocess.run(["git", *words], cwd=tmp_path, check=True)  # noqa: S607 # the user's git
     before = (tmp_path / ".git" / "index").read_bytes()
-    os.utime(tmp_path / "a.txt", (1, 1))  # git would write a new index
+    os.utime(tmp_path / "a.txt", (1, 1))  # now `git status` would update the index
     assert _git(tmp_path, "status", "--porcelain") == "A  a.txt"
     assert (tmp_path / ".git" / "index").read_bytes() == before
 

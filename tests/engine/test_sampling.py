@@ -28,7 +28,7 @@ def summarize(times_us: Iterable[float], launches: int = 1, reason: str = "") ->
 
 
 class Script:
-    """A script of times per launch, one for each sample. They advance the clock."""
+    """Scripted times per launch, one for each sample. Each sample advances the clock."""
 
     def __init__(self, times_us: float | Iterable[float], *, waiting_s: float = 0.0) -> None:
         self._times: Iterator[float] = (

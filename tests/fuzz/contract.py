@@ -52,7 +52,7 @@ class BrokenContractError(AssertionError):
 
 
 class _Watch:
-    """Record accesses to files and processes. There is one object, as audit hooks stay for ever."""
+    """Records accesses to files and processes. It is made once, because an audit hook stays."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
