@@ -185,7 +185,7 @@ class WithReference:
             return ""
         return (
             f"within their tolerance, but {count:,} of {len(values):,} elements are off by more "
-            f"than {limit:.0f} times it: {_span(*span)}"
+            f"than {limit:.0f} times the tolerance: {_span(*span)}"
         )
 
     def _why_not_computed(self, off: Values, right: _Right, spread: Values, part: Part) -> str:
@@ -196,8 +196,8 @@ class WithReference:
         if not count:
             return ""
         return (
-            f"within their tolerance, but the errors of {_span(*span)} are as large as "
-            "what the right values vary from launch to launch: not computed?"
+            f"within their tolerance, but the errors of {_span(*span)} are as large as the "
+            "variation of the right values between launches: not computed?"
         )
 
 

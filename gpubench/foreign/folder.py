@@ -123,7 +123,7 @@ def compile_ahead(
 def _facts(statement: Statement, number: int, device: str, own: ForeignProcess | None) -> Facts:
     """Return the facts from a run of the reference. The user's cache keeps them."""
     digests = [digest_of(Path(each)) for each in (statement.path, *statement.sources)]
-    fields = Facts.__struct_fields__, Part.__struct_fields__  # as of this version
+    fields = Facts.__struct_fields__, Part.__struct_fields__  # the fields of this version
     name = cache_file("examined", fields, statement, number, device, digests)
     if facts := kept(name, Facts):
         return facts

@@ -119,7 +119,7 @@ class Program:
         output = result[0] if len(result) == 1 else tuple(result)
         self._module.check_implementation(*arguments, output)
         if not self._seen:
-            raise UsageError("check_implementation compares by rules that are no tolerance")
+            raise UsageError("check_implementation compares by rules other than a tolerance")
         if len(self._seen) == len(result):
             return list(self._seen)
         return [min(self._seen, key=lambda each: (each.relative, each.absolute))] * len(result)

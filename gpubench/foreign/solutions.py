@@ -60,7 +60,7 @@ class Solution(msgspec.Struct):
 def load(program: Program, path: Path, dtype: str) -> tuple[Function, bool]:
     """Return a solution's function, and whether it takes the results as its last arguments.
 
-    Raises CompileError, which says what is wrong and where, and DoesNotFitError.
+    Raises CompileError, whose text has the fault and its place, and DoesNotFitError.
     """
     if path.suffix == ".json":
         try:

@@ -95,7 +95,7 @@ class Program(Protocol):
         """Return the tolerance of each result, if the statement has none."""
 
     def solution(self, module: Any) -> Any:
-        """Return a solution's function from its module, or None. It takes the same arguments."""
+        """Return a function of a solution's module that takes the same arguments, or None."""
 
 
 def read_text(path: Path) -> str:

@@ -85,7 +85,7 @@ def at_most_1024_threads(tile: Config) -> str | None:
     """Return why a block cannot have the number of threads that a tile needs, or None."""
     bm, bn, tm, tn = tile.numbers("BM", "BN", "TM", "TN")
     if bm % tm or bn % tn:
-        return f"{tile}: {tm}x{tn} a thread does not divide {bm}x{bn}"
+        return f"{tile}: {tm}x{tn} per thread does not divide {bm}x{bn}"
     if threads_of(tile) > 1024:  # noqa: PLR2004 # CUDA's limit, named in the message
         return f"{tile}: {threads_of(tile)} threads, and a block holds at most 1024"
     return None

@@ -258,7 +258,7 @@ def tiles(
         if (needed := shared_bytes(tile)) > MAX_DYNAMIC_BYTES:
             return f"{tile}: {needed} bytes of shared memory, more than {MAX_DYNAMIC_BYTES}"
         if tile.get("prefetch", 0) and not tile["pdl"]:
-            return f"{tile}: prefetches while it waits for the previous launch, with pdl=1"
+            return f"{tile}: prefetch needs pdl=1, to run while the previous launch ends"
         return None
 
     return Space(

@@ -28,7 +28,7 @@ LARGEST = 2**31 - 1
 """Largest extent: kernels take extents as 32-bit integers."""
 
 DEFAULT_OP = "gemm"  # operation of a command without `--op`
-DEFAULT_FILE_OP = "atax"  # of operand files
+DEFAULT_FILE_OP = "atax"  # operation of a command that reads operand files
 
 LISTED_INTENSITY = 32  # number of operations per element below which memory limits listed problems
 SMALL_EXTENT = 2**10  # the smaller extent for which the work per element is computed
@@ -256,7 +256,7 @@ class Operation:
     def _listed(self, extents: Mapping[str, int]) -> ListedSize:
         (number,) = extents.values()
         if not 1 <= number <= len(self.listed):
-            raise ValueError(f"there is no problem {number}: {len(self.listed)} are listed")
+            raise ValueError(f"there is no problem {number}, only 1 to {len(self.listed)}")
         return self.listed[number - 1]
 
     def shape(self, array: Array, extents: Mapping[str, int]) -> Shape:

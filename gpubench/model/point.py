@@ -33,7 +33,8 @@ class Launches(StrEnum):
     """As `overlapped`, but the launches are nodes of a CUDA graph that is replayed."""
 
     WAITED = "waited"
-    """A launch begins when the host has waited for the previous one. The time has call and wait."""
+    """A launch begins when the host has waited for the previous launch. The time of a launch
+    includes the call and the wait."""
 
     @property
     def overlap(self) -> bool:

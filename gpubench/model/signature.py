@@ -171,7 +171,7 @@ def why_other_element(parameter: Parameter, problem: Problem) -> str | None:
         return None
     return (
         f"{parameter.cpp} {parameter.name} has elements of {size} bytes, and its array in "
-        f"{problem.dtype} is of {element}"
+        f"{problem.dtype} has elements of type {element}"
     )
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from gpubench.model.precision import PRECISIONS, Precision
 from gpubench.model.problem import Problem
 
-SWIZZLE_BYTES = (0, 32, 64, 128)  # in the order of CUtensorMapSwizzle
-L2_PROMOTION_BYTES = (0, 64, 128, 256)  # in the order of CUtensorMapL2promotion
+SWIZZLE_BYTES = (0, 32, 64, 128)  # possible values, in the order of CUtensorMapSwizzle
+L2_PROMOTION_BYTES = (0, 64, 128, 256)  # possible values, in the order of CUtensorMapL2promotion
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,7 +142,7 @@ def _check_signature(variant: CudaVariant | HostVariant, where: str) -> None:
         if reason := why_unknown(parameter, variant.op, on_host=on_host):
             raise UsageError(f"{where}: signature: {reason}")
     if isinstance(variant, CudaVariant) and not variant.kernel:
-        raise UsageError(f"{where}: signature: goes with kernel, the name of the kernel in C++")
+        raise UsageError(f"{where}: signature: also state kernel, the kernel's name in C++")
 
 
 def _write_out(variant: CudaVariant | HostVariant, problem: Problem) -> None:

@@ -67,7 +67,7 @@ def _load(path: Path, _as_of: tuple[int, ...]) -> dict[str, Operation]:
         if not isinstance(operation, Operation):
             which = f"[{name!r}]" if isinstance(module.OPERATION, dict) else ""
             kind = type(operation).__name__
-            raise UsageError(f"{path}: OPERATION{which} is of type {kind}, no Operation")
+            raise UsageError(f"{path}: OPERATION{which} is of type {kind}, not Operation")
         with described_by(path):
             for fault in faults(operation):
                 raise UsageError(f"{path}: OPERATION: {fault}")

@@ -157,7 +157,7 @@ def named(flag: str, text: str) -> tuple[str, ...]:
     """Return the names of a list. The registry checks them when operation and device are known."""
     if names := parse_names(text):
         return names
-    raise UsageError(f"{flag}: the list is empty; 'gpubench variants' lists what there is")
+    raise UsageError(f"{flag}: the list is empty; 'gpubench variants' lists the variants")
 
 
 def list_of(

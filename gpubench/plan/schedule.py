@@ -47,7 +47,7 @@ class Schedule(Protocol):
     """Why each race ended, by the race's point without a tile. Empty if there are no races."""
 
     def each(self, rounds_by_point: RoundsByPoint) -> Iterator[Visit]:
-        """Yield the visits. A visit is over when the next one is requested."""
+        """Yield the visits. A visit is over when the next visit is requested."""
 
     def close(self) -> None:
         """Stop all work of the schedule other than the measurements."""

@@ -107,7 +107,7 @@ def _matches(flag: str, text: str | None, rows: Sequence[Row | BuildRow]) -> dic
         else:
             raise UsageError(f"{flag}: {_no_match(pattern, kinds, rows)}")
     if not matches:
-        raise UsageError(f"{flag}: the list is empty; write such as shared_tile,float32,1024")
+        raise UsageError(f"{flag}: the list is empty; write terms such as shared_tile,float32,1024")
     return matches
 
 

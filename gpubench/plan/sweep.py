@@ -302,7 +302,7 @@ def _why_not_launched(point: Point, sweep: Sweep, *, is_twin: bool) -> str | Non
     if owner_of(point.variant) and Timer.OUTSIDE in {*entry.timers} - {point.timer}:
         return "each launch of a user's function has new operands: use --cache cold --state burst"
     if launches not in entry.launches:
-        return f"launches on a {point.variant.backend.upper()} are alone"
+        return f"a {point.variant.backend.upper()} has only --launches alone"
     in_bursts = launches.in_graph or launches == Launches.WAITED
     if in_bursts and (point.state, point.timer) != (State.BURST, Timer.EVENTS):
         return f"--launches {launches} is for bursts and events: use --launches alone or overlapped"

@@ -178,7 +178,7 @@ def tuned_tiles(sweep: Sweep, device: Device) -> tuple[Picked | None, Sequence[s
     if winners_of_all and not every:
         others = ", ".join(dict.fromkeys(shown(winner.device) for winner in winners_of_all))
         raise UsageError(
-            f"--tiles: {path} is of {others}, not of {shown(device.name)}; "
+            f"--tiles: {path} has winners of {others}, not of {shown(device.name)}; "
             "'gpubench tune' finds the tiles of this device"
         )
     variants = choose(sweep.op, device.backend, sweep.variants, sweep.kernels)
@@ -211,9 +211,9 @@ def _notes(variants: Iterable[Variant], winners: dict[str, list[Winner]]) -> Ite
     untuned = [variant.name for variant in variants if not winners[variant.name]]
     if untuned:
         was, its = ("was", "its") if len(untuned) == 1 else ("were", "their")
-        yield f"{', '.join(untuned)} {was} not tuned on this device: {its} default tiles"
+        yield f"{', '.join(untuned)} {was} not tuned on this device: {its} default tiles are used"
     for variant in variants:
         if winners[variant.name] and {winner.source_hash for winner in winners[variant.name]} != {
             source_hash(variant)
         }:
-            yield f"{variant.name} has changed since it was tuned: 'gpubench tune' again"
+            yield f"{variant.name} has changed since it was tuned: run 'gpubench tune' again"

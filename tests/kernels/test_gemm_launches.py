@@ -263,7 +263,7 @@ def test_rows_that_are_no_multiple_of_16_bytes_are_copied_first_or_read_by_anoth
          "256 sums a thread, more than 192"),
         ("wgmma_cluster", "128x256x64/s8/cluster=1x1/group=8/pdl=0/prefetch=0",
          "bytes of shared memory, more than"),
-        ("wgmma_cluster", "64x128x64/s8/cluster=1x2/group=8/pdl=0/prefetch=1", "with pdl=1"),
+        ("wgmma_cluster", "64x128x64/s8/cluster=1x2/group=8/pdl=0/prefetch=1", "needs pdl=1"),
         ("dmma_split_cluster", "64x64x32/s3/k5/cluster=1x2", "10 blocks in a cluster, more than 8"),
         ("dmma_split_cluster", "128x128x32/s4/k2/cluster=1x1", "bytes of shared memory, more than"),
         ("dmma_split_cluster", "112x96x32/s3/k2/cluster=1x1", "rows by 32, or columns by 64"),

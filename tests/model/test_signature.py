@@ -109,5 +109,5 @@ def test_a_pointer_to_elements_of_another_size_than_the_array_is_refused() -> No
     assert not any(why_other_element(each, half) for each in parameters(right))
     (mixed,) = parameters("float* d=C")
     assert why_other_element(mixed, half) == (
-        "float* d has elements of 4 bytes, and its array in float16 is of float16"
+        "float* d has elements of 4 bytes, and its array in float16 has elements of type float16"
     )

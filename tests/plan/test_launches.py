@@ -78,6 +78,6 @@ def test_graphs_and_waits_are_only_for_bursts_that_are_timed_by_events(
 def test_launches_on_a_cpu_are_alone() -> None:
     sweep = Sweep(variants=("cpu_blas",), launches=(Launches.ALONE, Launches.GRAPH))
     reasons = list(plan(sweep, "cpu").values())
-    assert reasons == [None, "launches on a CPU are alone"]
-    with pytest.raises(UsageError, match="launches on a CPU are alone"):
+    assert reasons == [None, "a CPU has only --launches alone"]
+    with pytest.raises(UsageError, match="a CPU has only --launches alone"):
         plan(Sweep(variants=("cpu_blas",), launches=(Launches.GRAPH,)), "cpu")

@@ -74,7 +74,7 @@ def test_further_extents_precede_the_others_in_sizes_and_stand_in_a_column(tmp_p
         (
             "OPERATION = Operation(",
             "OPERATION = dict(",
-            "OPERATION['idea'] is of type str, no Operation",
+            "OPERATION['idea'] is of type str, not Operation",
         ),
         ('idea="batched product",', "", "missing 1 required keyword-only argument: 'idea'"),
     ],

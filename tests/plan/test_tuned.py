@@ -69,7 +69,7 @@ def test_a_kernel_that_was_not_tuned_keeps_its_default_tiles_with_a_note() -> No
     assert tiles["cpu_tile", "64"] == "16"
     assert tiles["cpu_blas", "64"] == "None"
     assert ("cpu_tile_parallel", "64") in tiles
-    assert notes == ["cpu_tile_parallel was not tuned on this device: its default tiles"]
+    assert notes == ["cpu_tile_parallel was not tuned on this device: its default tiles are used"]
     other, _ = chosen(sizes="64", dtypes="float64")
     assert other["cpu_tile", "64"] in {str(tile) for tile in TILE.tiles.defaults}  # type: ignore[union-attr]
 
@@ -77,14 +77,16 @@ def test_a_kernel_that_was_not_tuned_keeps_its_default_tiles_with_a_note() -> No
 def test_a_changed_source_is_noted() -> None:
     keep_winners(TUNED, [winner(source_hash="0123456789ab")])
     _, notes = chosen(sizes="64")
-    assert notes == ["cpu_tile has changed since it was tuned: 'gpubench tune' again"]
+    assert notes == ["cpu_tile has changed since it was tuned: run 'gpubench tune' again"]
 
 
 def test_what_cannot_be_used_is_refused() -> None:
     with pytest.raises(UsageError, match=r"results/tuned\.toml does not exist; 'gpubench tune"):
         chosen(sizes="64")
     keep_winners(TUNED, [winner(device="another")])
-    with pytest.raises(UsageError, match="is of another, not of Fake CPU; 'gpubench tune'"):
+    with pytest.raises(
+        UsageError, match="has winners of another, not of Fake CPU; 'gpubench tune'"
+    ):
         chosen(sizes="64")
     keep_winners(TUNED, [winner(variant="cpu_naive")])
     with pytest.raises(UsageError, match="no winner of cpu_tile on Fake CPU; 'gpubench tune'"):
@@ -142,7 +144,10 @@ def test_tiles_are_taken_from_a_table_at_its_sizes_or_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (encode([in_table("16", 512, "NVIDIA H200")]), "is of NVIDIA H200, not of Fake CPU"),
+        (
+            encode([in_table("16", 512, "NVIDIA H200")]),
+            "has winners of NVIDIA H200, not of Fake CPU",
+        ),
         (b"name,m,n,k\na,8,8,8\n", "not a table of 'gpubench tune --table'"),
         (rows([measured()]), "not a table of 'gpubench tune --table': column 'ties' is missing"),
         (b"", "not a table of 'gpubench tune --table': it is empty"),

@@ -55,5 +55,5 @@ def _between_timestamps_us(stream: Any, launches: int) -> float:
             return float(stream.between_us(start, stop))
         blocked_us *= 2
     raise LaunchError(
-        f"the host is too slow: {launches} launches take it {MAX_BLOCKED_US / 1e3:g} ms"
+        f"the host is too slow: it enqueues {launches} launches in over {MAX_BLOCKED_US / 1e3:g} ms"
     )

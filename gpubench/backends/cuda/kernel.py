@@ -163,7 +163,7 @@ class CudaKernel:
         if elsewhere:
             raise LaunchError(
                 "the call computes in a stream that the current stream does not wait for, so its "
-                "time is not seen: compute in the current stream, or let it wait for an event"
+                "time is not measured: compute in the current stream, or let it wait for an event"
             )
         unknown = f"whether its launches overlap is not known: {self._overlap[1]}"
         apart = "its launches overlap in a stream, so they are timed in a graph with full edges"

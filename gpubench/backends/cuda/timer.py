@@ -116,7 +116,7 @@ class BlockedBatchTimer:
                 return
         raise DeviceUnavailableError(
             f"a sample takes {self.overhead_us:.1f} µs beyond its launches, and times are accurate "
-            f"up to {MAX_OVERHEAD_US:g} µs: is another program using the GPU?"
+            f"only up to {MAX_OVERHEAD_US:g} µs: is another program using the GPU?"
         )
 
     def waits(self, launch: Callable[[], None]) -> bool:
