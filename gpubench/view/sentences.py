@@ -119,7 +119,7 @@ def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:
 
 
 def _in_another_precision(pairs: Sequence[tuple[Row, Row]], name: str) -> str:
-    """Say in which precision the other rows compute, and by how much the errors differ.
+    """Return in which precision the other rows compute, and by how much the errors differ.
 
     The text is empty if all rows compute in the precision that their column names.
     """

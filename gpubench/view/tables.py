@@ -153,7 +153,7 @@ _TILE = "tile"
 """End of the headings of tiles, such as `best tile`."""
 
 _BREAK = re.compile(r"(?<=^% of) |(?<=^×) ")
-"""Where a heading is broken, as its figures are short: `% of peak`."""
+"""Matches the space at which the heading of short figures is broken: `% of peak`."""
 
 
 class _Console(Console):

@@ -266,7 +266,10 @@ def _show_faults(variant: Variant, faults: Sequence[KernelFaultError], advice: s
         lines = (f"\nfault: {label}: {fault.finding}", fault.sentence, places)
         say("\n".join(filter(None, lines)), "red")
         if NO_SHARED in fault.finding:
-            say(f"state its bytes: shared_bytes=…, or <<<grid, block, bytes>>>; {advice}")
+            say(
+                "state the bytes of shared memory: shared_bytes=…, or <<<grid, block, bytes>>>; "
+                f"{advice}"
+            )
     cases = [fault.case for fault in faults if fault.case]
     _say_launched(cases[:1], advice)
 

@@ -48,7 +48,7 @@ OPTIONS = {
     "scope": ("scope", "kernel"),
     "device": ("backend", ""),
 }
-"""Options of a sweep, each with the column whose values it selects and with its default value."""
+"""Options of a sweep. Each has the column whose values it selects, and its default value."""
 
 SWEEPS = 5
 """Recommended number of sweeps per side on a CPU."""

@@ -122,8 +122,8 @@ def _times_us(
     for measured in {row.compute_capability for row in rows if row.compute_capability}:
         if measured != explained:
             raise UsageError(
-                f"{path}: measured on capability {measured}, and this explains "
-                f"{architecture}; add --arch sm_{measured.replace('.', '')}"
+                f"{path}: measured on compute capability {measured}, but {architecture} is "
+                f"explained; add --arch sm_{measured.replace('.', '')}"
             )
     # If a tile has several times, the cache state that is first in the alphabet counts: cold.
     rows.sort(key=lambda row: (row.cache, row.timer), reverse=True)

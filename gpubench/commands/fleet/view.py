@@ -88,7 +88,7 @@ def _ranking(fleet: Fleet) -> RenderableType:
                 cells[4:] = f"{worst.unit}, {worst.phase}", *(number(each, 1) for each in speeds)
             grid.add_row(*(Text(cell, COLOURS.get(device.verdict, "")) for cell in cells))
     hidden = max(0, fine - SHOWN)
-    return Group(grid, Text(f"and {hidden} fine ones" if hidden else ""))
+    return Group(grid, Text(f"and {hidden} fine devices" if hidden else ""))
 
 
 def _unit(finding: UnitFinding) -> str:

@@ -24,7 +24,7 @@ from gpubench.model import Device, Status
 from gpubench.results.row import Row
 from gpubench.stats.pairs import ratio_of_rounds
 
-CLAIMED = 1.02  # a claim holds if its interval is worse than published by at most this factor
+CLAIMED = 1.02  # maximum factor by which an interval is worse than published if a claim holds
 OTHER_DEVICE = "other device: ratio only"
 
 

@@ -82,7 +82,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if not labels:
             raise ValueError("names no figure: 'published', 'also' or [[series.cell]] must")
         if len(set(labels)) < len(labels):
-            raise ValueError("two figures have one label")
+            raise ValueError("two figures have the same label")
         for name in self.explain:
             if name not in NAMES:
                 raise ValueError(f"explain: {unknown('column', name, NAMES)}")
@@ -147,12 +147,12 @@ class ExperimentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     facts: tuple[FactTable, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse devices without a name, and two series of one name."""
+        """Refuse devices without a name, and two series with the same name."""
         for number, facts in enumerate(self.device, 1):
             if not str(facts.get("name", "")).strip():
                 raise ValueError(f"device {number}: 'name' is missing")
         if len({series.name for series in self.series}) < len(self.series):
-            raise ValueError("two series have one name")
+            raise ValueError("two series have the same name")
 
     @property
     def devices(self) -> dict[str, dict[str, _Fact]]:
@@ -234,7 +234,7 @@ def shipped(kind: str = "") -> dict[str, Path]:
 def paths_of(names: Sequence[str]) -> dict[str, Path]:
     """Return the files of the named experiments, by stem. A name that ends in .toml is a file.
 
-    Raises UsageError for an unknown name, and for two files of one stem.
+    Raises UsageError for an unknown name, and for two files with the same stem.
     """
     paths_by_name = shipped() | shipped("claims")
     paths: dict[str, Path] = {}
@@ -244,7 +244,7 @@ def paths_of(names: Sequence[str]) -> dict[str, Path]:
             raise UsageError(f"{hint}; your own is a file that ends in .toml")
         path = paths_by_name.get(name, Path(name))
         if paths.setdefault(path.stem, path) != path:
-            raise UsageError(f"{path} and {paths[path.stem]} have one name; rename one")
+            raise UsageError(f"{path} and {paths[path.stem]} have the same name; rename one")
     return paths
 
 

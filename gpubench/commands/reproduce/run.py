@@ -157,7 +157,9 @@ def claim(
     ]
     started = any(map(os.path.lexists, partials))
     if resume and not started:
-        raise UsageError(f"--resume: nothing to continue: {folder} holds no sweep of these")
+        raise UsageError(
+            f"--resume: nothing to continue: {folder} holds no sweep of these experiments"
+        )
     make_directory(folder, "--dir")
     hint = "--force overwrites it"
     if started:

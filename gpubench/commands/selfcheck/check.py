@@ -92,7 +92,7 @@ class Gap(NamedTuple):
     is_library: bool = False
     """Whether it is a library's call. Its gap may be longer, as it may launch several kernels."""
 
-    nodes: int = 1  # number of kernels and other nodes of a call
+    nodes: int = 1  # number of kernels and of clearings of memory in a call
     is_control: bool = False  # the control, whose launches overlap
     key: PointKey | None = None  # the measured point; its timer is empty
 

@@ -79,10 +79,10 @@ def check_files(winners: Path, output: Path) -> None:
     names |= {f"the partial file of {name}": partial_of(path) for name, path in names.items()}
     for name, path in names.items():
         if os.path.realpath(winners) == os.path.realpath(path):
-            raise UsageError(f"--winners: {winners} is the file of {name}; name another one")
+            raise UsageError(f"--winners: {winners} is the file of {name}; name another file")
     if os.path.lexists(winners):
         if winners.is_symlink() or not winners.is_file():
-            raise UsageError(f"--winners: {winners} is not a regular file; name another one")
+            raise UsageError(f"--winners: {winners} is not a regular file; name another file")
         read_winners(winners)
 
 

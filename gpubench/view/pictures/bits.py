@@ -1,4 +1,4 @@
-"""Speed over exact bits, which shows the cost of a bit."""
+"""Draws the speed over the exact bits of results, which shows what a bit costs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -105,7 +105,7 @@ def _name_points(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _look(series: Series, looks: style.Looks) -> dict[str, Any]:
-    """Return the options of a marker: each library has its own look, and kernels have one."""
+    """Return the options of a marker: each library has its own look, and all kernels share one."""
     if series.variant in libraries() and series.variant in looks:
         return looks[series.variant].options
     return {"color": style.COLOURS[0], "marker": "o"}

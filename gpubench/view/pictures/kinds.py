@@ -45,7 +45,7 @@ class _Drawing(NamedTuple):
 
     headline: str
     panels: Callable[[Sequence[Source]], list[Panel]]
-    """Returns no panel if the rows do not suffice."""
+    """Returns the panels of the rows, or no panel if the rows do not suffice."""
 
     draw: Callable[[Panel, style.Looks, Axes], float]
     """Draws a panel into axes, and returns their height in inches."""

@@ -46,7 +46,7 @@ class Source:
         return next((device.memory_bandwidth_gbytes_per_s for device in listed), None)
 
     def named(self, text: str) -> str:
-        """Return the text, with the source if there are several."""
+        """Return the text, with the label of the source if there are several sources."""
         return f"{text}, {self.label}" if self.label else text
 
 
@@ -60,7 +60,7 @@ class Series:
 
     @property
     def name(self) -> str:
-        """The variant, and its source if there are several."""
+        """The variant, and the label of its source if there are several sources."""
         return self.source.named(self.variant)
 
     @property
@@ -119,7 +119,7 @@ class Panel:
 def sources(
     files: Sequence[tuple[Path, Sequence[Row]]], copy_gbytes_per_s: float | None = None
 ) -> list[Source]:
-    """Return the measured rows by file, device and version, labelled by what differs."""
+    """Return the measured rows by file, device and version. The labels name what differs."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     stems = [path.stem for path, _ in files]
     names = {path: path.stem if stems.count(path.stem) == 1 else str(path) for path, _ in files}
@@ -150,7 +150,7 @@ def _labels(keys: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def panels(group: Sequence[Source], title: Callable[[Row], str]) -> list[Panel]:
-    """Return a panel for each title of rows."""
+    """Return a panel for each title that `title` gives to rows."""
     lines: dict[str, list[Series]] = {}
     for source in group:
         of_source = grouped(source.rows, lambda row: (title(row), row.variant))
@@ -169,7 +169,7 @@ def titles(group: Sequence[Source], *, by_size: bool) -> Callable[[Row], str]:
     where = f" on {devices.pop()}" if len(devices) == 1 else ""  # the legend names several devices
 
     def title(row: Row) -> str:
-        """`gemm 2048 float32 on NVIDIA H200, cold cache`."""
+        """Return a title: `gemm 2048 float32 on NVIDIA H200, cold cache`."""
         size = f" {row.problem or row.size.replace('x', '×')}" if by_size else ""
         return f"{row.op}{size} {row.compute_mode}{where}, {row.conditions}{row.special}"
 
@@ -187,7 +187,7 @@ def is_block(row: Row) -> bool:
 
 
 def extent(row: Row) -> float:
-    """Return the edge of the cube, or square, with the same product of extents."""
+    """Return the edge of a cube, or square, whose extents have the same product as the row's."""
     m, n, *others = row.numbers
     edges = [extent for extent in others if extent > 1] + ([m, n] if max(m, n) > 1 else [])
     return float(math.prod(edges) ** (1 / max(1, len(edges))))

@@ -66,10 +66,10 @@ WIDTH_IN = 8.6
 """Width of a picture in inches. It is the width of a README on GitHub, 826 pixels."""
 
 TITLES_IN = 1.15
-"""Height of the titles above and below a panel's axes."""
+"""Height in inches of the titles above and below a panel's axes."""
 
 LINE_IN = 0.23
-"""Height of a line of text beside bars."""
+"""Height in inches of a line of text beside bars."""
 
 TITLE_CHARACTERS = 90
 """Maximum length of a title's line; a longer title is wrapped."""
@@ -104,7 +104,7 @@ class Picture(Figure):
     theme = Theme.LIGHT
 
     def rendered(self, kind: str, **options: Any) -> bytes:
-        """Return the file of this kind, such as svg."""
+        """Return the content of a file of this kind, such as svg."""
         target = io.BytesIO()
         for text in self.findobj(Text):
             text.set_text(clean_lines(text.get_text()))
@@ -202,7 +202,7 @@ def is_library(variant: str) -> bool:
 
 
 def look(number: int) -> Look:
-    """Return the look of this number."""
+    """Return the look with this number."""
     turn = number // len(COLOURS)
     return Look(COLOURS[number % len(COLOURS)], MARKERS[(number + turn) % len(MARKERS)])
 

@@ -17,7 +17,7 @@ TILES_IN = 3.5
 """Height of axes of tile sizes in inches."""
 
 MAX_BLOCK_TILES = 24
-"""Maximum number of block tiles of a panel, which are the fastest tiles."""
+"""Maximum number of block tiles in a panel. The fastest tiles are drawn."""
 
 MIN_POWERS = 3
 """Minimum number of tiles that are powers of two for which the axis names only these tiles."""

@@ -79,7 +79,7 @@ FAULTS = {
         "dynamic_shared",
         "<<<grid, block, bytes>>>",
         "<<<grid, block>>>",
-        "state its bytes: shared_bytes=…, or <<<grid, block, bytes>>>",
+        "state the bytes of shared memory: shared_bytes=…, or <<<grid, block, bytes>>>",
         "extern __shared__",
     ),
     "a shared array with a row too few": Fault(

@@ -146,7 +146,11 @@ CHANGES: dict[str, tuple[str, str, str]] = {
         '"faster-than", than = "rates"',
         "no published figures to compare",
     ),
-    "two series of one name": ('name = "rates"', 'name = "cpu_tile"', "two series have one name"),
+    "two series of one name": (
+        'name = "rates"',
+        'name = "cpu_tile"',
+        "two series have the same name",
+    ),
     "facts with short rows": ('["x", 1]', '["x"]', "lists of 2"),
 }
 
@@ -169,5 +173,5 @@ def test_experiments_are_found_by_name_and_by_file_and_none_has_the_name_of_anot
     experiments = find(["p100-tiles", str(mine), "p100-tiles"])
     assert [each.name for each in experiments] == ["p100-tiles", "mine"]
     (tmp_path / "sub").mkdir()
-    with pytest.raises(UsageError, match="have one name"):
+    with pytest.raises(UsageError, match="have the same name"):
         find([str(mine), str(written(tmp_path / "sub", WHOLE))])
