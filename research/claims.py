@@ -161,7 +161,10 @@ def in_sweep(own: Row, library: Row, at_least: float) -> Figure:
 
 
 def faster(files: Sequence[str], bounds: dict[str, float], **key: str) -> Figure:
-    """Judge the fastest kernel against the better library at each size, in rows with `key`."""
+    """Judge the fastest kernel against the better library at each size.
+
+    `key` has the values of columns that select rows.
+    """
     rows = [row for name in files for row in read(measured_file(name))]
     pairs = {
         own.size: (own, library)
@@ -246,7 +249,7 @@ def faults() -> Figure:
 
 
 def kills() -> Figure:
-    """Judge the number of kills. Those on a CPU must all be of one version of gpubench.
+    """Judge the number of kills. All runs on a CPU must be of one version of gpubench.
 
     A run in which a check failed leaves no file.
     """
@@ -259,7 +262,7 @@ def kills() -> Figure:
 
 
 def fuzzed() -> Figure:
-    """Judge the numbers of inputs and findings, which must be of one version of gpubench."""
+    """Judge the numbers of inputs and findings. All runs must be of one version of gpubench."""
     runs = load(RESULTS / "cpu/fuzz.json")
     inputs, findings = (sum(run[name] for run in runs) for name in ("inputs", "findings"))
     holds = inputs >= 10**5 and not findings and of_one_package(runs)

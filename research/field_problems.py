@@ -119,7 +119,7 @@ def judge(case: Case, scratch: Path, device: str) -> tuple[str, str]:
     command = [sys.executable, "-m", "gpubench", "judge", str(case.problem)]
     command += ["--solution", str(case.solution), "--device", device, "--sizes", case.sizes]
     command += ["--force", "-o", str(out)]
-    if "KernelBench" not in str(case.problem):  # one round shows whether a solution is right
+    if "KernelBench" not in str(case.problem):  # a round in 10 s shows if a solution is right
         command += ["--budget", "10"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in {0, 1, 3}:

@@ -121,7 +121,7 @@ def compiled(variant: Variant) -> tuple[str, str]:
 
 
 def examine(row: dict[str, str], checkouts: Path, options: Namespace) -> dict[str, object]:
-    """Return the row of the result about one kernel."""
+    """Describe and examine one kernel; return its row of the output."""
     with tempfile.TemporaryDirectory() as folder:
         own = Path(folder, "own")
         said = described(row, checkouts, own)

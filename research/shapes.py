@@ -396,7 +396,7 @@ class Bench:
             for variant in self.of_dtype(self.kernels)
         ]
         for variant in self.of_dtype(self.other_kernels):
-            twins = pdl_twins(variant.tiles.defaults)  # the same when launches are alone
+            twins = pdl_twins(variant.tiles.defaults)  # they differ from others only in pdl
             defaults = (tile for tile in variant.tiles.defaults if tile not in twins)
             tiles.append(("default", variant, tuple(defaults)))
         for kind, variant, configs in tiles:

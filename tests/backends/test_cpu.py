@@ -215,7 +215,9 @@ def test_blas_uses_the_threads_of_the_variant() -> None:
     assert blas_threads() == {1}
 
 
-def test_threads_left_open_are_all_cpus_and_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variant_without_a_number_of_threads_may_use_all_cpus_or_powers_of_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     parallel, serial = ON_CPU["cpu_blas_parallel"], ON_CPU["cpu_blas"]
     for cpus, counts in ((1, (1,)), (2, (2, 1)), (12, (12, 8, 4, 2, 1)), (16, (16, 8, 4, 2, 1))):
         monkeypatch.setattr(module, "cpu_threads", lambda cpus=cpus: cpus)

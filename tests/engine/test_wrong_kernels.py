@@ -1,4 +1,4 @@
-"""Kernels that are wrong in ways that a tolerance, or one launch, does not show: all are rejected.
+"""Kernels whose errors a tolerance, or a single launch, does not show. All of them are rejected.
 
 Each kernel is right within a tolerance of norms, or at its first launch. test_runner.py has kernels
 with larger errors.

@@ -28,7 +28,7 @@ SLOW = {
 """Readers that run whole commands, on files that other readers read too."""
 
 NEVER_READ = {"command", "shown", "scheduler"}
-"""Readers of mistakes, of pictures of what is not there, and of schedulers that do not answer."""
+"""Readers whose examples may all be refused: command lines, pictures, and files of schedulers."""
 
 INPUTS = {name: 3 if name in SLOW else 8 for name in READERS} | {"command": 20}
 """Number of mutated inputs per reader in every run. The sum is 134."""

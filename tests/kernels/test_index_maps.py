@@ -24,7 +24,7 @@ def test_half_a_warp_stores_ints_into_every_bank_once(printed: Printed) -> None:
     (offsets,) = printed["ints"]
     assert sorted(offsets) == list(range(0, 64 * 128, 8))
     for store in np.reshape(offsets, (8, 16, 8)).transpose(0, 2, 1).reshape(-1, 16):
-        assert len(set(store // 4 % 32)) == 16  # the first bank of each pair of banks
+        assert len(set(store // 4 % 32)) == 16  # each number is the first bank of a pair
 
 
 def test_the_order_visits_each_tile_once_and_moves_to_a_neighbour(printed: Printed) -> None:

@@ -169,7 +169,7 @@ def test_a_number_that_no_measurement_has_is_refused(csv_file: Path, text: str) 
     assert f":2: '{text}' in column 'median_us' is not a number from 0" in refusal(csv_file)
 
 
-def test_missing_is_empty_and_never_zero(csv_file: Path) -> None:
+def test_a_missing_number_is_empty_and_never_zero(csv_file: Path) -> None:
     header, _, line = cells(csv_file)
     skipped = dict(zip(header, line, strict=True))
     for name in ("median_us", "gflops", "samples", "percent_of_blas", "max_relative_error"):

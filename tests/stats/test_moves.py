@@ -31,7 +31,7 @@ def test_a_step_of_six_percent_is_found_at_its_result() -> None:
     assert exact >= 12
 
 
-def test_a_bump_has_two_moves_and_a_step_like_two_speeds_none() -> None:
+def test_a_bump_has_two_moves_and_a_step_between_two_speeds_has_none() -> None:
     logs = levels(5, 0.001)
     logs[2, 3:5] += 0.08
     moves = find_moves(logs, np.zeros(POINTS))

@@ -56,7 +56,7 @@ def computing(*pids: int) -> SimpleNamespace:
     return nvml
 
 
-def test_who_else_computes_on_the_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_processes_on_the_gpu_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, parent = 2**28, 2**29
     monkeypatch.setattr("os.getpid", lambda: ours)  # in a container, pytest may have PID 1
     monkeypatch.setattr("os.getppid", lambda: parent)

@@ -66,7 +66,7 @@ def tables_of(name: str, *, gpu: bool = True, whole: bool = False) -> dict[str, 
     return {grid.title: grid for grid in grids(done(name, gpu=gpu), whole=whole)}
 
 
-def test_published_stands_beside_measured_with_the_ratio_and_why() -> None:
+def test_published_figures_stand_beside_measured_ones_with_ratio_and_cause() -> None:
     grid = tables_of("p100-tiles")["register_tile: T×T elements a thread, 8×8 threads a block (ms)"]
     assert grid.table.headings == (
         "tile",
@@ -84,7 +84,7 @@ def test_published_stands_beside_measured_with_the_ratio_and_why() -> None:
     assert grid.below[0] == "shape holds: minimum at 4 or 8: measured at 8, published at 8"
 
 
-def test_devices_stand_then_and_now() -> None:
+def test_the_published_and_the_present_device_are_shown() -> None:
     grid = tables_of("lecture-sdk")["Devices then and now"]
     assert grid.table.headings[-2:] == ("Tesla P100-PCIE-16GB", "NVIDIA H200")
     rows = {row[0]: row[1:] for row in grid.table.lines}

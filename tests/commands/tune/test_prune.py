@@ -44,7 +44,7 @@ def test_a_kernel_of_which_no_block_fits_needs_no_launch() -> None:
     assert why == "no multiprocessor holds a block: shared memory"
 
 
-def test_spilled_registers_cannot_win_against_a_kernel_without() -> None:
+def test_a_kernel_that_spills_cannot_win_against_a_kernel_that_does_not() -> None:
     plain, spills = at("register_tile", "4"), at("register_tile", "16")
     builds = Reported({plain: PLAIN, spills: replace(PLAIN, spill_bytes=336)})
     assert "spills more than 32 bytes" in (builds.why_not(spills, plain, 1e9) or "")

@@ -36,7 +36,7 @@ def chosen(rows: list[Row], padded: dict[int, int] | None = None) -> list[TileRo
     return table_rows(rows, sizes, {}, 0.01)
 
 
-def test_of_ties_the_configuration_is_taken_that_other_problems_need_too() -> None:
+def test_among_ties_a_configuration_that_other_problems_need_is_taken() -> None:
     fast_at_one = [timed("naive", "8", 100.0), timed("naive", "16", 100.4)]
     fast_at_other = [timed("naive", "16", 50.0, 512), timed("naive", "8", 60.0, 512)]
     rows = chosen([*fast_at_one, *fast_at_other])
