@@ -158,7 +158,7 @@ class Waves:
     """Blocks of the grid, divided by the blocks of a wave. 3.88 is three full waves and a tail of
     0.88."""
 
-    tail_blocks: int  # number of blocks in the last wave, or 0 if it is full
+    tail_blocks: int  # number of blocks in the last wave, or 0 if the last wave is full
     idle_multiprocessors: int  # number of multiprocessors that never get a block
 
 

@@ -245,7 +245,7 @@ class CudaBackend:
 
 
 def _storable(array: Any) -> Any:
-    """Return the array in a type that CuPy supports: float8, which it lacks, is viewed as bytes."""
+    """Return the array in a type that CuPy supports. CuPy lacks float8, which becomes bytes."""
     return array.view(np.uint8) if array.dtype.name.startswith("float8") else array
 
 

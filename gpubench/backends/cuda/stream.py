@@ -42,7 +42,7 @@ class CudaStream:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._stream = cupy.cuda.get_current_stream()
-        self.pointer = self._stream.ptr  # the stream, as the driver takes it
+        self.pointer = self._stream.ptr  # the stream's handle for calls of the driver
         self.nominal_mhz = device.sm_clock_mhz or 1000.0
         self._cycles = ctypes.c_longlong()
         self._fingerprint = own_kernel("fingerprint", device)

@@ -20,8 +20,8 @@ MAX_ATTEMPTS = 10
 """Maximum number of attempts if the blocking kernel is too short. Each blocks twice as long."""
 
 MAX_IN_FLIGHT = 512
-"""Maximum number of launches enqueued at once. The driver's queue holds about 1024. A full queue
-blocks the host while the blocking kernel ends."""
+"""Maximum number of launches enqueued at once. The driver's queue has room for about 1024. A full
+queue blocks the host, and the blocking kernel would end meanwhile."""
 
 GROUP_US = 50_000.0
 """Time of the samples that are enqueued together. Ctrl-C is handled after such a group."""

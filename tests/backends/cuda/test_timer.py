@@ -289,5 +289,5 @@ def test_a_host_that_is_slow_blocks_the_device_for_longer_or_is_named() -> None:
     slow = EmptyChain(enqueue_us=40.0)
     assert empty_launch_us(slow, timer_on(slow), FakeCupti())["device"] == pytest.approx(1.5)
     stuck = EmptyChain(enqueue_us=2000.0)
-    with pytest.raises(LaunchError, match="the host is too slow: 257 launches"):
+    with pytest.raises(LaunchError, match="the host is too slow: it enqueues 257 launches"):
         empty_launch_us(stuck, timer_on(stuck), FakeCupti())
