@@ -10,6 +10,10 @@ def _devices(_index: int | None) -> list[Device]:
     return [describe_cpu()]
 
 
+def _load() -> None:
+    from gpubench.backends.cpu import backend  # noqa: F401 # it loads NumPy
+
+
 def _open(_index: int, _timer: Timer) -> Backend:
     from gpubench.backends.cpu.backend import CpuBackend
 
@@ -24,4 +28,5 @@ BACKEND = BackendEntry(
     host_arrays=True,
     devices=_devices,
     open=_open,
+    load=_load,
 )

@@ -21,11 +21,15 @@ from gpubench.commands.diff.findings import DiffVerdict, Limits
 from gpubench.commands.diff.options import AB_CPU_PAIRS, AB_PAIRS, Options
 from gpubench.commands.diff.run import read_limits, run_diff
 from gpubench.commands.diff.sides import read_side
+from gpubench.engine.pool import Pool
+from gpubench.engine.prepare import prepare
+from gpubench.engine.run import open_pool, run
 from gpubench.engine.scatter import rounds_needed
-from gpubench.errors import UsageError
+from gpubench.errors import GpubenchError, UsageError
 from gpubench.files import Output, make_directory
 from gpubench.options import OPTIONS, option_texts, read_sweep
 from gpubench.process.child import run_program, run_with_folder
+from gpubench.results.result_file import ResultFile
 from gpubench.stats import looks
 from gpubench.text import shown
 from gpubench.view.progress import Steps
@@ -65,19 +69,21 @@ class Build:
     interpreter: str
     kernels: Path | None = None
 
-    def sweep(self, options: Mapping[str, str], output: Path, before: Files = ()) -> None:
+    def options_of(self, options: Mapping[str, str], output: Path) -> dict[str, str]:
+        """Return the options of a sweep of one round into `output`."""
+        own = {"kernels": str(self.kernels)} if self.kernels else {}
+        return {**options, "rounds": "1", "output": str(output), **own}
+
+    def sweep(self, options: Mapping[str, str], output: Path) -> None:
         """Measure one round into `output`, by the command line alone.
 
         The sweep ends with this process.
 
-        Raises SideError with the side's own message if it makes no file, or if the file cannot be
-        compared or pooled with the files of earlier rounds, and KeyboardInterrupt if it is
-        interrupted.
+        Raises UsageError with the side's own message if it makes no file, and KeyboardInterrupt if
+        it is interrupted.
         """
-        texts = {**options, "rounds": "1", "output": str(output)}
-        if self.kernels:
-            texts["kernels"] = str(self.kernels)
         command = [self.interpreter, "-P", "-m", "gpubench", "sweep"]  # no module of this folder
+        texts = self.options_of(options, output)
         command += [f"{OPTIONS[name].flag}={text}" for name, text in texts.items()]
         ended = run_with_folder(command)
         if ended.returncode in {-2, 130}:
@@ -89,12 +95,53 @@ class Build:
             why = lines[-1].removeprefix("gpubench: ") if lines else f"exit code {ended.returncode}"
             if ended.returncode < 0:  # a killed child's last line is only its progress
                 why = f"crashed: {strsignal(-ended.returncode)} (signal {-ended.returncode})"
-            raise SideError(self.name, f" ({self.interpreter}): {why}")
-        try:
-            # An older gpubench may lack a column, and a source may have been edited.
-            read_side([*before[:1], output])
-        except UsageError as error:
-            raise SideError(self.name, f" ({self.interpreter}): {error}") from error
+            raise UsageError(why)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenBuild(Build):
+    """A directory of kernels on a CPU, which this process measures.
+
+    Starting a sweep takes longer than its round. So all sweeps of this side share the process that
+    starts children. Each sweep has new children.
+    """
+
+    pool: Pool
+
+    def sweep(self, options: Mapping[str, str], output: Path) -> None:
+        """Measure one round into `output`.
+
+        Raises GpubenchError if the round cannot be measured, and KeyboardInterrupt if it is
+        interrupted.
+        """
+        self.pool.renew()
+        job = prepare(read_sweep(self.options_of(options, output)), self.pool.device)
+        if run(job, self.pool, file=ResultFile(output)).interrupted:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def opened(side: Build, options: Mapping[str, str], *, on_cpu: bool) -> Iterator[Build]:
+    """Open the CPU for a directory of kernels. Yield another side as it is."""
+    if not on_cpu or side.kernels is None:
+        yield side
+        return
+    with (
+        named(side),
+        open_pool(read_sweep({**options, "kernels": str(side.kernels)})) as pool,
+    ):
+        yield OpenBuild(**vars(side), pool=pool)
+
+
+@contextmanager
+def named(side: Build) -> Iterator[None]:
+    """Turn an error of a side into a SideError that names the side."""
+    try:
+        yield
+    except SideError:
+        raise
+    except GpubenchError as error:
+        raise SideError(side.name, f" ({side.interpreter}): {error}") from error
 
 
 def build(name: str, path: Path) -> Build:
@@ -162,8 +209,9 @@ def compare_builds(
         if pairs or budget_s:
             raise UsageError("--to-find: chooses the number of pairs; leave out --pairs, --budget")
         pairs, settings = _to_find(to_find, sweep.device, settings)
+    on_cpu = _on_cpu(sweep.device)
     if pairs is None:
-        pairs = AB_CPU_PAIRS if _on_cpu(sweep.device) else AB_PAIRS
+        pairs = AB_CPU_PAIRS if on_cpu else AB_PAIRS
     if not MIN_PAIRS <= pairs <= MAX_PAIRS:
         raise UsageError(f"--pairs: {pairs} is out of range: from {MIN_PAIRS} to {MAX_PAIRS}")
     texts = {name: text for name, text in texts.items() if name not in OWN}
@@ -189,7 +237,12 @@ def compare_builds(
         again += " --strict" if settings.strict else ""
         decided = partial(_decided, limits)
         try:
-            files, q = measure_in_turns(sides, texts, directory, pairs, budget_s, decided)
+            with (
+                opened(sides[0], texts, on_cpu=on_cpu) as base_side,
+                opened(sides[1], texts, on_cpu=on_cpu) as new_side,
+            ):
+                in_turns = base_side, new_side
+                files, q = measure_in_turns(in_turns, texts, directory, pairs, budget_s, decided)
         except KeyboardInterrupt:
             if any(directory.glob("base-*.csv")) and any(directory.glob("new-*.csv")):
                 say(f"stopped; compare what was measured: {again}", err=True)
@@ -246,7 +299,10 @@ def measure_in_turns(
                 now = f"pair {pair + 1}{at_most}: measuring the {side.name} side"
                 steps.show(f"{now}; {passed_s:.0f} s so far")
                 path = directory / f"{side.name}-{pair + 1:03}.csv"
-                side.sweep(options, path, before=files[place])
+                with named(side):
+                    side.sweep(options, path)
+                    # An older gpubench may lack a column, and a source may have been edited.
+                    read_side([*files[place][:1], path])
                 files[place].append(path)
     return files, Limits.q * looks.share(len(files[0]), max_pairs, is_last=True)
 

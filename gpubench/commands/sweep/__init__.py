@@ -29,7 +29,6 @@ def sweep(
 
     from gpubench.engine.prepare import prepare_dry
     from gpubench.engine.run import measure
-    from gpubench.engine.scatter import rounds_needed
     from gpubench.view.job import conclude, print_plan
     from gpubench.view.problem_list import list_summaries
     from gpubench.view.progress import SweepProgress
@@ -38,6 +37,8 @@ def sweep(
     from gpubench.view.tables import console, say
 
     if dry_run:
+        from gpubench.engine.scatter import rounds_needed  # it loads SciPy
+
         job = prepare_dry(option.read_sweep(options, config))
         needed = rounds_needed(to_find, job.device) if to_find else None
         print_plan(job, f"{job.sweep.op}.csv", resume=resume)

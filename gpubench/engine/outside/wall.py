@@ -39,7 +39,9 @@ MAX_LAUNCHES = 256
 launches that would need more."""
 
 MIN_REQUESTS = 3  # minimum number of requests of a round that count, where none is slow
-MAX_REQUESTS = 10  # their maximum; 25 made a side of `ab` take 12 s instead of 8
+MAX_REQUESTS = 5
+"""Maximum number of requests of a round that count. Other work lengthens all requests of half a
+second alike, so further requests of a round show little."""
 
 MIN_GROWN_BYTES = 2**20  # minimum growth of the child's memory that is noted; smaller is noise
 MIN_GROWN_EACH = 2**10  # the same per launch
@@ -77,6 +79,8 @@ class Wall:
         """On a GPU, another such child, which has the outputs."""
 
         self._fault: Exception | None = None  # why these are of no use
+        self._empties_us: dict[tuple[Problem, int], float] = {}
+        """Times of requests without launches, by problem and number of launches."""
 
     def use_device(self, name: str) -> None:
         """Let later children open a device, as `--device` names it."""
@@ -129,7 +133,8 @@ class Wall:
         launches = max(1, min(MAX_LAUNCHES, MAX_BYTES // problem.bytes))
         if result.point.variant.fixed_addresses:
             launches = 1
-        launches = max(1, min(launches, math.ceil(BATCH_US / max(expected_us, 1.0))))
+        launches = max(1, min(launches, int(BATCH_US / max(expected_us, 1.0))))
+        launches = 1 << launches.bit_length() - 1  # few numbers, whose empty requests are kept
         try:
             return self._measured(child, result, launches, timing, limit_s)
         except WrongError as wrong:
@@ -201,7 +206,10 @@ class Wall:
 
     def _empty_us(self, problem: Problem, launches: int, limit_s: float) -> float:
         """Return the time of a request that brings the same operands, and launches nothing."""
-        if self._gauge.child is None:
-            self._gauge.open()
-        behind = Batch(self._gauge, problem, launches, limit_s)
-        return min(behind.launch(count=0).wall_us for _ in range(EMPTY_REQUESTS))
+        if (problem, launches) not in self._empties_us:
+            if self._gauge.child is None:
+                self._gauge.open()
+            behind = Batch(self._gauge, problem, launches, limit_s)
+            times_us = [behind.launch(count=0).wall_us for _ in range(EMPTY_REQUESTS)]
+            self._empties_us[problem, launches] = min(times_us)
+        return self._empties_us[problem, launches]

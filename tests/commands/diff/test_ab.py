@@ -12,13 +12,13 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from commandline import TIMEOUT_S, outcome
+from commandline import OWN, TIMEOUT_S, outcome
 from diffs import rows
 
-from gpubench.commands.diff.ab import SideError, build
+from gpubench.commands.diff.ab import build
 from gpubench.errors import UsageError
 from gpubench.model import Device
-from gpubench.results.row import Row, write
+from gpubench.results.row import Row, read, write
 from gpubench.stats.looks import early_looks
 
 ab = import_module("gpubench.commands.diff.ab")  # `diff.ab` is a function
@@ -156,7 +156,7 @@ def test_a_side_imports_nothing_from_the_current_directory(tmp_path: Path) -> No
     marker = tmp_path / "marker"
     for name in ("gpubench", "platformdirs", "signal"):
         Path(f"{name}.py").write_text(f"open({str(marker)!r}, 'w')")
-    with pytest.raises(SideError, match="--sizes: 'x'"):
+    with pytest.raises(UsageError, match="--sizes: 'x'"):
         build("new", Path(sys.executable)).sweep({"sizes": "x"}, tmp_path / "new-001.csv")
     assert not marker.exists()
 
@@ -166,6 +166,26 @@ def test_the_message_of_a_side_that_refuses_has_the_sides_name(call: Call) -> No
     code, _, err = call(side("old", rows()), bad)
     assert (code, err.splitlines()[-1].startswith("gpubench: NEW (")) == (2, True)
     assert err.splitlines()[-1].endswith("): --dtypes: unknown value")
+
+
+def test_directories_of_kernels_on_a_cpu_are_measured_without_a_start_for_each_sweep(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ab, "run_with_folder", None)
+    for folder in ("base", "new"):
+        Path(folder).mkdir()
+        Path(folder, "mine.py").write_text(OWN)
+    options = ("--variants", "mine", "--sizes", "32", "--device", "cpu", "--pairs", "2")
+    assert call("base", "new", *options)[0] == 0
+    (directory,) = Path("results").iterdir()
+    sweeps = [read(path) for path in sorted(directory.iterdir())]
+    assert [{row.variant for row in sweep} for sweep in sweeps] == [{"mine"}] * 4
+    assert {row.rounds for sweep in sweeps for row in sweep} == {1}
+
+    Path("new/mine.py").write_text("VARIANT = 1 +")
+    code, _, err = call("base", "new", *options)
+    assert (code, err.splitlines()[-1].startswith("gpubench: NEW (")) == (2, True)
+    assert err.splitlines()[-1].endswith("mine.py:1: SyntaxError: invalid syntax")
 
 
 def test_a_side_whose_file_lacks_a_column_ends_ab_after_one_sweep(call: Call) -> None:
@@ -204,7 +224,8 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
     """
     swept: list[object] = []
     monkeypatch.setattr(ab, "monotonic", lambda: 10.0 * len(swept))
-    monkeypatch.setattr(ab.Build, "sweep", lambda *words, **_: swept.append(words))
+    monkeypatch.setattr(ab.Build, "sweep", lambda *words: swept.append(words))
+    monkeypatch.setattr(ab, "read_side", lambda _: None)
     sides = ab.Build(name="base", interpreter=""), ab.Build(name="new", interpreter="")
 
     def call(
