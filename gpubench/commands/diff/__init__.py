@@ -127,8 +127,8 @@ def ab(
 ) -> None:
     """Measure two installations or kernel directories in turns, and compare them.
 
-    Short sweeps alternate on one device, and are judged by the rules of diff. Each side runs its own
-    gpubench. --budget is the time of the whole comparison.
+    Sweeps of one round alternate on one device, and are judged by the rules of diff. Each side runs
+    its own gpubench. --budget is the time of the whole comparison.
     """
     from gpubench.commands.diff.ab import compare_builds
 

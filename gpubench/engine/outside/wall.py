@@ -8,7 +8,6 @@ Launches take at least the CPU time of all processes of the child, divided by it
 of a request without launches is measured in a child that never ran foreign code, and is subtracted.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
