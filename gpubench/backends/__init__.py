@@ -263,9 +263,8 @@ class BackendEntry:
     open: Callable[[int, Timer], Backend]
     """Opens the device with a number. Raises DeviceUnavailableError if the timer is missing."""
 
-    load: Callable[[], None] | None = None
-    """Imports the modules that `open` needs, in a process that another process keeps waiting. None
-    if starting such a process would change the times of the process that measures."""
+    load: Callable[[], None]
+    """Imports the modules that `open` needs, in a process that another process keeps waiting."""
 
     def timer(self, requested: Timer) -> Timer:
         """Return the requested timer, or the default one if the backend lacks it."""

@@ -127,6 +127,7 @@ class Worker:
         self._faults.clear()
         self._measured = {measurement.point: measurement for measurement in verified}
         if self._child.child is None:
+            self._last = None
             self._child.open()
         self._child.request(START_LIMIT_S, Runner.begin, timing, seed)
 

@@ -14,7 +14,6 @@ import pytest
 from commandline import TIMEOUT_S
 from fakes import CPU, measurement, point, variant
 
-from gpubench.backends import backends
 from gpubench.engine import worker as module
 from gpubench.engine.child import supervisor
 from gpubench.engine.child.supervisor import SILENT_VARIABLES
@@ -231,12 +230,6 @@ def test_later_children_start_early(folder: Path, monkeypatch: pytest.MonkeyPatc
     with Worker("cpu", Timer.EVENTS) as worker:
         worker.begin(rounds, 1)
         worker.compile([at(folder, 1)], lambda _count: None)
-        assert not worker._child._waiting  # nothing takes long to load, so no child starts early
-    loading = {"cpu": replace(backends()["cpu"], load=lambda: None)}
-    monkeypatch.setattr(supervisor, "backends", lambda: loading)
-    with Worker("cpu", Timer.EVENTS) as worker:
-        worker.begin(rounds, 1)
-        worker.compile([at(folder, 1)], lambda _count: None)
         second, third = worker._child._waiting
         worker.next_round()
         assert worker.measure(at(folder, 1)).status == Status.OK
@@ -355,14 +348,12 @@ def test_a_full_disk_is_no_reason_not_to_lock(monkeypatch: pytest.MonkeyPatch) -
 def test_children_that_were_started_ahead_for_a_folder_serve_its_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entries, started = backends(), list[Child]()
+    started = list[Child]()
 
     def recorded(*words: str, **options: Any) -> Child:
         started.append(start(*words, **options))
         return started[-1]
 
-    entries["cpu"] = replace(entries["cpu"], load=lambda: None)
-    monkeypatch.setattr(supervisor, "backends", lambda: entries)
     monkeypatch.setattr(supervisor, "start", recorded)
     folders = [tmp_path / "used", tmp_path / "unused"]
     supervisor.start_ahead("cpu", Timer.EVENTS, folders, "cpu", 1)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from gpubench.backends import find_devices
+from gpubench.backends import backends, find_devices
 from gpubench.commands.judge.own_kernels import OwnKernels
 from gpubench.engine.child.supervisor import end_ahead, start_ahead
 from gpubench.foreign import process
@@ -63,7 +63,9 @@ class Ahead:
             backend = find_devices(name)[0][0].backend
             if self._own_kernels:
                 self._own_kernels.wait()
-            start_ahead(name, timer, [*self._folders.values()], backend, count)
+            # torch in many children at once could fill a CPU's memory.
+            folders = () if backends()[backend].host_arrays else tuple(self._folders.values())
+            start_ahead(name, timer, folders, backend, count)
             self._folders.clear()
 
     def _end_group(self) -> None:

@@ -40,8 +40,7 @@ def serve(descriptor: int, backend: str, library: str) -> None:
     # A process that a kernel forks must not keep the channel open.
     os.register_at_fork(before=partial(_count_fork, forks), after_in_child=channel.close)
     if backend:
-        if load := backends()[backend].load:
-            load()
+        backends()[backend].load()
         if library == "torch":
             with suppress(ImportError):  # a function that needs torch reports this
                 import torch  # noqa: F401 # importing takes seconds

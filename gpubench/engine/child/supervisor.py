@@ -12,7 +12,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
-from gpubench.backends import backends
 from gpubench.cache import environment_of_foreign, environment_with_caches
 from gpubench.engine.child.calls import Done, Opened, bound, decode_result, encode_call
 from gpubench.engine.child.serve import Server
@@ -142,11 +141,11 @@ class Supervisor:
     def starting_ahead(self, backend: str, count: int, *, torch: bool = False) -> Iterator[None]:
         """Start children until `count` children wait. The block under `with` runs while they load.
 
-        The children load the backend's modules, if that takes long, and torch, if `torch` is true.
+        The children load the backend's modules, and torch if `torch` is true.
         The children then wait before they open the device. The block should time nothing, because
         loading disturbs the host.
         """
-        missing = count - len(self._waiting) if backends()[backend].load else 0
+        missing = count - len(self._waiting)
         children = [self._start(backend, torch=torch) for _ in range(missing)]
         self._waiting += children
         yield
@@ -296,7 +295,7 @@ def start_ahead(
             made.append(supervisor)
             starting.enter_context(supervisor.starting_ahead(backend, count, torch=True))
     with ThreadPoolExecutor(max(1, len(made))) as pool:
-        list(pool.map(Supervisor.open_ahead, made if backends()[backend].load else ()))
+        list(pool.map(Supervisor.open_ahead, made))
 
 
 def end_ahead() -> None:
