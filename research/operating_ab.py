@@ -78,22 +78,26 @@ def on_cpu(disturbed: bool, slower: bool, rng: random.Random) -> tuple[Ended, fl
     ]
 
     def at(number: int, q: float) -> Comparison:
-        return compare(pooled(base[:number]), pooled(new[:number]), Limits(q=q))
+        return compare(pooled(base[:number], 0), pooled(new[:number], 1), Limits(q=q))
 
     ended = in_turns(at, AB_CPU_PAIRS)
     return ended, sum(sweep["seconds"] for sweep in (*base[: ended.pairs], *new[: ended.pairs]))
 
 
-def pooled(sweeps: Sequence[dict[str, Any]]) -> dict[Key, PooledPoint]:
-    """Return the points of sweeps on a CPU, with their times in all sweeps."""
+def pooled(sweeps: Sequence[dict[str, Any]], place: int) -> dict[Key, PooledPoint]:
+    """Return the points of sweeps on a CPU, with their times in all sweeps.
+
+    `place` is 0 for the side whose sweeps come first in each pair, and 1 for the other side.
+    """
     points = {}
+    started = tuple(f"{2 * number + place:06}" for number in range(len(sweeps)))
     for name in sweeps[0]["us"]:
         variant, size = name.split()
         medians, shortest = zip(*(sweep["us"][name] for sweep in sweeps), strict=True)
         point = PooledPoint(on_cpu=True, is_blas=variant == "cpu_blas", shortest_us=shortest)
         lengths = dict.fromkeys("mnk", int(size))
         key = Key(**KEY | {"variant": variant, "compute_mode": "float32"} | lengths)
-        points[key] = replace(point, sweeps_us=tuple((us,) for us in medians))
+        points[key] = replace(point, sweeps_us=tuple((us,) for us in medians), started=started)
     return points
 
 

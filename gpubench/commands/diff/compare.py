@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, compress, count
+from itertools import chain, compress, count, zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -210,7 +210,7 @@ def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
         hidden_steps(tests.sides, tests.modes, limits.q),
         float(np.median(shifts.hides)),
     )
-    drifts = float(np.median(shifts.by_drift)), shared_median(shifts.time, _is_blas(pairs))
+    drifts = float(np.median(shifts.by_drift)), shared_median(shifts.time, _show_machine(pairs))
     return Comparison(
         findings={
             key: _finding(tests, i, *pair, threshold) for i, (key, pair) in enumerate(pairs.items())
@@ -222,8 +222,25 @@ def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
     )
 
 
-def _is_blas(pairs: _Pairs) -> NDArray[np.bool_]:
-    return np.array([before.is_blas for before, _ in pairs.values()])
+def _show_machine(pairs: _Pairs) -> NDArray[np.bool_]:
+    """Return whether the shift of each point is that of the machine: it runs the vendor's BLAS.
+
+    No point of a CPU shows the machine's shift if sweeps of both sides were measured in turns. Then
+    a drift favours neither side, and subtracting the shift of few points would only add its error.
+    """
+    return np.array(
+        [
+            before.is_blas and not (before.on_cpu and in_turns(before.started, after.started))
+            for before, after in pairs.values()
+        ]
+    )
+
+
+def in_turns(base: Sequence[str], new: Sequence[str]) -> bool:
+    """Whether sweeps that began at these times alternate: each pair has one sweep of each side."""
+    starts = sorted([(start, 0) for start in base] + [(start, 1) for start in new])
+    sides = [side for _, side in starts]
+    return bool(sides) and all(a != b for a, b in zip_longest(sides[::2], sides[1::2]))
 
 
 def _tests(pairs: _Pairs, sides: Sequence[_Repeats], limits: Limits) -> _Tests:
@@ -241,7 +258,7 @@ def _tests(pairs: _Pairs, sides: Sequence[_Repeats], limits: Limits) -> _Tests:
         else None
         for before, after in pairs.values()
     ]
-    by_shortest = decide_by_shortest(shortest, _is_blas(pairs), margin, p, shifts.effect)
+    by_shortest = decide_by_shortest(shortest, _show_machine(pairs), margin, p, shifts.effect)
     half = half_widths(variance, limits.q)
     half[np.abs(shifts.time) < SAME_MEASUREMENT] = 0
     modes = find_modes(
@@ -437,7 +454,7 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
             for name in ("gbytes_per_s", "percent_of_copy", "percent_of_peak")
         )
     )
-    blas, references = _is_blas(pairs), _references(pairs)
+    blas, references = _show_machine(pairs), _references(pairs)
     problems = [key._replace(variant="", tile="") for key in pairs]
     blas_clocks = dict(zip(compress(problems, blas), clock[blas], strict=True))
     by_machine, drift, by_library, hides = np.zeros((4, len(time)))

@@ -99,6 +99,9 @@ class PooledPoint:
     shortest_us: tuple[float, ...] = ()
     """Shortest sample of each sweep on a CPU."""
 
+    started: tuple[str, ...] = ()
+    """Time of day at which each sweep first measured the point; empty: not known."""
+
     @property
     def rounds_us(self) -> tuple[float, ...]:
         """The round medians of all sweeps."""

@@ -22,7 +22,7 @@ COLUMNS = (
     "status", "reason", "median_us", "min_us", "round_medians_us", "sm_mhz",
     "gbytes_per_s", "percent_of_peak_at_clock", "percent_of_copy",
     "device", "device_uuid", "driver", "cuda", "cupy", "library", "source_hash", "code_hash",
-    "gpubench",
+    "gpubench", "started_utc",
 )  # fmt: skip
 """Columns of a file that are read besides the key."""
 
@@ -149,6 +149,7 @@ def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
     clocks = [row.sm_mhz for row in timed if row.sm_mhz]
     on_cpu = rows[0].timer == Timer.HOST
     shortest = [[row.min_us for row in sweep if row.min_us] for sweep in sweeps.values()]
+    started = [min(row.started_utc or "" for row in sweep) for sweep in sweeps.values()]
     return PooledPoint(
         sweeps_us=tuple(
             tuple(time for row in sweep for time in row.round_medians_us or [row.median_us or 0.0])
@@ -167,6 +168,7 @@ def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
         library=rows[0].library or "",
         code=_code_of(timed),
         shortest_us=tuple(map(min, shortest)) if on_cpu and all(shortest) else (),
+        started=tuple(started) if all(started) else (),
     )
 
 

@@ -232,3 +232,21 @@ def test_the_order_of_rows_and_files_does_not_matter(base: Side, new: Side) -> N
         key: finding.verdict for key, finding in again.items()
     }
     assert all(again[key].p == pytest.approx(finding.p) for key, finding in findings.items())
+
+
+def test_the_blas_shows_what_the_machine_did_unless_sweeps_on_a_cpu_were_in_turns() -> None:
+    def side(factor: float, place: int) -> Side:
+        sweeps = tuple((factor * time,) for time in QUIET)
+        own = {point("own", size, "host"): PooledPoint(sweeps_us=sweeps) for size in (1, 2)}
+        slowed = tuple((1 + 0.4 * (factor - 1)) * time for time in QUIET)
+        blas = PooledPoint(sweeps_us=tuple((time,) for time in slowed))
+        started = tuple(f"{2 * number + place}" for number in range(10, 20))
+        points = own | {point("blas", size, "host"): blas for size in (1, 2)}
+        return {key: replace(value, started=started) for key, value in points.items()}
+
+    in_turns = judged(side(1.0, 0), side(1.1, 1)).findings[point("own", 1, "host")]
+    assert in_turns.judged_ratio == pytest.approx(1.1)
+    after = {key: replace(value, started=("9",) * 10) for key, value in side(1.1, 1).items()}
+    one_after_the_other = judged(side(1.0, 0), after).findings[point("own", 1, "host")]
+    assert one_after_the_other.judged_ratio == pytest.approx(1.1 / 1.04)
+    assert (in_turns.verdict, one_after_the_other.verdict) == (DiffVerdict.SLOWER,) * 2
