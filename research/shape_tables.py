@@ -189,15 +189,17 @@ def results_in_short() -> str:
     for dtype in ALONE:
         every = outcomes_alone(dtype)
         behind = [outcome for outcome in every if outcome.ratio < 1]
-        loses = "at no shape"
+        loses = "none"
         if behind:
             worst = min(behind, key=attrgetter("ratio"))
             shape = f"{worst.own.m}×{worst.own.n}×{worst.own.k}"
             percent = 100 * len(behind) / len(every)
-            loses = f"{percent:.0f} % of the shapes; lowest {worst.ratio:.2f} at {shape}"
-        lines.append([dtype, said(alone_mean(dtype), 2), squares_of(dtype), loses])
+            loses = f"{percent:.0f} %; lowest {worst.ratio:.2f} at {shape}"
+        first = f"{first_pick(dtype):.2f}"
+        lines.append([dtype, said(alone_mean(dtype), 2), first, squares_of(dtype), loses])
     cards = ", ".join(sorted({card(path_alone(dtype)) for dtype in ALONE}))
-    heading = [f"precision, on {cards}", "random shapes", "squares", "where it loses"]
+    heading = [f"precision, on {cards}", "random shapes", "first pick", "squares"]
+    heading.append("shapes where it loses")
     return table(heading, lines, text=True)
 
 
@@ -250,8 +252,9 @@ def other_shapes() -> str:
             return "–"
         return said(plain_mean(other_ratios(dtype, kind)), 2, other_gpu(dtype, path))
 
-    lines = ([dtype, *(cell(dtype, kind) for kind in KINDS)] for dtype in ALONE)
-    return table(["precision", *KINDS.values()], lines)
+    kinds = [k for k in KINDS if any(path_of_others(dtype, k).exists() for dtype in ALONE)]
+    lines = ([dtype, *(cell(dtype, kind) for kind in kinds)] for dtype in ALONE)
+    return table(["precision", *(KINDS[kind] for kind in kinds)], lines)
 
 
 def other_spread() -> str:

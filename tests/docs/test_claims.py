@@ -55,7 +55,8 @@ def test_the_readme_states_how_long_its_sweeps_took() -> None:
     name, words = shape_tables.card(gpu), " ".join(README.split())
     assert f"The sweep takes {gpu_s:.0f} s on an {name} and {cpu_s:.0f} s on two CPU cores" in words
     cpu_long_s = float(claims.measured("wall_s")["cpu/main.csv"])
-    assert f"It takes {long_s:.0f} s on an {name}, and {cpu_long_s:.0f} s on two CPU cores" in words
+    assert f"It takes {long_s:.0f} s on an {name}. With `--sizes 512,1024`" in words
+    assert f"`--sizes 512,1024` it takes {cpu_long_s:.0f} s on two CPU cores" in words
 
 
 def test_a_ratio_is_shown_missed_or_not_decided_by_its_interval() -> None:

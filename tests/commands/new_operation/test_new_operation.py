@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import call
+from newcomer import blocks
+from newcomer import write as write_block
 
 from gpubench.commands.check.cases import problems
 from gpubench.commands.check.wrong import why_wrong
@@ -144,3 +146,30 @@ def test_judge_calls_the_cheat_wrong_and_the_right_kernel_not(tmp_path: Path) ->
     assert "relative error" in verdicts["total_sampled"]["reason"]
     assert verdicts["total_loop"]["verdict"] != "wrong"
     assert judged.code == 1
+
+
+NUMPY_KERNEL = """import numpy as np
+from gpubench.model import CallVariant
+
+def compute({inputs}, y):
+    powers = np.exp(x - x.max(axis=1, keepdims=True))
+    y[:] = powers / powers.sum(axis=1, keepdims=True){product}
+
+VARIANT = CallVariant(
+    idea="NumPy", runs_on="cpu", dtypes=("float32",), build=lambda _tile, _dtype: compute
+)
+"""
+
+
+@pytest.mark.slow
+def test_the_statements_of_the_page_accept_a_right_kernel(tmp_path: Path) -> None:
+    statements = [block for block in blocks("operations.md") if block.title.endswith(".py")]
+    kernels = {"softmax": ("x", ""), "weighted": ("x, v", " @ v")}
+    assert [Path(block.title).parent.name for block in statements] == list(kernels)
+    for block in statements:
+        folder = write_block(block, tmp_path).parent
+        inputs, product = kernels[folder.name]
+        text = NUMPY_KERNEL.format(inputs=inputs, product=product)
+        (folder / f"{folder.name}_numpy.py").write_text(text)
+        checked = call(tmp_path, "check", "--op", folder.name, "--kernels", "own")
+        assert (checked.code, "is right" in checked.out) == (0, True), checked
