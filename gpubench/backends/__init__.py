@@ -69,7 +69,7 @@ class Kernel(Protocol):
 
     @property
     def min_launches(self) -> int:
-        """Minimum number of launches in a sample. Launches that predict a time may be fewer."""
+        """Minimum number of launches in a sample. A time may be predicted from fewer launches."""
 
     @property
     def max_launches(self) -> int:
@@ -97,7 +97,7 @@ class Kernel(Protocol):
         """
 
     def kernels_run(self) -> str:
-        """Return the names of the kernels of a launch, with counts; empty if they are not known.
+        """Return the names of the kernels that a launch runs, with counts; empty if unknown.
 
         The kernel must have run before. The launch may be captured without being run, so the output
         of a set may be unchanged.
@@ -127,7 +127,7 @@ class Ipc(Protocol):
 
 
 class Gauge(Protocol):
-    """Measures a device's rates and its state, apart from any kernel."""
+    """Measures a device's rates and its state, independently of the kernels to compare."""
 
     def ceilings(self, dtypes: Sequence[str] = CORE_DTYPES) -> dict[str, float]:
         """Measure the device's highest rates, by name with unit.
@@ -149,8 +149,9 @@ class Gauge(Protocol):
     def empty_launch_us(self) -> dict[str, float]:
         """Time a launch of an empty kernel: microseconds by the name of the clock.
 
-        `device` and `events` are times per launch in a stream, and `cupti` is the execution alone.
-        Empty on a CPU. Raises LaunchError, and DeviceUnavailableError without CUPTI.
+        `device` and `events` are times per launch in a stream, and `cupti` is the execution time of
+        the kernel. The dictionary is empty on a CPU. Raises LaunchError, or DeviceUnavailableError
+        if CUPTI is missing.
         """
 
     def configuration(self) -> dict[str, Any]:
@@ -160,7 +161,7 @@ class Gauge(Protocol):
         """
 
     def health(self) -> Health:
-        """Return the present clocks, temperature and power, and the clock of the latest samples."""
+        """Return the present clocks, temperature and power, and the clock during recent samples."""
 
 
 class Backend(Protocol):
@@ -194,7 +195,10 @@ class Backend(Protocol):
         """
 
     def bytes_needed(self, problem: Problem, *, cold: bool, one_set: bool = False) -> int:
-        """Return the bytes that `load` allocates; for `one_set` also the bytes of `FixedArrays`."""
+        """Return the number of bytes that `load` allocates.
+
+        With `one_set`, the bytes of `FixedArrays` are included.
+        """
 
     def bytes_free(self) -> int:
         """Return the number of bytes that can be allocated now."""
@@ -209,7 +213,7 @@ class Backend(Protocol):
         """
 
     def bind(self, point: Point, operands: OperandSets, rows: int | None = None) -> Kernel:
-        """Return the point's kernel on the operands; with `rows`, on at most these first rows.
+        """Return the point's kernel, bound to the operands, or to at most their first `rows` rows.
 
         Raises CompileError.
         """
@@ -245,26 +249,26 @@ class BackendEntry:
 
     name: str  # the name for `--device`, and in the descriptors of its variants
     auto_order: int  # `--device auto` takes the backend with the lowest number that has a device
-    timers: tuple[Timer, ...]  # the timers that it has, the default one first
+    timers: tuple[Timer, ...]  # the backend's timers, the default timer first
     launches: tuple[Launches, ...] = (Launches.ALONE,)  # the kinds of launches that it can time
     cost: Cost = Cost()  # typical costs of a sweep in addition to its samples, for forecasts
     quick_size: int = 512
-    """M, N and K of a sweep without `--sizes`. The default variants take less than half a minute at
-    this size, and differ visibly."""
+    """M, N and K of a sweep without `--sizes`. At this size, the default variants take less than
+    half a minute, and their times differ visibly."""
 
     host_arrays: bool = False
     """Whether the backend's kernels take NumPy arrays, so that any process can call them."""
 
-    is_numbered: bool = False  # whether it may have several devices, such as `cuda:0` and `cuda:1`
+    is_numbered: bool = False  # whether it may have several devices: `cuda:0` and `cuda:1`
     devices: Callable[[int | None], list[Device]]
     """Returns all devices of the backend, or the device with the given number. Raises
-    DeviceUnavailableError, which names what is missing."""
+    DeviceUnavailableError if there is none; the message names what is missing."""
 
     open: Callable[[int, Timer], Backend]
     """Opens the device with a number. Raises DeviceUnavailableError if the timer is missing."""
 
     load: Callable[[], None]
-    """Imports the modules that `open` needs, in a process that another process keeps waiting."""
+    """Imports the modules that `open` needs, in a process that is started ahead of its use."""
 
     def timer(self, requested: Timer) -> Timer:
         """Return the requested timer, or the default one if the backend lacks it."""

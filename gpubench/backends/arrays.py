@@ -1,4 +1,4 @@
-"""Arrays of NumPy, and of CuPy without its import."""
+"""Helper for arrays of NumPy and CuPy. It does not import CuPy."""
 
 from typing import Any
 
@@ -7,4 +7,4 @@ import numpy as np
 
 def on_host(array: Any) -> Any:
     """Return an array in host memory."""
-    return np.asarray(array.get() if hasattr(array, "get") else array)  # CuPy has get
+    return np.asarray(array.get() if hasattr(array, "get") else array)  # CuPy's arrays have `get`

@@ -20,7 +20,7 @@ C_TYPES: dict[str, Any] = {
     "f": ctypes.c_float,
     "d": ctypes.c_double,
 }
-"""The types of numbers that a C function takes by value, by their names in `FORMATS`."""
+"""The ctypes types of numbers that a C function takes by value, by their codes in `FORMATS`."""
 
 
 class CFunction:
@@ -84,7 +84,8 @@ def load_library(path: Path, name: str = "") -> ctypes.CDLL:
 
     `name` is the name of the library's source for the error message, if there is a source.
     """
-    # ctypes binds all symbols at once, but a file may have functions for absent libraries.
+    # ctypes would resolve all symbols at once, which fails if a function of the file needs a
+    # library that is not installed.
     system: Any = ctypes.CDLL(None)
     system.dlopen.restype, system.dlerror.restype = ctypes.c_void_p, ctypes.c_char_p
     handle = system.dlopen(str(path.resolve()).encode(), os.RTLD_LAZY | os.RTLD_LOCAL)

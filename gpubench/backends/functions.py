@@ -1,4 +1,4 @@
-"""Calls of a variant's function: arrays become tensors, and the function's reports are read."""
+"""Helpers to call a variant's function, to convert its arrays, and to read its reports."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -86,7 +86,7 @@ def _tensor(module: Any, array: Any) -> Any:
 
 
 def use_stream(stream: int) -> None:
-    """Let torch, if it was imported, compute in a stream of CUDA."""
+    """Let torch, if it was imported, compute in a CUDA stream."""
     if torch() and torch().cuda.is_available():
         torch().cuda.set_stream(torch().cuda.ExternalStream(stream))
 

@@ -1,4 +1,4 @@
-"""Sets of operands: the number that keeps a cache cold, their contents, and their order of use."""
+"""Sets of operands: the number of sets that keeps a cache cold, and their contents and order."""
 
 import math
 import zlib
@@ -18,8 +18,8 @@ On an H200 a factor of 1 is enough (docs/decisions/0018): all bytes of a set com
 again."""
 
 MAX_LAUNCHES = 256
-"""Maximum number of launches in a sample. The shortest kernels then take 100 µs, and a launch queue
-has room for all launches."""
+"""Maximum number of launches in a sample. A sample of the shortest kernels then takes 100 µs, and a
+launch queue has room for all launches."""
 
 FACTORS = ((1, 1), (-1, 2), (-1, -2), (1, -1))
 """Factors of the two operands in the first set, in the second set, and so on.
@@ -65,8 +65,9 @@ def set_policy(problem: Problem, cache_bytes: int, *, cold: bool, max_sets: int)
     """
     if not cold:
         return SetPolicy(count=1, flush=False)
-    # One set more than fills the cache, so that the other sets fill it before a set is reused. At
-    # least two sets: with one, a large problem would find the tail of its previous launch in cache.
+    # The number of sets is one more than the number that fills the cache, so that the other sets
+    # fill it before a set is reused. It is at least two: with one set, a large problem would find
+    # the tail of its previous launch in the cache.
     count = -(-CACHES_TO_OUTGROW * cache_bytes // problem.bytes) + 1
     return SetPolicy(count=min(count, max_sets), flush=count > max_sets)
 
@@ -93,7 +94,8 @@ def result_factor(problem: Problem, index: int) -> int:
 def content_of(problem: Problem, index: int) -> int:
     """Return a number that identifies a set's contents. Equal contents give equal results.
 
-    The number is the factor of the result, or else the index of the set's own values.
+    The number is the factor of the result if the operation is linear, or else the index of the
+    set's own values.
     """
     is_linear = problem.operation.is_linear
     return result_factor(problem, index) if is_linear else index % len(FACTORS)
@@ -187,11 +189,11 @@ class FixedArrays:
         self._arrays: dict[Problem, tuple[Any, ...]] = {}
 
     def place(self, point: Point, operands: OperandSets) -> tuple[tuple[Any, ...], Placed]:
-        """Return the sets on which the point's kernel is launched, and the block for the launches.
+        """Return the sets for the launches of the point's kernel, and the context for them.
 
         For a kernel that keeps addresses, there is one set at fixed addresses. The operands are
-        copied there when the block begins, and copied back when it ends. Raises DoesNotFitError for
-        launches that allocate.
+        copied there when the context begins, and copied back when it ends. Raises DoesNotFitError
+        if the launches are timed end to end, because these allocate new arrays.
         """
         if not point.variant.fixed_addresses:
             return operands.sets, nullcontext
@@ -215,7 +217,7 @@ class FixedArrays:
 def stacked(make: Callable[..., Any], count: int, problem: Problem) -> list[Any]:
     """Return an array for each operand and the result, with room for `count` sets in its memory.
 
-    `make` takes a shape and an element type, and returns aligned memory. Each set begins there at a
+    `make` takes a shape and an element type, and returns aligned memory. Each set begins at a
     multiple of `ALIGNED_BYTES`. Each matrix is row-major or column-major, as the problem requires.
     """
     return [
@@ -233,7 +235,7 @@ def set_size(shape: Sequence[int], item_bytes: int) -> int:
 
 
 def in_sets(memory: Any, shape: Sequence[int], by_columns: bool) -> Any:
-    """Return the arrays of all sets, as views of `memory`. Each set has a row of `set_size`."""
+    """Return the arrays of all sets, as views of `memory`. Each row of `memory` has one set."""
     sets = memory[:, : math.prod(shape)]
     in_memory = sets.reshape(len(sets), *(reversed(shape) if by_columns else shape))
     return in_memory.swapaxes(1, -1) if by_columns else in_memory
@@ -246,7 +248,7 @@ def bytes_of_sets(problem: Problem, count: int) -> int:
 
 
 def first_rows(sets: Sequence[Sequence[Any]], problem: Problem) -> tuple[tuple[Any, ...], ...]:
-    """Return views of the first rows of each set's arrays, with the heights that `problem` has."""
+    """Return views of the first rows of each set's arrays: as many rows as `problem` has."""
     heights = [shape[0] for shape in problem.shapes]
     if [len(array) for array in sets[0]] == heights:  # saves time: a CPU has thousands of sets
         return tuple(map(tuple, sets))

@@ -34,14 +34,15 @@ from gpubench.hardware.host import cpu_threads, free_memory_bytes
 from gpubench.model import CallVariant, Config, Device, HostVariant, Point, Problem, Scope, Series
 
 MAX_SETS = 4096
-"""Maximum number of operand sets. Only small problems then need a flush, which takes tens of ms."""
+"""Maximum number of operand sets. Only small problems need more sets. For these, the cache is
+flushed instead, which takes tens of ms."""
 
 Instance = tuple[str, str, Config | None, str, bool]
 """Key of a compiled function: operation, variant, tile, dtype, and whether the matrices have the
 variant's layout."""
 
-ALIGNMENT = 64  # alignment of operands in bytes: a cache line, and equal in all runs
-OBJECT_BYTES = 2**12  # allocations of fewer bytes in a call are Python's own objects
+ALIGNMENT = 64  # alignment of operands in bytes, equal in all runs: the size of a cache line
+OBJECT_BYTES = 2**12  # a call's allocations of fewer bytes are Python's own objects
 
 
 class CpuTimer:
@@ -79,7 +80,7 @@ class CpuKernel:
 
     routine: Routine
 
-    call: Callable[..., None]  # the timed call: the function, or the function between copies
+    call: Callable[..., None]  # the timed call: the function, or `_end_to_end`
     timer: CpuTimer
     sets: tuple[tuple[Any, ...], ...]
     rotation: Rotation
@@ -102,8 +103,8 @@ class CpuKernel:
     def watch(self) -> str:
         """Return a note on the memory that a call allocates by NumPy or torch.
 
-        Allocations of fewer bytes than the result are scratch memory, and are not noted. Neither
-        are allocations below OBJECT_BYTES.
+        Allocations of fewer bytes than the result are scratch memory, and allocations below
+        OBJECT_BYTES are Python's objects. These are not noted.
         """
         arrays = self.sets[next(self.rotation)]
         tracemalloc.start()
@@ -131,7 +132,7 @@ class CpuKernel:
             return [self._time(self.rotation.take(launches, flush)) for _ in range(count)]
 
     def sustain(self, heat_s: float, timed_s: float) -> Series:
-        """Call the function without a pause. The series has no energy."""
+        """Call the function without a pause. The series has no measured energy."""
         times_us: list[float] = []
         started = perf_counter()
         while (spent_s := perf_counter() - started) < heat_s + timed_s or not times_us:
@@ -202,7 +203,7 @@ class CpuBackend:
             on_built(count)
 
     def bytes_needed(self, problem: Problem, *, cold: bool, one_set: bool = False) -> int:
-        """Return the bytes of all sets of operands."""
+        """Return the number of bytes of all sets of operands."""
         count = self._policy(problem, cold=cold, one_set=one_set).count
         return problem.bytes * (count + one_set)
 
@@ -234,7 +235,7 @@ class CpuBackend:
         )
 
     def bind(self, point: Point, operands: OperandSets, rows: int | None = None) -> CpuKernel:
-        """Return the compiled function on the operands. Raises CompileError."""
+        """Return the compiled function, bound to the operands. Raises CompileError."""
         function, variant = self._build(point), _call_variant(point)
         if isinstance(function, DoesNotFitError):
             raise function
@@ -317,7 +318,7 @@ def _build(point: Point) -> Callable[..., None]:
 
 @contextmanager
 def _without_numba_cache() -> Iterator[None]:
-    """Let `cache=True` have no effect inside the block. Numba has no setting for this."""
+    """Ignore `cache=True` inside the block. Numba has no setting for this."""
     from numba.core.dispatcher import Dispatcher
 
     enable = Dispatcher.enable_caching
@@ -329,7 +330,7 @@ def _without_numba_cache() -> Iterator[None]:
 
 
 def _thread_counts(variant: CallVariant) -> tuple[int, ...]:
-    """Return the variant's number of threads; or the number of CPUs, and smaller powers of two."""
+    """Return the variant's number of threads, or else the CPU count and smaller powers of two."""
     cpus = cpu_threads()
     powers = (1 << exponent for exponent in reversed(range((cpus - 1).bit_length())))
     return (variant.threads,) if variant.threads else (cpus, *powers)

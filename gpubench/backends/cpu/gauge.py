@@ -38,10 +38,10 @@ REPEATS = 5
 COPY = "measured_copy_gbytes_per_s"
 
 FMA_COUNT = 2**20
-"""Iterations of the loop of multiply-adds in the first call. The number is doubled until a call
-takes FMA_CALL_S."""
+"""Number of iterations of the loop of multiply-adds in the first call. The number is doubled until
+a call takes FMA_CALL_S."""
 
-FMA_CALL_S = 0.01  # shortest call that is timed
+FMA_CALL_S = 0.01  # minimum duration of a call that is timed
 
 FMA_REPEATS = 10
 
@@ -55,7 +55,7 @@ class CpuGauge:
         self._device = device
         copy_bytes = max(MIN_COPY_BYTES, min(COPY_BYTES, COPIED_CACHES * device.l2_bytes))
         while 4 * copy_bytes > free_memory_bytes() and copy_bytes > MIN_COPY_BYTES:
-            copy_bytes //= 2  # a copy takes two arrays, and half of the memory remains
+            copy_bytes //= 2  # a copy needs two arrays, and half of the memory stays free
         self._copy_bytes = copy_bytes
 
     def copy_gbytes_per_s(self) -> float:
@@ -94,9 +94,9 @@ class CpuGauge:
         return rates | {fma_rate(dtype): self._fma_gflops(dtype) for dtype in dtypes}
 
     def _fma_gflops(self, dtype: str) -> float:
-        """Return the highest of several rates. Each is the sum of the rates of all threads.
+        """Return the highest of several measured rates, each of which is the sum over all threads.
 
-        Only the CPU time of a thread counts, which other work on the machine does not lengthen.
+        A thread's rate uses its CPU time, which other work on the machine does not lengthen.
         """
         from gpubench.backends.cpu.multiply_add import multiply_adds, operations
 
@@ -131,8 +131,8 @@ def highest_rates(
     """Return the highest rates of a CPU. `measure` is `CpuGauge.ceilings`.
 
     The rates are kept in the user's cache. With `kept`, a rate that was measured on this kind of
-    CPU less than a day ago is used. For multiply-adds, the highest rate of this kind of CPU counts,
-    because other load can only lower a rate.
+    CPU less than a day ago is used. For multiply-adds, the highest rate that was ever measured on
+    this kind of CPU is used, because other load can only lower a rate.
     """
     path, now = cache_file("rates", device.name, cpu_threads()), datetime.now(UTC)
     rates = kept_values(path, dict[str, KeptRate]) or {}
@@ -154,7 +154,7 @@ def describe_cpu() -> Device:
     """Describe this machine's CPU, from /proc and /sys if they exist."""
     caches = _caches()
     blas = [info for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"]
-    blas.sort(key=lambda info: "numpy" not in info["filepath"])  # SciPy may use another
+    blas.sort(key=lambda info: "numpy" not in info["filepath"])  # SciPy may use another BLAS
     return Device(
         backend="cpu",
         name=_model_name(),
@@ -177,8 +177,9 @@ def describe_cpu() -> Device:
 
 
 def _last_level_bytes(caches: Sequence[tuple[str, int]]) -> int:
-    """Return the size in `CACHE_VARIABLE`, or else of the largest cache, or else 32 MiB; in bytes.
+    """Return the size of the last-level cache in bytes.
 
+    This is the size in `CACHE_VARIABLE`, or else the size of the largest cache, or else 32 MiB.
     Raises UsageError for a value that is not a whole number of MiB from 1 to 65536.
     """
     text = os.environ.get(CACHE_VARIABLE)
@@ -207,7 +208,7 @@ def _clock_mhz() -> float | None:
 
 
 def _caches() -> list[tuple[str, int]]:
-    """Return name and bytes of the first CPU's data caches and unified caches."""
+    """Return the name and the bytes of each data cache and unified cache of the first CPU."""
     caches = []
     for directory in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         kind = read_text(directory / "type")

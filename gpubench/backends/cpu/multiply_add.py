@@ -9,8 +9,8 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 CHAINS = 12
-"""Number of independent sums, each a vector. 12 sums hide the latency of two units (4 to 5 cycles)
-and fit into 16 registers."""
+"""Number of independent sums, each a vector. 12 sums hide the latency of two multiply-add units (4
+to 5 cycles) and fit into 16 registers."""
 
 ELEMENTS = {
     "float32": (ir.FloatType(), types.float32, 4),

@@ -5,7 +5,8 @@ from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Launches, Timer
 
 TYPICAL_FRACTION = 0.05
-"""Fraction of the float32 peak that is assumed for a kernel: the median tile's on an H200."""
+"""Fraction of the float32 peak that a kernel is assumed to reach. On an H200, the median tile
+reaches this fraction."""
 
 
 def _devices(index: int | None) -> list[Device]:

@@ -1,4 +1,4 @@
-"""An NVIDIA GPU as a backend, through CuPy: operands in device memory, and kernels on them."""
+"""An NVIDIA GPU as a backend, through CuPy: operands in device memory, and bound kernels."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -45,7 +45,7 @@ class CudaOperands(OperandSets):
 
     outputs: Any  # the outputs of all sets, one after the other
     host_output: np.ndarray
-    """An array for the output in pageable host memory, as the arrays of `host_inputs` are."""
+    """An array for the output in pageable host memory, like the arrays of `host_inputs`."""
 
     stream: CudaStream
 
@@ -59,7 +59,7 @@ class CudaOperands(OperandSets):
         return {index: fingerprints[index] for index in self.rotation.used}
 
     def fill_outputs(self, value: float) -> None:
-        """Fill the outputs of all sets that launches wrote into, by one operation."""
+        """Fill the output of each set that launches wrote into; if these are all sets, at once."""
         if len(self.rotation.used) == len(self.sets):
             self.outputs.fill(value)
         else:
@@ -85,7 +85,7 @@ class CudaBackend:
         self.gauge = CudaGauge(self.device, self.timers, nvml)
 
     def _open_nvml(self) -> tuple[Nvml | None, tuple[str, ...]]:
-        """Open the GPU's sensors. Return them, or None, and notices for the user."""
+        """Return the GPU's sensors, or None if they cannot be read, and notices for the user."""
         try:
             nvml = Nvml(self.device.facts["uuid"])
         except OSError as error:
@@ -121,7 +121,7 @@ class CudaBackend:
         self._instances.compile(points, on_built)
 
     def bytes_needed(self, problem: Problem, *, cold: bool, one_set: bool = False) -> int:
-        """Return the bytes of all sets of operands, with the buffer that flushes the cache."""
+        """Return the bytes of all sets of operands, and of the buffer that flushes the cache."""
         policy = self._policy(problem, cold=cold, one_set=one_set)
         at_fixed_addresses = bytes_of_sets(problem, one_set)
         flushed = policy.flush * self.timers.flush_bytes
@@ -163,7 +163,7 @@ class CudaBackend:
         )
 
     def bind(self, point: Point, operands: OperandSets, rows: int | None = None) -> CudaKernel:
-        """Return the compiled instance, or the library routine, on the operands.
+        """Return the compiled instance, or the library routine, bound to the operands.
 
         Raises CompileError, and DoesNotFitError if there is no memory for its workspace.
         """
@@ -172,7 +172,7 @@ class CudaBackend:
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
         with faults():
             routine = self._routine(point, problem, operands)
-            self.timers.stream.use()  # a `with` of a stream ends in the default stream
+            self.timers.stream.use()  # the end of a stream's `with` selects the default stream
             functions.use_stream(self.timers.stream.pointer)
             needed = routine.workspace_bytes
             if needed and needed > (free := self.bytes_free()):
@@ -222,7 +222,7 @@ class CudaBackend:
         """
         variant = point.variant
         tune = variant.tune if isinstance(variant, CallVariant) else None
-        if tune is None or problem != point.problem:  # fewer rows only predict a slow launch
+        if tune is None or problem != point.problem:  # fewer rows: only to predict the time
             return self._instances.routine(point, problem)
         timers = self.timers
         before = timers.flush if operands.policy.flush else None
@@ -239,7 +239,7 @@ class CudaBackend:
         return call_routine(call, chosen=chosen)
 
     def _policy(self, problem: Problem, *, cold: bool, one_set: bool = False) -> SetPolicy:
-        # More sets than a sample has launches are of no use, because a flush makes each set cold.
+        # One set for each launch of a sample is enough, because a flush makes each set cold.
         max_sets = 1 if one_set else MAX_LAUNCHES
         return set_policy(problem, self.device.l2_bytes, cold=cold, max_sets=max_sets)
 
@@ -265,9 +265,10 @@ def _on_first_set(launch: Callable[[], None], rotation: Rotation) -> Iterator[Ca
 def _end_to_end(
     routine: CudaRoutine, hosts: Sequence[np.ndarray], empty: Callable[..., Any]
 ) -> Callable[[], None]:
-    """Return a launch that allocates, copies in, runs, copies out and frees.
+    """Return a function that launches with allocations and copies.
 
-    The launch uses `cudaMalloc` and `cudaFree`, and not CuPy's pool.
+    The function allocates arrays, copies the inputs, launches, copies the result, and frees the
+    arrays. It uses `cudaMalloc` and `cudaFree`, and not CuPy's pool.
     """
     *inputs, output = hosts
 

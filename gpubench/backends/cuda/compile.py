@@ -22,13 +22,13 @@ from gpubench.model import Resources
 from gpubench.model.sources import encoded_source, include_folders, read_source, whole_source
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--no-cache", "--device-as-default-execution-space")
-"""Options of every kernel. `--no-cache` is needed because a cubin from NVRTC's own cache comes
-without ptxas' report of registers. `--device-as-default-execution-space` is needed because NVRTC
-13.0 treats a lambda with `auto` parameters as a host function, even in a kernel."""
+"""Options of every kernel. `--no-cache` is needed because NVRTC's own cache returns cubins without
+ptxas' report of registers. `--device-as-default-execution-space` is needed because NVRTC 13.0
+treats a lambda with `auto` parameters as a host function, even in a kernel."""
 
 NVCC = "--compiler=nvcc"
-"""The option with which a description selects nvcc. It is the first option, and no compiler gets
-it."""
+"""The option with which a description selects nvcc. It is always the first option, and is not
+passed to a compiler."""
 
 HOST_CODE = re.compile(r"<<\s*<|^[ \t]*#[ \t]*include", re.MULTILINE)
 """Pattern of the parts of a source that NVRTC may not support: launches and headers. In a source
@@ -119,7 +119,7 @@ def _file(source: Path, options: tuple[str, ...], further: tuple[str, ...]) -> P
 def compile_together(
     source: Path, expressions: Sequence[str], architecture: str, options: tuple[str, ...] = ()
 ) -> tuple[Compiled, ...]:
-    """Compile several instances of a file as one program, which is faster than single programs.
+    """Compile several instances of a file as one program, which is faster than many programs.
 
     The instances share one cubin. Nothing is kept in the user's cache. Raises CompileError with the
     compiler's first error if an instance does not compile.
@@ -136,7 +136,7 @@ def version() -> str:
 
 
 def named(expression: str) -> str:
-    """Return the kernel of an expression, without the cast to the type of its signature."""
+    """Return the name of the kernel in an expression, without the cast to its signature's type."""
     cast = re.fullmatch(r"static_cast<.*?\)>\((.*)\)", expression)
     return cast[1] if cast else expression
 
@@ -177,7 +177,7 @@ def _compile(
     text: str, source: Path, expressions: Sequence[str], architecture: str, options: tuple[str, ...]
 ) -> tuple[Compiled, ...]:
     nvrtc = _nvrtc()
-    # The absolute path, because NVRTC looks for a file's own includes beside it.
+    # NVRTC gets the absolute path, because it looks for a file's includes in the file's folder.
     name = os.path.realpath(source).encode()
     headers = [header.encode() for header in HEADERS]
     contents = [content.encode() for content in HEADERS.values()]
@@ -233,9 +233,10 @@ def _text(program: Any, size: Any, get: Any) -> bytes:
 
 
 def parse_resources(log: str, symbol: str = "") -> Resources:
-    """Read ptxas' report on a kernel (`--ptxas-options=-v`). Without one, raise CompileError.
+    """Return a kernel's resources from ptxas' report (`--ptxas-options=-v`).
 
-    `symbol` selects the kernel: the log also has the source's kernels that are not templates.
+    `symbol` selects the kernel, because the log also has reports on the source's kernels that are
+    not templates. Raises CompileError if there is no report.
     """
     _, heading, report = log.partition(f"Compiling entry function '{symbol}'")
     if heading:

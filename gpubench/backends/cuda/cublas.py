@@ -20,9 +20,9 @@ DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT: the library's heuristic chooses t
 
 MATH_MODE = 16
 """CUBLAS_DEFAULT_MATH, which uses TF32 only on request, plus
-CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of a sum over K are not rounded to 16 bits.
-By default, cuBLAS rounds such parts: a product of 129×260×1000 in bfloat16 had a relative error of
-2e-4 on an H200 (cuBLAS 13.1)."""
+CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: partial sums over K are not rounded to 16 bits. By
+default, cuBLAS rounds them: a product of 129×260×1000 in bfloat16 had a relative error of 2e-4 on
+an H200 (cuBLAS 13.1)."""
 
 call = partial(cublaslt.call, of_library="cublas")
 
@@ -30,7 +30,7 @@ HOPPER = 90  # first compute capability with the larger default workspace, in Cu
 
 
 def gemm(dtype: str) -> Prepared:
-    """Return C = A·B by `cublasGemmEx`.
+    """Return a function for C = A·B that calls `cublasGemmEx`.
 
     `cublasGemmEx` lacks float8, so such products use the first algorithm that cuBLASLt proposes.
 
@@ -55,7 +55,7 @@ def gemm(dtype: str) -> Prepared:
 
 
 def gemm_batched(dtype: str) -> Prepared:
-    """Return C = A·B for each of a batch of row-major matrices, by `cublasGemmStridedBatchedEx`."""
+    """Return a function for batches of row-major products (`cublasGemmStridedBatchedEx`)."""
     types = GEMM_TYPES[dtype]
     one, zero = one_and_zero(types.scalar)
 
@@ -72,9 +72,10 @@ def gemm_batched(dtype: str) -> Prepared:
 
 
 def gemm_grouped(dtype: str) -> Prepared:
-    """Return C = A·B for groups of rows, each with its own B, by a call of `gemm` for each group.
+    """Return a function for C = A·B in which each group of rows has its own B.
 
-    The library gets the number of rows from the host, so `bind` reads the offsets.
+    The function calls `gemm` for each group. The library gets the number of rows from the host, so
+    `bind` reads the offsets.
     """
     product = gemm(dtype)
 
@@ -90,17 +91,17 @@ def gemm_grouped(dtype: str) -> Prepared:
 
 
 def gemv(dtype: str) -> Prepared:
-    """Return y = A·x for a row-major matrix, by `cublasSgemv` or `cublasDgemv`."""
+    """Return a function for y = A·x, with A row-major, by `cublasSgemv` or `cublasDgemv`."""
     return _matrix_vector(dtype, OP_T)
 
 
 def gemv_t(dtype: str) -> Prepared:
-    """Return y = Aᵀ·x for a row-major matrix, by `cublasSgemv` or `cublasDgemv`."""
+    """Return a function for y = Aᵀ·x, with A row-major, by `cublasSgemv` or `cublasDgemv`."""
     return _matrix_vector(dtype, OP_N)
 
 
 def atax(dtype: str) -> Prepared:
-    """Return c = Aᵀ·(A·v) for a row-major matrix, by two calls of cuBLAS."""
+    """Return a function for c = Aᵀ·(A·v), with A row-major, by two calls of cuBLAS."""
     first, second = gemv(dtype), gemv_t(dtype)
     between: dict[int, Any] = {}
 
@@ -120,7 +121,7 @@ def cupy_matmul(a: Any, b: Any, c: Any) -> None:
 
 
 def _matrix_vector(dtype: str, operation: int) -> Prepared:
-    """Return a product with a row-major matrix A (M×N).
+    """Return a function for a product of a row-major matrix A (M×N) and a vector.
 
     The library reads A as its transpose, N×M, to which `operation` applies.
     """
@@ -160,7 +161,8 @@ def pointer(array: Any) -> ctypes.c_void_p:
 def _handle(stream: int) -> ctypes.c_void_p:
     """Return a handle with `MATH_MODE`, whose calls are enqueued in a stream.
 
-    CuPy's own handle is not used, because each product of CuPy changes its stream and workspace.
+    CuPy's own handle is not used, because each product of CuPy changes that handle's stream and
+    workspace.
     """
     handle = new_handle(stream, _workspace())
     call("cublasSetMathMode", handle, MATH_MODE)

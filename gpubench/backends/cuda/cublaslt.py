@@ -29,7 +29,7 @@ MAX_WORKSPACE_BYTES, REDUCTION_SCHEME_MASK = 1, 3  # cublasLtMatmulPreferenceAtt
 
 FULL_REDUCTION = 1 | 2
 """CUBLASLT_REDUCTION_SCHEME_INPLACE and COMPUTE_TYPE. The third scheme, OUTPUT_TYPE, is left out,
-because it rounds parts of a sum over K to the result's type."""
+because it rounds partial sums over K to the result's type."""
 
 TRANSA, TRANSB, EPILOGUE, BIAS_POINTER, FAST_ACCUM = 3, 4, 7, 8, 25
 SCALE_POINTERS, SCALE_MODES = (17, 18), (31, 32)  # attributes of A and of B
@@ -48,7 +48,7 @@ class Finish(NamedTuple):
     adds_matrix: bool = False  # whether a matrix is added to the product
     stores_sums: bool = False  # whether the result has the type of the sums
     scale_modes: tuple[int, ...] = ()
-    """cublasLtMatmulMatrixScale_t of A and of B. Their scales are the arguments after B."""
+    """cublasLtMatmulMatrixScale_t of A and of B. The arguments after B are the two scales."""
 
     @property
     def has_bias(self) -> bool:
@@ -88,7 +88,7 @@ class _Product:
 
 
 def gemm(dtype: str, finish: Finish = PLAIN) -> Prepared:
-    """Return C = A·B by the algorithm that the heuristic rates best.
+    """Return a function for C = A·B by the algorithm that the heuristic rates best.
 
     The function takes A, B, what `finish` needs (the bias and the matrix that it adds, or the
     scales of A and of B), and C.
@@ -112,11 +112,12 @@ def tuned_gemm(
     finish: Finish = PLAIN,
     completed: Callable[[Prepared], Prepared] = lambda product: product,
 ) -> tuple[Prepared, str]:
-    """Return C = A·B by the fastest algorithm, and the algorithm's name, for `CallVariant.tune`.
+    """Return a function for C = A·B by the fastest algorithm, and how the algorithm was chosen.
 
-    `completed` takes a product, and returns the function that replaces it. Cold and hot operands
-    have different fastest algorithms. On an H200 at 256, the fastest algorithm for hot operands
-    takes 1.5 times the best time for cold operands. Raises LaunchError.
+    A `CallVariant.tune` calls this function. `completed` takes a product, and returns the function
+    that replaces it. Cold and hot operands have different fastest algorithms. On an H200 at size
+    256, the fastest algorithm for hot operands takes 1.5 times the best time for cold operands.
+    Raises LaunchError.
     """
     dtype, shape = problem.dtype, (problem.m, problem.k, problem.n)
     a_columns, b_columns, *_ = problem.by_columns
@@ -141,8 +142,8 @@ def algorithms(
 ) -> list[tuple[str, Prepared]]:
     """Return the name and the product of each algorithm that the heuristic proposes, best first.
 
-    The name is the library's own description of the algorithm (cublasLtMatmulAlgo_t), in hex. In
-    the same version of the library, it selects the same algorithm.
+    The name is the library's own description of the algorithm (cublasLtMatmulAlgo_t), in hex.
+    Within one version of the library, a name always selects the same algorithm.
     """
     product = _product(dtype, shape, operations, _workspace(), finish)
     proposals = (_Heuristic * MAX_ALGORITHMS)()
@@ -203,7 +204,8 @@ def _product(
     def describe(others: Sequence[Any]) -> ctypes.c_void_p:
         descriptor = _created("cublasLtMatmulDescCreate", types.compute, types.scale)
         # cuBLAS is column-major, so it reads row-major matrices as transposes and computes
-        # Cᵀ = Bᵀ·Aᵀ. The rows of its result are our columns, and the bias has an element for each.
+        # Cᵀ = Bᵀ·Aᵀ. The rows of its result are our columns, and the bias has an element for each
+        # column.
         for attribute, operation in ((TRANSA, operation_b), (TRANSB, operation_a)):
             if operation == OP_T:
                 _set("MatmulDesc", descriptor, attribute, ctypes.c_int32(OP_T))
@@ -223,7 +225,8 @@ def _product(
     return _Product(
         describe=describe,
         finish=finish,
-        # The heuristic depends on the alignment of addresses, and all arrays have the same one.
+        # The heuristic depends on the alignment of addresses, and all arrays have the same
+        # alignment.
         descriptor=describe([ctypes.c_void_p(workspace.data.ptr)] * 2),
         layouts=tuple(
             _created(
@@ -275,7 +278,7 @@ def _bound(product: _Product, chosen: _Heuristic, *arrays: Any) -> Callable[[], 
 
 @cache
 def _preference() -> ctypes.c_void_p:
-    """Return the limits for algorithms: the workspace, and how they add parts of a sum."""
+    """Return the limits for algorithms: the workspace size, and how they may add partial sums."""
     preference = _created("cublasLtMatmulPreferenceCreate")
     limit, schemes = ctypes.c_size_t(WORKSPACE_BYTES), ctypes.c_uint32(FULL_REDUCTION)
     _set("MatmulPreference", preference, MAX_WORKSPACE_BYTES, limit)
@@ -315,7 +318,7 @@ def require_success(function: str, status: int) -> None:
 
 @cache
 def library(name: str = "cublasLt") -> ctypes.CDLL:
-    """Return the library cuBLASLt or `cublas` that CuPy has loaded."""
+    """Return the shared library of cuBLASLt, or of `cublas`, that CuPy has loaded."""
     device.get_cublas_handle()
     for major in (13, 12):
         try:

@@ -8,11 +8,11 @@ from gpubench.errors import DeviceUnavailableError, LaunchError, install_command
 
 BUFFER_BYTES = 8 * 2**20
 
-MAX_RECORDS = 4096  # maximum number of launches between two flushes
+MAX_RECORDS = 4096  # maximum number of launches between two flushes of CUPTI's buffers
 
 
 def load_cupti() -> Any:
-    """Return the bindings. Raises DeviceUnavailableError with what to install."""
+    """Return CUPTI's bindings. Raises DeviceUnavailableError if they are not installed."""
     try:
         from cupti import cupti
     except ImportError as error:
@@ -23,7 +23,7 @@ def load_cupti() -> Any:
 
 
 class CuptiTimer:
-    """Times each kernel from its first to its last instruction, and adds the kernels of a call.
+    """Times each kernel from its first to its last instruction, and adds the times per call.
 
     If two kernels overlap, their common time counts once.
     """
@@ -74,7 +74,7 @@ def per_launch_us(kernels: list[tuple[int, int]], launches: int, count: int) -> 
     """Return microseconds per launch of each sample, from the kernels' starts and ends in ns.
 
     Each launch has the same number of kernels, one or more. Raises LaunchError if the number of
-    kernels is no multiple of the number of launches, for example because records were lost.
+    kernels is not a multiple of the number of launches, for example because records were lost.
     """
     calls = launches * count
     if not kernels or len(kernels) % calls:

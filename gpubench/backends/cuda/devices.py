@@ -33,7 +33,7 @@ PROPERTIES = {
 
 
 def cuda_devices() -> list[Device]:
-    """Return every CUDA device. Raises DeviceUnavailableError, which names the missing part."""
+    """Return every CUDA device. Raises DeviceUnavailableError, which names what is missing."""
     return describe_devices(_runtime())
 
 
@@ -68,7 +68,7 @@ def _runtime() -> Any:
 
 
 def _cupy_is_installed() -> bool:
-    """Return whether CuPy is installed, without importing it, which needs the driver."""
+    """Return whether CuPy is installed. This does not import CuPy, which needs the driver."""
     return any(Path(folder, "cupy").is_dir() for folder in sys.path)
 
 

@@ -27,9 +27,9 @@ TENSOR_MAP_BYTES = 128
 SMALL_TENSOR_BYTES = 128 * 2**10
 FAULTY_UP_TO = 13010
 """Drivers up to this version (CUDA 13.1) set a bit in the tensor maps of tensors below
-`SMALL_TENSOR_BYTES`. With the bit, accesses at the end of an allocation may fault. NVIDIA's driver
-release notes list it as a known issue on Blackwell (595.71.05). gpubench clears the bit on every
-GPU, as CUTLASS and Triton do."""
+`SMALL_TENSOR_BYTES`. If the bit is set, accesses at the end of an allocation may fault. NVIDIA's
+driver release notes list it as a known issue on Blackwell (595.71.05). gpubench clears the bit on
+every GPU, as CUTLASS and Triton do."""
 
 FAULTY_BIT = 64 + 21
 
@@ -71,7 +71,7 @@ def kernel_arguments(
 
 
 def _argument(slot: Any, addresses: Addresses) -> Any:
-    """Return the argument of a slot: an array's index, a tensor map with its dtype, or a value."""
+    """Return the argument for a slot: an array's index, a tensor map with its dtype, or a value."""
     if isinstance(slot, int):
         return ctypes.c_void_p(addresses[slot])
     if isinstance(slot, tuple):

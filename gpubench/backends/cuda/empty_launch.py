@@ -12,7 +12,7 @@ from gpubench.backends.cuda.cupti import CuptiTimer
 from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.errors import LaunchError
 
-FEW_LAUNCHES = 1  # launches between two timestamps
+FEW_LAUNCHES = 1  # number of launches between two timestamps
 MANY_LAUNCHES = 257  # the time with many launches minus the time with few has no overhead
 SAMPLES = 15
 
@@ -20,10 +20,10 @@ MAX_BLOCKED_US = 200_000.0
 
 
 def empty_launch_us(stream: Any, events: BlockedBatchTimer, cupti: CuptiTimer) -> dict[str, float]:
-    """Return microseconds per launch: by timestamps of the `device`, by `events`, by `cupti`.
+    """Return microseconds per launch by three clocks: `device` (its timestamps), `events`, `cupti`.
 
-    `device` and `events` are times per launch in a stream. `cupti` is the time of the execution
-    alone. Raises LaunchError if the host is too slow to enqueue the launches.
+    `device` and `events` are times per launch in a stream. `cupti` is the execution time of the
+    kernel. Raises LaunchError if the host is too slow to enqueue the launches.
     """
     launch = stream.launch_empty
     few_us, many_us = (

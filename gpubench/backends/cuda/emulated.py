@@ -20,7 +20,10 @@ WORKSPACE_BYTES = 2**31
 
 
 class EmulatedGemm:
-    """C = A·B for row-major float64 matrices. Raises LaunchError if cuBLAS does not emulate."""
+    """Computes C = A·B for row-major float64 matrices.
+
+    Raises LaunchError if cuBLAS does not emulate the product.
+    """
 
     def __init__(self) -> None:
         free, _ = cupy.cuda.runtime.memGetInfo()

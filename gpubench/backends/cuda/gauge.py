@@ -95,7 +95,7 @@ class CudaGauge:
         }
 
     def health(self) -> Health:
-        """Return NVML's readings, and the clock and times that the timer measured since then."""
+        """Return NVML's readings, and the timer's clock and times since the last call."""
         events = self._timers.events
         clock_mhz = events.take_clock_mhz()
         health = self._nvml.health(clock_mhz) if self._nvml else Health(sm_mhz=clock_mhz)
@@ -124,7 +124,8 @@ class CudaGauge:
     def _tensor_rates(self) -> dict[str, float]:
         """Return the median rates of products on tensor cores, by dtype.
 
-        Empty for GPUs without tensor cores, and for GPUs whose full rate needs other instructions.
+        The dictionary is empty for a GPU without tensor cores, and for a GPU whose full rate needs
+        instructions that `tensor_peak` does not use.
         """
         capability = self._device.compute_capability or (0, 0)
         hopper = capability == (9, 0)

@@ -34,7 +34,7 @@ def operation_of(matrix: Any) -> tuple[int, int]:
     """Return the operation and the leading dimension of a matrix for a library.
 
     The libraries are column-major and compute Cᵀ = Bᵀ·Aᵀ. They read a row-major matrix as its
-    transpose, which they need. They must transpose a column-major matrix.
+    transpose, so it needs no operation. A column-major matrix must be transposed.
     """
     if matrix.flags.c_contiguous:
         return OP_N, int(matrix.shape[1])

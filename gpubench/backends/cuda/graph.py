@@ -96,7 +96,7 @@ def uploaded(stream: int, graph: Any) -> Iterator[Launch]:
 
 
 def overlaps(stream: int, launch: Launch) -> bool:
-    """Whether a call may begin before the previous call has ended.
+    """Return whether a call may begin before the previous call has ended.
 
     Raises DoesNotFitError if the call cannot be captured.
     """

@@ -55,7 +55,7 @@ def stood_in(files: Iterable[Path]) -> tuple[str, ...]:
 
 @cache
 def header_folders(*names: str) -> tuple[str, ...]:
-    """Return the folders with the headers of these parts of the toolkit, such as `cudart`.
+    """Return the folders with the headers of the named parts of the toolkit, such as `cudart`.
 
     Installed wheels are searched first, then CUDA_HOME.
     """
@@ -68,9 +68,10 @@ def header_folders(*names: str) -> tuple[str, ...]:
 
 @cache
 def toolkit_options() -> tuple[str, ...]:
-    """Return NVRTC's options for the toolkit's headers and CCCL, or none without a toolkit.
+    """Return NVRTC's options for the headers of the toolkit and CCCL; none if there is no toolkit.
 
-    A macro has the toolkit's version, so that cached cubins of another version are not used.
+    One option defines a macro with the toolkit's version, so that cached cubins of another version
+    are not used.
     """
     folders = header_folders("cudart", "cccl")
     api = next((path for folder in folders if (path := Path(folder, API)).is_file()), None)

@@ -17,7 +17,7 @@ from gpubench.backends.cuda.launching import bind_own
 from gpubench.backends.cuda.stream import CudaStream, own_kernel
 from gpubench.model import Device
 
-MAX_WAIT_US = 5e5  # the launches begin after this time without a seed
+MAX_WAIT_US = 5e5  # if no seed is written, the launches begin after this time
 
 THREADS = 256
 MAX_BLOCKS = 4096
@@ -48,7 +48,7 @@ class HeldLaunches:
         """
         fill = f"new_elements<{WORDS[memory.dtype.itemsize]}>"
         with faults():
-            if fill not in self._fill:  # now, because loading waits for the device
+            if fill not in self._fill:  # loaded now, because loading waits for the device
                 self._fill[fill] = own_kernel(fill, self._device)
             self._stream.synchronize()
 

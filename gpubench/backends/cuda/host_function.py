@@ -106,7 +106,7 @@ def note(recorded: Sequence[str]) -> str:
 def kernel_name(symbol: str) -> str:
     """Return the name of a kernel in C++, without its parameters."""
     name = demangled(symbol).replace("(anonymous namespace)::", "")
-    if name.startswith("_ZN"):  # a template's arguments that only nvcc can read, as in CUTLASS
+    if name.startswith("_ZN"):  # only nvcc can read its template arguments, as in CUTLASS
         name = demangled(f"{symbol.partition('I')[0]}E")
     name = re.sub(r"\((int|unsigned int|unsigned long|bool)\)", "", name)
     return name.partition("(")[0].removeprefix("void ")

@@ -8,7 +8,8 @@ from cupy.cuda import runtime
 from gpubench.backends.cuda.kernel import faults
 
 BLOCK_BYTES = 2**21
-"""Sizes are multiples of this, so that a handle's memory contains no other allocation."""
+"""Allocated sizes are multiples of this size, so that a handle's memory contains no other
+allocation."""
 
 
 class CudaIpc:

@@ -1,8 +1,8 @@
 """A kernel that is bound to operands on a GPU, and the four ways to time it.
 
-Launches of the kernel alone are timed by the blocked batch (events), by CUPTI, or as replays of a
-graph. Launches with copies and allocations, and launches that the host waits for, are timed by
-events while no kernel blocks the stream.
+Launches without copies are timed by the blocked batch (events), by CUPTI, or as replays of a graph.
+Launches with copies and allocations, and launches that the host waits for, are timed by events
+while no kernel blocks the stream.
 """
 
 import statistics
@@ -38,7 +38,7 @@ from gpubench.model import Launches, Point, Scope, Series, State, Timer
 BLOCKED_S = 0.02
 """Time for which the stream is blocked to find out whether a call computes in another stream."""
 
-UNWRITTEN = 0xA5  # content of each byte of the output before this call
+UNWRITTEN = 0xA5  # content of each byte of the output before the call that is checked
 
 
 class CudaTimers:
@@ -114,7 +114,7 @@ class CudaKernel:
     thread_counts: tuple[int, ...] = ()
 
     def kernels_run(self) -> str:
-        """Return the kernels of a launch, with counts, or why they are unknown.
+        """Return the names of the kernels that a launch runs, with counts, or why they are unknown.
 
         The launch is captured as a graph. A call that may wait for the device is not captured: its
         CUDA functions would fail, and the call could end the process.
@@ -125,7 +125,7 @@ class CudaKernel:
         try:
             with captured(self.timers.stream.pointer, launches, overlap=True) as graph:
                 names = [kernel_name(x).partition("<")[0] for x in node_names(graph)]
-        except Exception as error:  # a name is not worth the loss of a time
+        except Exception as error:  # without the names, the kernel can still be timed
             return f"unknown: {first_line(error)}"
         counts = Counter(names)
         return "; ".join(f"{x} ({n} times)" if n > 1 else x for x, n in counts.items())
@@ -175,7 +175,7 @@ class CudaKernel:
 
     @cached_property
     def _overlap(self) -> tuple[bool, str]:
-        """Whether a call's launches overlap although they should run alone, or why it is unknown.
+        """Whether a call's launches overlap although the point is `alone`, or why this is unknown.
 
         Compiled kernels are launched without the attribute that lets them start early, but a
         library's call may use this attribute. So two calls are captured as a graph, whose edges
@@ -222,8 +222,8 @@ class CudaKernel:
     def _computes_elsewhere(self) -> bool:
         """Return whether a call computes in a stream that the timed stream does not wait for.
 
-        It does not if two conditions hold: no result appears while the timed stream is blocked, and
-        a copy that is enqueued right behind the call has the whole result.
+        The answer is no if two conditions hold: no result appears while the timed stream is
+        blocked, and a copy that is enqueued right behind the call has the whole result.
         """
         stream, address, count = self.timers.stream, self.output.data.ptr, self.output.nbytes
         early, behind = cupy.empty(count, np.uint8), cupy.empty(count, np.uint8)
@@ -279,7 +279,7 @@ class CudaKernel:
     def _sample_unblocked(
         self, launches: int, count: int, before: Callable[[], None] | None
     ) -> list[float]:
-        """Time samples without a blocking kernel, for which pageable copies would wait.
+        """Time samples without a blocking kernel, because pageable copies would wait for it.
 
         `before` is not timed. With `Launches.WAITED`, the host waits for each launch.
         """

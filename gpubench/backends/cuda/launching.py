@@ -37,7 +37,7 @@ from gpubench.model.variant import PORTABLE_CLUSTER
 from gpubench.results.provenance import hash_of
 
 Key = tuple[Path, str, str, tuple[str, ...]]
-"""What identifies an instance: source, expression, architecture and compile options."""
+"""Key of an instance: source, expression, architecture and compile options."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +141,7 @@ class Instances:
     def _call(self, point: Point) -> Callable[..., None]:
         """Return the variant's function.
 
-        The function is built once, as it may compile code for each new size.
+        The function is built once and kept, because it may compile code for each new size.
         """
         variant, dtype = point.variant, point.problem.dtype
         key = variant, point.tile, dtype
@@ -269,7 +269,7 @@ def bind_own(
 
 
 def run_all(launches: Sequence[Callable[[], None]], _alive: object = None) -> None:
-    """Enqueue launches in order. `_alive` has the arrays, which must not be freed before."""
+    """Enqueue launches in order. `_alive` keeps their arrays from being freed."""
     for launch in launches:
         launch()
 

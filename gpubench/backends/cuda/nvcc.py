@@ -28,7 +28,7 @@ MAX_COMPILE_S = 900
 MARKER = "gpubench_entry"
 
 STAND_INS = Path(__file__).with_name("stand_ins")
-"""Folder with replacements of PyTorch's headers, which sources of extensions include."""
+"""Folder with replacements of PyTorch's headers, which sources of PyTorch extensions include."""
 
 _ERROR = r"error|fatal|undefined reference|cannot find"
 
@@ -54,7 +54,7 @@ ENTRY = "gpubench_call"  # name of the library's function that calls the host fu
 
 @cache
 def find(program: str = "nvcc") -> str | None:
-    """Return the path of a program of CUDA: of installed wheels, of CUDA_HOME, or of PATH."""
+    """Return the path of a CUDA program, from installed wheels, CUDA_HOME or PATH; or None."""
     try:
         from cuda.pathfinder import find_nvidia_binary_utility
 
@@ -95,14 +95,14 @@ def run(arguments: Sequence[str | Path]) -> tuple[str, str]:
 
 
 def first_error(log: str) -> str:
-    """Return the line of a compiler's or a linker's first error."""
+    """Return the line with the first error from the log of a compiler or linker."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(_ERROR, line) and "collect2" not in line]
     return next(iter(errors or lines), "it failed without a message")
 
 
 def base_options(options: Sequence[str]) -> tuple[str, ...]:
-    """Return nvcc's options: the user's own, C++17 unless they name a standard, include folders.
+    """Return the user's options, C++17 if they name no standard, and options for include folders.
 
     The wheels of cuBLAS and CCCL may be in other folders than nvcc, and have another version. So
     their folders come after nvcc's own.
@@ -144,11 +144,12 @@ def _driver() -> tuple[str, ...]:
 
 
 _LINKED = {"-lcublas": _cublas, "-lcuda": _driver}
-"""By option that links a library of CUDA: a function that returns the options that replace it."""
+"""For each option that links a CUDA library: a function that returns the options that replace
+it."""
 
 
 def code_for(architecture: str) -> str:
-    """Return the option for an architecture. nvcc 13.5 takes `-arch=sm_90a` as sm_90."""
+    """Return nvcc's option for an architecture. nvcc 13.5 treats `-arch=sm_90a` as sm_90."""
     return f"-gencode=arch={architecture.replace('sm', 'compute')},code={architecture}"
 
 
@@ -177,11 +178,11 @@ def compile_kernel(
 
 
 def wrapper(variant: HostVariant, tile: Config | None, dtype: str) -> str:
-    """Return the C++ that includes the source, and calls its function with an array of pointers.
+    """Return C++ code that includes the source, and calls its function with an array of pointers.
 
     Each pointer points to an argument, as for cuLaunchKernel. The function of the user may be a
-    template, overloaded, static or in a namespace. The C++ function that is returned returns the
-    last error of the CUDA runtime.
+    template, overloaded, static or in a namespace. The generated function returns the last error of
+    the CUDA runtime.
     """
     scalar = PRECISIONS[dtype].cpp
     types = [

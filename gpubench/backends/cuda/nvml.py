@@ -21,8 +21,8 @@ THROTTLES = {
     0x2: "application clocks",
 }
 """Names of NVML's clock event reasons (nvml.h, nvmlClocksEventReason…), by their bit. Software and
-hardware thermal slowdown have one name here, and so have hardware slowdown and power brake. The
-reason idle is left out, because it is no throttling."""
+hardware thermal slowdown share one name here, and hardware slowdown and power brake share another.
+The reason "idle" is left out, because it is not throttling."""
 
 FRESH_S = 0.05
 """Time for which a reading is reused. A reading takes five calls of the driver. A call takes a
@@ -32,7 +32,7 @@ nvmlDeviceGetPowerUsage)."""
 _PARENT = re.compile(r"^PPid:\t(\d+)$", re.MULTILINE)
 
 _OF_GPUBENCH = re.compile(r"(?:^|[\0/])gpubench\0|gpubench\.process")
-"""Pattern of a gpubench process's arguments: of the command, or of a child's program."""
+"""Pattern of the arguments of a gpubench process: the command, or a child process."""
 
 MAX_NAMED = 3  # maximum number of processes that a notice names
 
@@ -113,7 +113,7 @@ class Nvml:
         for name, (function, arguments) in queries.items():
             try:
                 value = getattr(nvml, function)(self._handle, *arguments)
-            except (nvml.NVMLError, AttributeError):  # not on this GPU, or not in this NVML
+            except (nvml.NVMLError, AttributeError):  # this GPU or this NVML does not report it
                 continue
             if name == "remapped_rows":
                 corrected, uncorrected, pending, failed = value
@@ -128,13 +128,13 @@ class Nvml:
         return facts | {"neighbours": self.others()}
 
     def others(self) -> str:
-        """Return the other processes that compute on this GPU; empty if none are seen."""
+        """Return the other processes that compute on this GPU; empty if NVML reports none."""
         try:
             running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
         except self._nvml.NVMLError:
             return ""
         strangers = [process.pid for process in running if not _is_ours(process.pid)]
-        if len(strangers) == len(running):  # container: other PIDs, and one process is ours
+        if len(strangers) == len(running):  # a container has other PIDs, and one process is ours
             return f"{len(strangers) - 1} other processes" if len(strangers) > 1 else ""
         more = f" and {len(strangers) - MAX_NAMED} more" if len(strangers) > MAX_NAMED else ""
         # A process in another container, or an ended process, has no name here.

@@ -25,7 +25,7 @@ def own_kernel(name: str, device: Device) -> Any:
 
 
 class Timestamp(NamedTuple):
-    """An event, and the slot of the timestamp recorded beside it."""
+    """An event, and the slot of the timestamp that is recorded next to it in the stream."""
 
     event: Any
     slot: int
@@ -69,7 +69,7 @@ class CudaStream:
     def block(self, microseconds: float) -> None:
         """Keep the stream busy for at least this time."""
         self._cycles.value = int(microseconds * self.nominal_mhz)
-        self._launch_blocking_kernel()  # the driver copies the arguments when it enqueues
+        self._launch_blocking_kernel()  # while it enqueues, the driver copies the arguments
 
     def record_start(self) -> Timestamp:
         """Enqueue a timestamp, then an event. A sample starts after the event."""
@@ -106,14 +106,14 @@ class CudaStream:
         return float(nanoseconds) / 1e3
 
     def clock_mhz(self, start: Timestamp, stop: Timestamp) -> float | None:
-        """Return the clock between timestamps; None if two multiprocessors recorded them."""
+        """Return the clock rate between timestamps; None if two multiprocessors recorded them."""
         cycles, nanoseconds, multiprocessor = (
             self._host_timestamps[stop.slot] - self._host_timestamps[start.slot]
         ).tolist()
         return cycles / nanoseconds * 1e3 if multiprocessor == 0 and nanoseconds > 0 else None
 
     def fingerprints(self, arrays: Any) -> list[int]:
-        """Return a number for each array of the stack. Equal bits give equal numbers."""
+        """Return a number for each array in `arrays`. Equal bits give equal numbers."""
         count, words = len(arrays), arrays[0].nbytes // 2
         sums = cupy.zeros(count, np.uint64)
         threads = 256

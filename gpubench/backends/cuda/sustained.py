@@ -84,7 +84,7 @@ def sustain(
     """Launch for `heat_s` untimed, then for `timed_s`. Return the samples and their clock in MHz.
 
     `launch_us` is an estimate of a launch's time. Raises DoesNotFitError if most samples are
-    dropped, because launches are too short for the host to keep ahead.
+    dropped, because launches are too short for the host to stay ahead of the GPU.
     """
     launches = max(1, min(MAX_LAUNCHES, math.ceil(SAMPLE_US / launch_us)))
     enough = math.ceil(AHEAD_US / (launches * launch_us))
@@ -123,7 +123,10 @@ def sustain(
 
 
 def mean_power_w(readings: Sequence[Reading]) -> float | None:
-    """Return the mean power between the counter's first and last change; None for fewer changes."""
+    """Return the mean power between the first and the last change of the energy counter.
+
+    Return None if the counter changed less than twice.
+    """
     changes = [after for before, after in pairwise(readings) if after[1] != before[1]]
     if len(changes) < 2:  # noqa: PLR2004 # the ends of an interval
         return None

@@ -17,14 +17,16 @@ from typing import Any, NamedTuple
 from gpubench.errors import DeviceUnavailableError, LaunchError
 
 MAX_ATTEMPTS = 10
-"""Maximum number of attempts if the blocking kernel is too short. Each blocks twice as long."""
+"""Maximum number of attempts if the blocking kernel is too short. Each attempt blocks twice as long
+as the attempt before."""
 
 MAX_IN_FLIGHT = 512
 """Maximum number of launches enqueued at once. The driver's queue has room for about 1024. A full
 queue blocks the host, and the blocking kernel would end meanwhile."""
 
 GROUP_US = 50_000.0
-"""Time of the samples that are enqueued together. Ctrl-C is handled after such a group."""
+"""Total duration of the samples that are enqueued together. Ctrl-C is handled after such a
+group."""
 
 MARGIN = 1.5
 """Ratio of the blocking time to the enqueuing time. The enqueuing time is the lower median of the
@@ -69,9 +71,9 @@ class BlockedBatchTimer:
         """Recent times to enqueue a sample, by its number of launches."""
 
         self._clocks_mhz: list[float] = []
-        self._host_us: list[float] = []  # times of the host per launch, in the latest samples
+        self._host_us: list[float] = []  # the host's times per launch, in the latest samples
         self.overhead_us = 0.0  # time between a sample's two events beyond its launches
-        self._host_overhead_us = 0.0  # time of the host to record a sample's two events
+        self._host_overhead_us = 0.0  # the host's time to record a sample's two events
         self.void_samples = 0  # samples taken again because the blocking kernel was too short
 
     def take_clock_mhz(self) -> float | None:
@@ -96,8 +98,8 @@ class BlockedBatchTimer:
         """Measure `overhead_us` with an empty kernel.
 
         A sample of L launches of τ each takes overhead + L·τ. So samples of one launch and of many
-        launches give the overhead and τ. Without the correction, a launch that is timed alone would
-        seem 2 µs longer than a launch among many. Raises DeviceUnavailableError if
+        launches give the overhead and τ. Without the correction, a launch that is timed by itself
+        would seem 2 µs longer than a launch among many. Raises DeviceUnavailableError if
         `MAX_CALIBRATIONS` results exceed `MAX_OVERHEAD_US`.
         """
         many = CALIBRATION_LAUNCHES
@@ -142,8 +144,8 @@ class BlockedBatchTimer:
         """Time `count` samples of `launches` launches from `rotation`: microseconds per launch.
 
         `before` is enqueued ahead of each sample and is not timed. A sample is void if the blocking
-        kernel ended before all was enqueued, or if the sample is no longer than the overhead.
-        Raises LaunchError after `MAX_ATTEMPTS` groups of void samples in a row.
+        kernel ended before all launches were enqueued, or if the sample does not exceed the
+        overhead. Raises LaunchError after `MAX_ATTEMPTS` groups of void samples in a row.
         """
         times: list[float] = []
         sample_us, failures = 0.0, 0
