@@ -2,8 +2,8 @@
 
 In a large number of independent values, the sum of every eighth value is nearly an eighth of the
 whole sum, and all rows have nearly the same sum. Then a solution that leaves out most of a sum may
-be right within a tolerance. An arranged input has the same values at other positions, where such a
-solution is wrong.
+be judged right, within the tolerance. An arranged input has the same values at other positions,
+where such a solution is wrong.
 """
 
 import math
@@ -16,12 +16,12 @@ TYPES = {"float16", "bfloat16", "float32", "float64"}
 SMALLEST, LARGEST = 64, 2**26  # minimum and maximum number of elements of an arranged input
 SHARE = 0.9  # probability that an input is arranged
 AXES = 2  # maximum number of axes along which values are moved, one after the other
-SHORT = (1, 1, 2, 3, 4, 5, 8)  # numbers of elements of short blocks, to draw from
-PARTS = 8  # number of groups of lines; in half of the inputs, each group has other blocks
+SHORT = (1, 1, 2, 3, 4, 5, 8)  # lengths of short blocks, one of which is drawn
+PARTS = 8  # number of groups of lines; in half of the inputs, each group has its own blocks
 STEPS = 4  # number of times that each value is compared with another value
 MOST_ZEROS = 1e-3  # maximum share of zeros in values that count as independent
 MIN_LINES = 16  # minimum number of lines whose means show whether values are independent
-FACTOR = 3.0  # maximum ratio of the variance of the means to that of independent values' means
+FACTOR = 3.0  # maximum factor between the means' variance and its value for independent values
 
 
 def arrange(values: Any, generator: np.random.Generator, xp: Any = np) -> None:
@@ -63,7 +63,7 @@ def is_independent(values: Any, xp: Any = np) -> bool:
 
 
 def _ratios(values: Any) -> list[float]:
-    """Return for each axis the variance of its lines' means, relative to independent values."""
+    """Return each axis's variance of means, divided by its value for independent values."""
     variance = _variance(values)
     if not 0 < variance < np.inf:
         return [0.0]
@@ -93,7 +93,7 @@ def _separate(lines: Any, generator: np.random.Generator, xp: Any, *, by_size: b
     else:
         block = int(generator.integers(1 + extent // 8, extent // 2 + 1))
     whole = extent - extent % (2 * block)
-    first = int(generator.integers(2)) * (extent - whole)  # the rest stays at the other end
+    first = int(generator.integers(2)) * (extent - whole)  # the remaining values stay in place
     pairs = lines[..., first : first + whole].reshape(*lines.shape[:-1], -1, 2, block)
     low, high = pairs[..., 0, :], pairs[..., 1, :]
     for _ in range(STEPS):

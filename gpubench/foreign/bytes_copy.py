@@ -1,4 +1,4 @@
-"""A problem that copies bytes, to compile ahead the CuPy kernels that each problem needs.
+"""A problem that copies bytes. It is run to compile the CuPy kernels that every problem needs.
 
 The arrays of each problem are bytes (`operation.py`), so CuPy compiles the same kernels for all
 problems. The files of this operation are written by gpubench, so no foreign code runs.
@@ -53,7 +53,7 @@ def points(device: str) -> list[Point]:
             scope=Scope.KERNEL,
             timer=Timer.EVENTS,
         )
-        for cache in (Cache.COLD, Cache.HOT)  # many sets of operands need other kernels than one
+        for cache in (Cache.COLD, Cache.HOT)  # many operand sets need other kernels than one set
     ]
 
 

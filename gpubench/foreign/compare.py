@@ -19,7 +19,8 @@ OUTSIDE = 10.0
 """Largest error of an element that need not be within the tolerance. It is a multiple of the larger
 of two errors: the tolerance, and the reference's largest error in its own types."""
 
-OWN_ERRORS = 8.0  # a chunk may have this multiple of the reference's errors in its own types
+OWN_ERRORS = 8.0
+"""The errors of a chunk may be this multiple of the reference's errors in its own types."""
 
 MIN_PAIRS = 3  # minimum number of pairs of launches from which the variation is computed
 
@@ -62,9 +63,10 @@ class Comparison:
     def with_reference(self, native: Content, wide: Sequence[Content]) -> "WithReference":
         """Return the comparison with the right results of a launch.
 
-        `native` are the reference's results in its own types, and `wide` in float64. The float64
-        results are the right results if the native results are within the tolerance of them.
-        Otherwise, small differences have large effects, and the native results are the right ones.
+        `native` has the reference's results in its own types, and `wide` its results in float64.
+        The float64 results are the right results if the native results agree with them within the
+        tolerance. Otherwise, small differences have large effects, and the native results are the
+        right ones.
         """
         outputs, tolerances = self._facts.outputs, self._facts.tolerances
         own = [self.elements.values_of(native, part) for part in outputs]
@@ -164,7 +166,7 @@ class WithReference:
         tolerance: Tolerance,
         part: Part,
     ) -> str:
-        """Return why a result is wrong whose errors exceed the tolerance, or an empty text."""
+        """Return why a result with errors above the tolerance is wrong; empty if it is right."""
         elements = self._elements
         values = elements.widened(result)
         if elements.has_nan(values) and not elements.has_nan(right.values):

@@ -54,8 +54,8 @@ def prepared(
 ) -> Folder:
     """Write and return the folder of a problem, with the reference and the solutions as variants.
 
-    The reference runs on the workloads of these numbers, unless the cache has their facts. It runs
-    in the process `own` if one is given. Raises UsageError.
+    The reference runs on the workloads with these `numbers`, unless the cache has their facts. It
+    runs in the process `own` if this is not None. Raises UsageError.
     """
     statement = forms.read(form, file)
     listed = range(1, len(statement.workloads) + 1)
@@ -90,7 +90,7 @@ class _Solution(msgspec.Struct):
 
 
 def is_compiled(solutions: Sequence[Path]) -> bool:
-    """Whether one of the solutions has CUDA C++."""
+    """Whether one of the solutions contains CUDA C++."""
     return any(map(_has_binding, solutions))
 
 
@@ -134,7 +134,7 @@ def _facts(statement: Statement, number: int, device: str, own: ForeignProcess |
 
 
 def _of_own_sizes(listed: dict[int, Facts]) -> dict[int, Facts]:
-    """Return the facts with different numbers of input bytes, so that they identify workloads."""
+    """Return the facts, with a different number of input bytes for each workload."""
     taken, made = set[int](), dict[int, Facts]()
     for number, facts in sorted(listed.items()):
         size = facts.input_bytes

@@ -29,7 +29,7 @@ MAX_DEPTH = 4  # number of levels of folders in which problems are looked for
 
 
 def find(path: Path) -> list[tuple[str, Path]]:
-    """Return the form and the file of each problem in a path: a file, or a folder with subfolders.
+    """Return the form and the file of each problem at a path, a file or a folder with subfolders.
 
     Raises UsageError for a file that cannot be read.
     """
@@ -49,7 +49,7 @@ def _found(path: Path, depth: int) -> Iterator[tuple[str, Path]]:
 
 
 def read(form: str, path: Path) -> Statement:
-    """Return the statement of a problem. Raises UsageError with the file and what is wrong."""
+    """Return the statement of a problem. Raises UsageError, which names the file and the fault."""
     try:
         statement: Statement = FORMS[form].read(path)
     except (OSError, ValueError, LookupError, RecursionError, msgspec.MsgspecError) as error:
@@ -66,7 +66,7 @@ def solutions(form: str, path: Path) -> list[Path]:
 
 
 def place_of_solutions(form: str, path: Path) -> str:
-    """Return the pattern of the solutions that lie beside a problem."""
+    """Return the pattern of the paths at which a problem's solutions are found."""
     return PLACES[form].format(stem=path.stem)
 
 

@@ -18,13 +18,14 @@ _WORDS = {"true": "True", "false": "False", "null": "None"}
 _WORD = re.compile(r'("[^"\n]*")|\b(true|false|null)\b')
 
 CHECKS = {"verbose_allclose": (1e-5, 1e-8), "verbose_allequal": (0.0, 0.0)}
-"""Functions of a task's `utils.py` that compare, with their relative and absolute tolerances."""
+"""Functions of a task's `utils.py` that compare results, with their default relative and absolute
+tolerances."""
 
 Arguments = dict[str, Any]
 
 
 def find(path: Path) -> list[Path]:
-    """Return the `task.yml` that a path names: the file or its folder."""
+    """Return a list with the `task.yml` at a path, which is the file or its folder; or []."""
     file = path / "task.yml" if path.is_dir() else path
     return [file] if file.name == "task.yml" and file.is_file() else []
 
@@ -110,7 +111,7 @@ class Program:
         return [generate(**stated | replaced)]
 
     def reference(self, arguments: Sequence[Any]) -> Any:
-        """Return what the reference returns."""
+        """Return the result of the task's reference."""
         return self._module.ref_kernel(*arguments)
 
     def tolerances(self, arguments: Any, result: Sequence[Any]) -> list[Tolerance]:

@@ -17,7 +17,7 @@ TOLERANCES = {"float32": 1e-4, "float64": 1e-4, "float16": 1e-2, "bfloat16": 1e-
 
 
 def find(path: Path) -> list[Path]:
-    """Return the problems that a path names: the file, or all files of a folder."""
+    """Return the problems at a path, which is a file or a folder of files."""
     files = sorted(path.glob("*.py")) if path.is_dir() else [path]
     return [each for each in files if each.suffix == ".py" and _defined(each) >= NAMES]
 
@@ -67,14 +67,14 @@ class Program:
                     values.seed(seed)
                     return list(self._module.get_inputs())
             except torch.OutOfMemoryError:
-                raise  # another process may have the memory, and would draw other values
+                raise  # the CPU would draw other values than the GPU draws in other processes
             except Exception:  # a conversion of a GPU tensor to NumPy fails, for example
                 self._draws_on_device = False
         values.seed(seed)
         return list(self._module.get_inputs())
 
     def reference(self, arguments: Sequence[Any]) -> Any:
-        """Return the result of the model, whose weights are float64 if an argument is."""
+        """Return the result of the model. Its weights are float64 if an argument is float64."""
         is_wide = any(str(getattr(each, "dtype", "")) == "torch.float64" for each in arguments)
         if is_wide not in self._models:
             made = self._made(self._module.Model)

@@ -1,8 +1,8 @@
 """Arithmetic on the elements of results in the memory of a GPU, by torch.
 
 `on_host.py` has the same functions for host memory. A comparison of 2²⁴ elements takes some
-milliseconds on a GPU, and most of a second on the host. All functions use kernels that have a
-deterministic form, because a problem may forbid other kernels.
+milliseconds on a GPU, and most of a second on the host. All functions use deterministic kernels,
+because a problem may forbid other kernels.
 """
 
 import math
@@ -19,7 +19,7 @@ from gpubench.foreign.tensors import view
 Values = Any  # a tensor of float64 in one dimension
 
 BYTES_OF_ELEMENT = 200
-"""Bytes of memory per element of a result: right values of several launches, and errors."""
+"""Bytes of memory per element of a result, for right values of several launches and for errors."""
 
 
 def has_room(facts: Facts) -> bool:
@@ -30,7 +30,7 @@ def has_room(facts: Facts) -> bool:
 
 
 def tensor_of(output: Any) -> Any:
-    """Return the tensor in the memory of an array of CuPy; the current stream waits for it."""
+    """Return a CuPy array as a tensor in the same memory. The current stream waits for it."""
     return torch.from_dlpack(output)
 
 
@@ -64,7 +64,7 @@ def errors(result: Any, right: Values, absolute: float, relative: float) -> tupl
 
 
 def ranked(values: Values, rank: int) -> float:
-    """Return the value with a rank. The smallest value has the rank 0."""
+    """Return the value at position `rank` of the values in ascending order, from 0 on."""
     return float(values.sort().values[rank])
 
 

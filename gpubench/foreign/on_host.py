@@ -18,7 +18,7 @@ from gpubench.hardware.host import cpu_threads
 Values = NDArray[np.float64]
 T = TypeVar("T")
 
-CHUNK = 256  # number of elements whose mean error is compared with their right values' variation
+CHUNK = 256  # number of elements of a chunk, whose mean error and mean variation are compared
 
 BLOCK = 2**16
 """Number of elements that are compared at once, so that intermediate arrays stay in caches."""
@@ -96,7 +96,7 @@ def errors(
 
 
 def ranked(values: Values, rank: int) -> float:
-    """Return the value with a rank. The smallest value has the rank 0."""
+    """Return the value at position `rank` of the values in ascending order, from 0 on."""
     return float(np.partition(values, rank)[rank])
 
 
@@ -151,10 +151,10 @@ def missed(
 ) -> tuple[int, int, int]:
     """Return the `span` of elements whose errors are as large as the right values' variation.
 
-    A chunk is missed if its mean error is that large. A single element is missed if its error is
-    also as large as half of the element. `varies` has the mean square of each chunk's variation
-    between launches. Errors below `own_errors` times the errors of the reference's own results do
-    not count.
+    A chunk is missed if its root mean square error exceeds `VARIES` times this variation. A single
+    element is missed if its error exceeds `VARIES` times the variation, and `VARIES` times the
+    element. `varies` has the mean square of each chunk's variation between launches. Errors below
+    `own_errors` times the errors of the reference's own results do not count.
     """
     is_missed = np.zeros(off.size, np.bool_)
 

@@ -24,10 +24,11 @@ from gpubench.process.child import runs_foreign_code
 
 RECORD = "problem.json"
 REFERENCE = "reference"
-"""Name of the variant that calls the problem's own reference, and of its file."""
+"""Name of the variant that calls the problem's own reference, and name of its file."""
 
 PRECISIONS = ("float64", "float32", "float16", "bfloat16")
-"""Precisions whose peak may be the peak of a problem, by the type of an input."""
+"""Precisions that a problem may have. The first input or output of such a type selects the
+precision."""
 
 Bytes = NDArray[np.uint8]
 

@@ -49,7 +49,7 @@ def ask_for(
     """Return the answer to a request, from `process` or from the process of the problem (`keep`).
 
     The process may write into the cache of the folder `home`, by default the problem's folder.
-    Raises UsageError with the file and what is wrong.
+    Raises UsageError, which names the file and the fault.
     """
     if runs_foreign_code():
         return _answer(request)
@@ -114,7 +114,7 @@ def program_of(form: str, path: str, device: str) -> Program:
 
 
 def _answer(request: Request) -> Any:
-    """Return the answer to a request. Raises UsageError with the file and what is wrong."""
+    """Return the answer to a request. Raises UsageError, which names the file and the fault."""
     try:
         return _answered(request)
     except GpubenchError as error:

@@ -12,7 +12,7 @@ from gpubench.model.expression import evaluate
 
 SHARE = "required_matched_ratio"
 LIMITS = {"max_atol": "absolute", "max_rtol": "relative", "max_error_cap": "cap", SHARE: "share"}
-"""Fields of a tolerance in this form, with the fields of `Tolerance` that have equal defaults."""
+"""Fields of a tolerance in this form, with the fields of `Tolerance` that mean the same."""
 
 
 class _Axis(msgspec.Struct):
@@ -50,7 +50,7 @@ class _Line(msgspec.Struct):
 
 
 def find(path: Path) -> list[Path]:
-    """Return the definitions that a path names: a file, or all definitions of a folder."""
+    """Return the definitions at a path, which is a file or a folder of files."""
     if path.is_dir():
         return [*path.glob("definition.json"), *sorted(path.glob("definitions/**/*.json"))]
     return [path] if path.suffix == ".json" and '"axes"' in read_text(path) else []
@@ -82,7 +82,8 @@ def _read(path: Path) -> tuple[_Definition, list[_Line]]:
 def read(path: Path) -> Statement:
     """Return a definition's statement. Raises ValueError for an invalid file, or OSError."""
     definition, listed = _read(path)
-    workloads, share = list[Workload](), 1.0 if _root(path) else 0.99  # FlashInfer-Trace has 1
+    # By default, FlashInfer-Trace requires that all elements are right.
+    workloads, share = list[Workload](), 1.0 if _root(path) else 0.99
     for line in listed:
         _shapes(definition, line)
         stated = {SHARE: share, **(line.tolerance or {})}

@@ -50,7 +50,7 @@ class Spec(msgspec.Struct):
 
 
 class Solution(msgspec.Struct):
-    """`solution.json`."""
+    """The content of `solution.json`."""
 
     name: str
     spec: Spec
@@ -60,7 +60,8 @@ class Solution(msgspec.Struct):
 def load(program: Program, path: Path, dtype: str) -> tuple[Function, bool]:
     """Return a solution's function, and whether it takes the results as its last arguments.
 
-    Raises CompileError, whose text has the fault and its place, and DoesNotFitError.
+    Raises CompileError, which names the fault and its place, or DoesNotFitError if the solution
+    needs something that is missing here.
     """
     if path.suffix == ".json":
         try:

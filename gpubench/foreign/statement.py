@@ -19,10 +19,10 @@ class Tolerance(msgspec.Struct, frozen=True):
     share: float = 1.0
     """Share of the elements that must be right."""
 
-    cap: float | None = None  # the largest error of any element
+    cap: float | None = None  # maximum error of any element
 
     def __str__(self) -> str:
-        """Write `|error| ≤ 0.01 + 0.01·|right| for 99 % of the elements`."""
+        """Return a text such as `|error| ≤ 0.01 + 0.01·|right| for 99 % of the elements`."""
         if self.absolute == self.relative == 0:
             return "they are equal"
         parts = [f"|error| ≤ {self.absolute:g} + {self.relative:g}·|right|"]

@@ -26,8 +26,8 @@ def is_problem(text: str) -> bool:
 def at_once(options: Mapping[str, Any]) -> int:
     """Return the number of references that run at the same time.
 
-    Each reference has its process and threads. With a GPU, the process spends most of the time on
-    the import of torch, in a single thread.
+    Each reference runs in its own process, with its own threads. With a GPU, the process spends
+    most of the time on the import of torch, in a single thread.
     """
     threads = 2 if _device(options) == "cpu" else 1
     return max(1, min(MAX_AT_ONCE, cpu_threads() // threads))

@@ -17,7 +17,8 @@ have room for the right results of several launches in float64."""
 
 ARRANGED_SEEDS = (1, 2, 3)  # seeds of inputs that show whether values depend on each other
 
-NOISE = {True: 0xFF, False: 0x55}  # bytes of unwritten floats (NaN), and of other types
+NOISE = {True: 0xFF, False: 0x55}
+"""Byte that fills unwritten memory, by whether the elements are floats. 0xFF makes floats NaN."""
 
 PLAIN = (int, float, str, bool, type(None))
 
@@ -31,7 +32,7 @@ class Ran(NamedTuple):
     """The results that the reference returned, then the inputs that it changed."""
 
     leaf_of: list[int]
-    """For each output: the index of the input that has the same memory; -1 for none."""
+    """For each output: the index of the input that has the same memory; -1 if there is none."""
 
     returned: int  # number of outputs that the reference returned
     changed: set[int]  # indices of the inputs that the reference changed
@@ -67,7 +68,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def results_of(value: Any) -> Leaves:
-    """Return the tensors in a function's result. A number in it becomes a tensor."""
+    """Return the tensors in a function's result. A number in the result becomes a tensor."""
     import torch
 
     made = (torch.tensor(x) if isinstance(x, int | float) else x for x in flat(value)[0])
@@ -95,7 +96,7 @@ def write(tensor: Any, target: Any) -> None:
     if tensor.numel() != target.numel():
         raise LaunchError(f"it returns the shape {(*tensor.shape,)}, and not {(*target.shape,)}")
     tensor = tensor.detach().reshape(target.shape)
-    if tensor.dtype == target.dtype and tensor.element_size() == 1:  # some have no copy_
+    if tensor.dtype == target.dtype and tensor.element_size() == 1:  # some such types have no copy_
         tensor, target = tensor.view(torch.uint8), target.view(torch.uint8)
     target.copy_(tensor)
 
@@ -184,7 +185,7 @@ def examine(program: Program, number: int, stated: Tolerance | None) -> Facts:
 
 
 def _arranged(program: Program, number: int, parts: Sequence[Part]) -> set[int]:
-    """Return the inputs whose values look independent for a seed, so that they may be moved."""
+    """Return the inputs whose values look independent for at least one seed, and may be moved."""
     can_be = {
         part.leaf
         for part in parts

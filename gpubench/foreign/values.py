@@ -1,4 +1,4 @@
-"""Runs the files of problems, and makes the values of inputs. Functions import torch."""
+"""Runs the files of problems, and makes the values of inputs. Functions import torch if needed."""
 
 import math
 import random as python_random
@@ -47,7 +47,8 @@ def drawing_device() -> Any:
     """Return the device that draws the values of inputs, which must be equal in all processes.
 
     A GPU draws 10⁸ values in some milliseconds, and a CPU needs a second. But GPUs of different
-    models draw different values. So the CPU draws them if this machine has such GPUs.
+    models draw different values. So the CPU draws the values if this machine has GPUs of different
+    models.
     """
     import torch
 
@@ -122,7 +123,7 @@ def stored(path: Path, key: str) -> Any:
 
 
 def modes() -> tuple[Any, Any]:
-    """Return two modes of torch: the first uses the CPU for GPUs, the second float64 for floats."""
+    """Return two modes of torch: one replaces GPUs by the CPU, the other float types by float64."""
     import torch
     from torch.overrides import TorchFunctionMode
 

@@ -1,16 +1,16 @@
-"""An example GPU of each architecture, for machines without a GPU. Pure.
+"""An example GPU of each architecture, for machines without a GPU. Pure functions.
 
 Occupancy follows from the compute capability. Waves and the roofline need the multiprocessors, the
-clock and the bandwidth of a GPU model. Tables name the model with its figures. The figures are from
-NVIDIA's datasheets and architecture white papers. A clock that is not published is None, and an
-architecture without a published model is not listed.
+clock and the bandwidth of a GPU model. Tables with such figures name the model. The figures are
+from NVIDIA's datasheets and architecture white papers. A clock that is not published is None, and
+an architecture without a published model is not listed.
 """
 
 import re
 
 from gpubench.model import Device
 
-DEFAULT = "sm_90"  # the architecture without --arch and without a GPU
+DEFAULT = "sm_90"  # the architecture if there is neither --arch nor a GPU
 
 EXAMPLES = {
     capability: Device(

@@ -53,7 +53,7 @@ def _cpu_quotas() -> Iterator[float]:
             quota, period = (
                 read_text(group / f"cpu.cfs_{name}_us") for name in ("quota", "period")
             )
-        if quota.isdigit() and period.isdigit():  # without a quota: max, or -1
+        if quota.isdigit() and period.isdigit():  # if there is no quota, the text is max or -1
             yield int(quota) / int(period)
 
 
@@ -80,13 +80,13 @@ def oom_kills() -> int:
 
 
 def memory_bytes(name: str) -> int | None:
-    """Return an entry of /proc/meminfo, or None if it is missing."""
+    """Return an entry of /proc/meminfo in bytes, or None if it is missing."""
     match = re.search(rf"{name}:\s+(\d+) kB", read_text("/proc/meminfo"))
     return int(match[1]) * 1024 if match else None
 
 
 def read_text(path: str | Path) -> str:
-    """Return a file of the system without its final line end; empty if it cannot be read."""
+    """Return the text of a system file, without the last line end; empty if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Rates, ratios and the roofline, from a problem and a time. Pure."""
+"""Rates, ratios and the roofline, from a problem and a time. Pure functions."""
 
 import math
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ def gflops(problem: Problem, time_us: float) -> float:
 
 
 def gbytes_per_s(problem: Problem, time_us: float) -> float:
-    """Return the rate of the minimum traffic, in which each operand and the result move once."""
+    """Return the memory rate in GB/s if each operand and the result move exactly once."""
     return problem.bytes / time_us / 1e3
 
 
@@ -35,7 +35,7 @@ def arithmetic_intensity(problem: Problem) -> float:
 def cgma(problem: Problem, reuse: tuple[int, int]) -> float:
     """Return the compute to global memory access ratio: operations per element loaded or stored.
 
-    `reuse` is the numbers of rows and columns of C that share their loads. Each of K steps takes
+    `reuse` has the numbers of rows and columns of C that share their loads. Each of K steps takes
     rows + columns loads for 2·rows·columns operations, and each element is stored once (Kirk and
     Hwu, Programming Massively Parallel Processors). The ratio is 1 for a kernel without tiling, and
     T for tiles of T×T. A vector is a matrix of one column: `rows` elements of the result share a
@@ -88,8 +88,8 @@ class Roofline:
     peak_gflops: float
     peak_unit: str  # `cores` or `tensor cores`
     cores_share: float | None
-    """Peak of the cores over the roofline's peak, 0 to 1. None if the cores do not compute in this
-    mode."""
+    """Peak of the cores divided by the roofline's peak, 0 to 1. None if the cores do not compute in
+    this mode."""
 
     memory_gbytes_per_s: float
     arithmetic_intensity: float
@@ -97,7 +97,7 @@ class Roofline:
 
 
 def roofline(problem: Problem, device: Device, mode: str) -> Roofline | None:
-    """Return the bound of a problem in `mode`, or None if peak or bandwidth is unknown."""
+    """Return the roofline of a problem in `mode`, or None if peak or bandwidth is unknown."""
     peak, bandwidth = peak_gflops(device, mode), device.memory_bandwidth_gbytes_per_s
     if not peak or not bandwidth:
         return None

@@ -1,4 +1,4 @@
-"""Occupancy: the number of blocks that a multiprocessor holds at once, and what limits it. Pure.
+"""Occupancy: the number of blocks that a multiprocessor holds at once, and its limits.
 
 The limits are from the CUDA Programming Guide, "Technical Specifications per Compute Capability".
 The allocation units of registers and shared memory, and the four partitions of the register file,
@@ -13,7 +13,7 @@ from gpubench.model import Device, Gpu, Launch, Resources
 Capability = tuple[int, int]
 
 KIB = 1024
-WARP = 32  # threads
+WARP = 32  # number of threads of a warp
 MAX_THREADS = 1024  # maximum number of threads of a block, in every capability
 MAX_REGISTERS = 255  # maximum number of registers of a thread, in every capability from 3.5 on
 REGISTER_UNIT = 256  # registers are allocated to warps in multiples of this number
@@ -69,7 +69,7 @@ LIMITS: dict[Capability, Limits] = {
 class Occupancy:
     """The blocks and warps of a kernel that a multiprocessor holds at once."""
 
-    fraction: float  # resident warps over the maximum, 0 to 1
+    fraction: float  # resident warps divided by the maximum, 0 to 1
     blocks: int  # 0 if the kernel cannot be launched at all
     warps: int
     max_warps: int
@@ -78,7 +78,8 @@ class Occupancy:
     memory`."""
 
     blocks_by: dict[str, int]
-    """Number of blocks that each resource alone would allow. Unused resources are left out."""
+    """Number of blocks that each resource would allow if it were the only limit. Unused resources
+    are left out."""
 
 
 def occupancy(
@@ -122,7 +123,7 @@ def gpu_of(device: Device) -> Gpu | None:
 
 
 def registers_allowed(capability: Capability, threads_per_block: int) -> int:
-    """Return the maximum number of registers per thread of a block: 64 with 1024 threads."""
+    """Return the maximum number of registers per thread of a block, such as 64 for 1024 threads."""
     limits = LIMITS[capability]
     warps = _round_up(-(-threads_per_block // WARP), MAX_PARTITIONS)
     per_warp = limits.block_registers // warps // REGISTER_UNIT * REGISTER_UNIT
@@ -135,7 +136,7 @@ def _by_registers(limits: Limits, registers: int, block_warps: int) -> int:
     A warp uses one partition of the register file, and a block uses all partitions.
     """
     per_warp = _round_up(registers * WARP, REGISTER_UNIT)
-    # On capability 6.0, with two partitions, CUDA also refuses a block too large for four.
+    # On capability 6.0, with two partitions, CUDA also refuses a block that is too large for four.
     partitions = {limits.partitions, MAX_PARTITIONS}
     if per_warp * max(_round_up(block_warps, n) for n in partitions) > limits.block_registers:
         return 0

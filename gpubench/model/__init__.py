@@ -1,4 +1,4 @@
-"""The types of what is measured, of how it is measured, and of the outcome.
+"""Data types: what is measured, how it is measured, and the outcome.
 
 Standard library only.
 """

@@ -109,7 +109,7 @@ class Config(Mapping[str, Any]):
         """Return the configuration that `str(config)` wrote. Raise ValueError for any other text.
 
         `block` and `thread` are the names of the numbers in the text. If the text has another
-        number of block extents than `block`, they get the usual names (`BLOCK`).
+        number of block extents than `block`, the extents get the usual names (`BLOCK`).
         """
         if text == NO_PARAMETERS:
             return cls()
@@ -155,10 +155,11 @@ class Space:
     """The tiles that are swept when the user names none, as users write them."""
 
     constraint: Callable[[Config], str | None] | None = None
-    """Returns why a combination of values of the axes is not legal, or None if it is."""
+    """Returns why a combination of values of the axes is not legal, or None if it is legal."""
 
     outside: str = ""
-    """Reason why a value is not on its axis, if the list of values does not explain it."""
+    """Message about a value that is not on its axis. Empty means a message that lists the
+    values."""
 
     def __post_init__(self) -> None:
         named = {*self.block, *self.thread} <= self.axes.keys()
@@ -177,11 +178,11 @@ class Space:
     def sample(self, count: int, seed: int) -> tuple[Config, ...]:
         """Return up to `count` different legal configurations, drawn at random.
 
-        Every legal configuration is equally likely. Only the combinations drawn are checked.
+        Every legal configuration is equally likely. Only the drawn combinations are checked.
         """
         combinations = math.prod(map(len, self.axes.values()))
         rng = random.Random(seed)  # noqa: S311 # a choice, not a secret
-        swapped: dict[int, int] = {}  # the part of a shuffle of all combinations that was needed
+        swapped: dict[int, int] = {}  # the swaps of a shuffle of all combinations, as far as needed
         drawn: list[Config] = []
         for place in range(combinations):
             if len(drawn) == count:
@@ -221,7 +222,7 @@ class Space:
         return tuple(map(self._parsed, self.default))
 
     def why_not(self, config: Config) -> str | None:
-        """Return why a configuration is not legal, or None if it is."""
+        """Return why a configuration is not legal, or None if it is legal."""
         if not self.axes and len(config):
             return f"has no tile parameters, so it takes '{NO_PARAMETERS}', not {config}"
         if not set(self.block) <= config.keys() <= self.axes.keys():

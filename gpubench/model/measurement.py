@@ -8,7 +8,8 @@ from gpubench.model.point import Point, Status
 from gpubench.model.variant import Launch
 
 CLOCKS_AGREE = 1.05
-"""The parent's clock confirms a reported time if its own time is at most this factor longer."""
+"""The parent's clock confirms a reported time if the parent's time is at most this multiple of the
+reported time."""
 
 LONGEST_REASON = 2000
 """Maximum number of characters of the reason why a point has no time."""
@@ -16,7 +17,7 @@ LONGEST_REASON = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """The device that runs the kernels: the properties on which figures depend."""
+    """The device that runs the kernels: the properties on which results depend."""
 
     backend: str
     name: str
@@ -25,7 +26,7 @@ class Device:
     index: int = 0
     compute_capability: tuple[int, int] | None = None
     multiprocessors: int = 0
-    """Streaming multiprocessors; cores on a CPU."""
+    """Number of streaming multiprocessors, or of the CPUs that the process may use."""
 
     sm_clock_mhz: float | None = None
     """Highest clock of the multiprocessors, which peaks are computed from."""
@@ -91,13 +92,15 @@ class Health:
     """The state of a device at a moment. None: not known."""
 
     sm_mhz: float | None = None
-    """Mean clock of a multiprocessor since the last reading, by cycles and time in the stream."""
+    """Mean clock of a multiprocessor since the last reading, from cycles and times in the
+    stream."""
 
     overhead_us: float | None = None
-    """Time of a sample besides its launches, calibrated in this process and subtracted."""
+    """Time of a sample beyond the time of its launches, calibrated in this process and
+    subtracted."""
 
     host_us: float | None = None
-    """Time that the CPU took to enqueue a launch, since the last reading."""
+    """Median time that the CPU took to enqueue a launch, since the last reading."""
 
     nvml_sm_mhz: float | None = None
     memory_mhz: float | None = None
@@ -109,7 +112,7 @@ class Health:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Times of fixed work on each part of a device, and the device's state after that."""
+    """Times of fixed work on each part of a device, and the device's state after this work."""
 
     times_us: dict[str, float]
     health: Health
@@ -146,7 +149,7 @@ class Measurement:
     """Hash of the compiled code. Empty if gpubench did not compile it."""
 
     kernels_run: str = ""
-    """Names of the kernels of a launch, with counts. Empty if they are unknown, or on a CPU."""
+    """Names of the kernels that a launch runs, with counts. Empty if unknown, or on a CPU."""
 
     notes: str = ""
     """What a call does besides computing, such as allocating memory."""
@@ -199,8 +202,8 @@ class PairedTimes:
     """Median time per launch of each visit to the kernel, in microseconds."""
 
     library_times_us: tuple[float, ...]
-    """Times of the library's visits. A visit to the library is the neighbour of the visit to the
-    kernel with the same index."""
+    """Times of the library's visits. Each visit to the library is next to the visit to the kernel
+    with the same index."""
 
     joules: float | None = None
     """Energy that the whole device takes for a launch of the kernel; None if it is not counted."""

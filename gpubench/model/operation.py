@@ -20,7 +20,7 @@ Size = tuple[int, ...]
 """M, N and K, each 1 if the operation lacks it, and then the operation's further extents."""
 
 PRODUCT_EXTENTS = ("M", "N", "K")
-"""The extents that have a column of their own in results."""
+"""The extents that have a column of their own in result files."""
 
 MATRIX = 2  # number of dimensions of a matrix
 
@@ -30,7 +30,7 @@ LARGEST = 2**31 - 1
 DEFAULT_OP = "gemm"  # operation of a command without `--op`
 DEFAULT_FILE_OP = "atax"  # operation of a command that reads operand files
 
-LISTED_INTENSITY = 32  # number of operations per element below which memory limits listed problems
+LISTED_INTENSITY = 32  # with fewer operations per element, memory limits listed problems
 SMALL_EXTENT = 2**10  # the smaller extent for which the work per element is computed
 LARGE_EXTENT = 2**12  # the larger extent for which the work per element is computed
 
@@ -46,7 +46,8 @@ class Array:
     """The array's extents, such as `M K`. The last extent is contiguous in memory."""
 
     dtype: str = ""
-    """The type of its elements. Empty means the type of the precision's operands or results."""
+    """The type of the array's elements. Empty means the type of the precision's operands or
+    results."""
 
     @property
     def dimensions(self) -> tuple[str, ...]:
@@ -61,7 +62,7 @@ class Compared(NamedTuple):
     """Why the output is wrong; empty for a right output."""
 
     judged: float
-    """The error that decides whether the output is right, as a part of the tolerance."""
+    """The error that decides whether the output is right, divided by the tolerance."""
 
     largest: float  # the largest error of an element, relative to the largest element
     rms: float  # the root mean square of the errors, relative to the root mean square of elements
@@ -117,7 +118,7 @@ class Operation:
     operands are the scales. The operation's result is the product of the two returned arrays."""
 
     terms: str = ""
-    """The extent over which products are summed for an element of the result; empty without a
+    """The extent over which products are summed for an element of the result; empty if there is no
     sum."""
 
     tolerance: float | None = None
@@ -126,7 +127,8 @@ class Operation:
 
     scale: Callable[..., Any] | None = None
     """(xp, operands…) → the scale of each element, such as the sum of magnitudes. Errors are
-    relative to the scale plus the element's size. Products have the product of norms as scale."""
+    relative to the scale plus the element's size. The scale of a product is the product of
+    norms."""
 
     make: Callable[..., Sequence[Any]] | None = None
     """(generator, shapes) → the operands as NumPy arrays. None if uniform values suit."""
@@ -171,7 +173,7 @@ class Operation:
 
     @property
     def is_by_rows(self) -> bool:
-        """Whether the result is a matrix, each row computed from the first operand's same row."""
+        """Whether the result is a matrix whose row i depends on row i of the first operand."""
         shared = self.inputs[0].dimensions[0] == self.output.dimensions[0]
         return shared and self.output.name in self.matrices
 
@@ -205,7 +207,7 @@ class Operation:
 
     @cached_property
     def has_product(self) -> bool:
-        """Whether it is a product or a batch of products, apart from added terms and scales.
+        """Whether the operation is a product or a batch of products, apart from terms and scales.
 
         Exact probes, and probes of the widths of sums, then show errors that a tolerance hides.
         """
@@ -231,7 +233,7 @@ class Operation:
 
     @cached_property
     def bandwidth_bound(self) -> bool:
-        """Whether memory alone limits the speed, as each element is used a fixed number of times.
+        """Whether memory limits the speed, because each element is used a fixed number of times.
 
         The rate is then compared with the rate of a copy.
         """
@@ -279,7 +281,7 @@ class Operation:
         return {name: values.get(name, 1) for name in self.extents}
 
     def size_of(self, values: Iterable[int]) -> Size:
-        """Return the size of extents in the operation's order."""
+        """Return the size for extents that are given in the operation's order."""
         named = dict(zip(self.extents, values, strict=True))
         return tuple(named.get(name, 1) for name in (*PRODUCT_EXTENTS, *self.further))
 
@@ -298,7 +300,7 @@ def size_of(row: Any) -> Size:
 def size_text(op: str, size: Size) -> str:
     """Write a size as `--sizes` takes it: `1024`, `320x640x320`, or `320x640` without K.
 
-    The further extents of an operation that is not known here come first.
+    If the operation is not known here, its further extents come first.
     """
     operation = OPERATIONS.get(op)
     m, n, k, *further = size

@@ -17,7 +17,7 @@ class Cache(StrEnum):
 
 
 class Launches(StrEnum):
-    """When a timed launch may begin, compared with the launch before it."""
+    """When a timed launch may begin, relative to the previous launch."""
 
     ALONE = "alone"
     """A launch begins when the previous launch has ended, as in the hardware profilers."""
@@ -61,7 +61,7 @@ class Fill(StrEnum):
     """Random values from [−1, 1]; integers from their whole range."""
 
     INDEX = "index"
-    """Element i is i in the first operand, 2·i in the second, and so on. Integers wrap."""
+    """Element i is i in the first operand, 2·i in the second, and so on. Integers wrap around."""
 
     POSITIVE = "positive"
     """Random values from [0, 1]; integers from 0 to the largest. Large sums have large errors."""
@@ -83,7 +83,8 @@ class Fill(StrEnum):
     def reveals_errors(self) -> bool:
         """Whether a lost product, or an operand rounded without permission, shows in the result.
 
-        Short mantissas survive rounding, and a sum of equal products has no order.
+        Errors do not show if the mantissas are so short that they survive rounding, or if all
+        products are equal.
         """
         return self == Fill.INDEX or self.has_all_bits
 
@@ -100,7 +101,7 @@ class Timer(StrEnum):
     CUPTI = "cupti"
     HOST = "host"
     OUTSIDE = "outside"
-    """The clock of another process, which runs no user's function (`engine.outside.wall`)."""
+    """The clock of another process, which does not run users' functions (`engine.outside.wall`)."""
 
 
 class Status(StrEnum):
@@ -122,11 +123,12 @@ class State(StrEnum):
     """Samples follow a short warm-up. The clock is the highest that the device allows."""
 
     SUSTAINED = "sustained"
-    """The kernel has run for a second without a pause. The clock is what power and heat allow."""
+    """The kernel has run for a second without a pause. The clock is the highest that power and heat
+    allow."""
 
 
 class PointKey(NamedTuple):
-    """What identifies a point within a file and across files: the key columns of the CSV."""
+    """The values that identify a point in all files: the key columns of the CSV."""
 
     op: str
     variant: str

@@ -59,8 +59,8 @@ class Precision:
     precision."""
 
     in_blas: str = ""
-    """The precision in which the vendor's BLAS computes if it does not have this precision, else
-    empty."""
+    """The precision in which the vendor's BLAS computes instead, if the BLAS lacks this precision;
+    else empty."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "element", self.element or self.name)

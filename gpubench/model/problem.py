@@ -10,7 +10,7 @@ from gpubench.model.precision import PRECISIONS, Precision, bytes_of_element
 LAYOUTS: dict[str, tuple[str, ...]] = {"nn": (), "nt": ("B",), "tn": ("A",), "tt": ("A", "B")}
 """The column-major matrices of each value of `--layouts`. A value has a letter for A and one for B.
 
-n: the matrix is row-major. t: its transpose is row-major in memory, so it is column-major.
+n: the matrix is row-major. t: the matrix is column-major, that is, its transpose is row-major.
 """
 
 
@@ -41,7 +41,7 @@ class Problem:
     """The inner extent; 1 for operations on a matrix and a vector."""
 
     further: tuple[int, ...] = ()
-    """The operation's extents beyond M, N and K, in its order."""
+    """The operation's extents beyond M, N and K, in the operation's order."""
 
     dtype: str
     """The name of a precision, as `--dtypes` takes it."""

@@ -1,4 +1,4 @@
-"""A kernel's parameters as its C++ declares them, and the value that each gets."""
+"""A kernel's parameters as its C++ declares them, and the values that the parameters get."""
 
 import re
 import struct
@@ -57,8 +57,8 @@ class Parameter:
     name: str
     value: str
     """The value that the parameter gets: an array's name, `null`, an extent, a stride, a number, a
-    product of these, or `launch`. Without a value in the signature, it is the parameter's own name.
-    A pointer whose value is a number points to that number; only host functions take such
+    product of these, or `launch`. If the signature has no value, the value is the parameter's own
+    name. A pointer whose value is a number points to that number; only host functions take such
     pointers."""
 
     @property
@@ -73,9 +73,9 @@ class Parameter:
 
 
 def parameters(signature: str) -> tuple[Parameter, ...]:
-    """Return the parameters of `int M, float alpha=1, const float* A`, also in parentheses.
+    """Return the parameters of a text such as `(int M, float alpha=1, const float* A)`.
 
-    Raise ValueError for a text that is not a parameter.
+    The parentheses may be missing. Raise ValueError for a text that is not a parameter.
     """
     listed = []
     for text in filter(None, split(signature.strip().removeprefix("(").removesuffix(")"))):

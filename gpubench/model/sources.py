@@ -65,8 +65,8 @@ def flattened(path: Path, folders: Sequence[Path] = (), inserted: set[Path] | No
 def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
     """Return the file, then each file that it includes directly or through another file, once.
 
-    A name in quotes is searched beside the file that includes it, then in `folders`. A name in
-    angle brackets is searched in `folders`. All other names are left to the compiler.
+    A name in quotes is searched in the folder of the file that includes it, then in `folders`. A
+    name in angle brackets is searched in `folders`. All other names are left to the compiler.
     """
     files: dict[Path, None] = {}
     waiting = [_real(path)]
@@ -80,7 +80,7 @@ def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
 
 
 def _candidates(file: Path, quote: str, name: str, folders: Sequence[Path]) -> list[Path]:
-    """Return the files that an include may mean. The compiler includes the first one."""
+    """Return the files that an include may mean. The compiler includes the first of them."""
     beside = (file.parent,) if quote == '"' else ()
     paths = (folder / name for folder in (*beside, *folders))
     return [_real(path) for path in paths if path.is_file()]

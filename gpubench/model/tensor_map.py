@@ -17,7 +17,7 @@ class TensorMap:
     """
 
     array: int
-    """Index of the kernel's array that holds the matrix: operands, output, workspace."""
+    """Index of the array that contains the matrix, among operands, output and workspace."""
 
     shape: tuple[int, int]
     """Rows and columns."""
@@ -29,8 +29,8 @@ class TensorMap:
     """Number of bytes from the start of the array to the matrix."""
 
     pitch: int = 0
-    """Number of elements from the start of a row to the start of the next row. Their bytes are a
-    multiple of 16. 0 means the number of columns."""
+    """Number of elements from the start of a row to the start of the next row. The bytes of these
+    elements are a multiple of 16. 0 means the number of columns."""
 
     batch: int = 0
     """Number of matrices, which follow each other in memory. The map then has three dimensions, and
@@ -54,7 +54,7 @@ class TensorMap:
         return rows * columns * max(self.batch, 1)
 
     def precision(self, problem: Problem) -> Precision:
-        """Return the precision whose elements the matrix has."""
+        """Return the precision of the matrix's elements."""
         of_result = self.array == len(problem.input_shapes)
         result = problem.precision.result if of_result else problem.dtype
         return PRECISIONS[self.dtype or result]

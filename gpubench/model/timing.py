@@ -24,7 +24,8 @@ class Timing:
     """Minimum duration of a sample. Shorter launches are batched."""
 
     max_wall_s: float = 1.5
-    """Sampling of a point stops after this time, over all its rounds, if the samples are enough."""
+    """Sampling of a point stops after this time, over all its rounds, if the point has enough
+    samples."""
 
     heat_s: float = 1.0
     """A round of a sustained point launches for this time before its samples."""
@@ -45,8 +46,8 @@ class Timing:
 
     examined_in: int = 10
     """The parent's clock examines each measurement of a function. Of a user's CUDA source, it
-    examines the first measurement, and later measurements with a probability of 1 over this
-    number."""
+    examines the first measurement, and each later measurement with a probability of 1 divided by
+    this number."""
 
     @property
     def hang_s(self) -> float:
@@ -58,7 +59,7 @@ class Timing:
 
     @property
     def round_wall_s(self) -> float:
-        """The share of a round in `max_wall_s`."""
+        """Wall time of a round: its share of `max_wall_s`."""
         return self.max_wall_s / self.rounds
 
     @property

@@ -27,7 +27,7 @@ from gpubench.model.sources import include_folders, whole_source
 from gpubench.model.tensor_map import TensorMap
 
 Sample = Callable[[Callable[..., None], int], float]
-"""Times a function of inputs and output, given the number of launches: microseconds per launch."""
+"""(function of inputs and output, number of launches) → microseconds per launch."""
 
 _FILE = re.compile(r"[^-].*\.(cu|cpp|cc|o|a|so)")
 
@@ -60,15 +60,15 @@ class Launch:
     first."""
 
     tensor_maps: tuple[TensorMap, ...] = ()
-    """Passed by value after all other arguments, as 128-byte structures."""
+    """Tensor maps, which are passed by value after all other arguments, as 128-byte structures."""
 
     pdl: bool = False
     """Whether the launch is a programmatic dependent launch (compute capability 9.0). Such a launch
     may start before the previous launch has ended, so the kernel itself must wait for that end."""
 
     cluster: tuple[int, int, int] = (1, 1, 1)
-    """Blocks of a thread block cluster (compute capability 9.0). The grid's extents are multiples
-    of the cluster's extents."""
+    """Extents of a thread block cluster in blocks (compute capability 9.0). The grid's extents are
+    multiples of the cluster's extents."""
 
     next_launches: tuple[Launch, ...] = ()
     """Launches that complete the result, with the same workspace. All launches of a result are
@@ -78,7 +78,7 @@ class Launch:
     """Whether the kernel gets the workspace as a pointer, and not only in its tensor maps."""
 
     note: str = ""
-    """What the launch does beside computing, for `notes` in the row."""
+    """What the launch does besides computing, for `notes` in the row."""
 
     @property
     def sequence(self) -> tuple[Launch, ...]:
@@ -87,7 +87,7 @@ class Launch:
 
     @property
     def main(self) -> Launch:
-        """The first launch of the variant's own template; else of an instance; else of any."""
+        """The first launch of the variant's own template, or else of an instance, or any launch."""
         return min(self.sequence, key=lambda at: (at.kernel != "", "<" not in at.kernel))
 
     @property
@@ -148,7 +148,7 @@ class Variant:
 
     tunes: str = ""
     """The BLAS variant that this variant calls with a tuned algorithm. The faster of the two is the
-    baseline. Empty if this variant is no tuned call."""
+    baseline. Empty if this variant is not a tuned call."""
 
     capability: tuple[int, int] = (0, 0)
     """The lowest compute capability that the kernel runs on."""
@@ -173,7 +173,7 @@ class Variant:
     """The matrices that the kernel requires in column-major order, such as `("B",)`."""
 
     layouts: tuple[str, ...] = ()
-    """The values of `--layouts` that the kernel takes beside its own layout: `("nn", "nt")`."""
+    """The values of `--layouts` that the kernel takes besides its own layout: `("nn", "nt")`."""
 
     reads_output: bool = False
     """Whether the kernel reads the output before writing it. The output then holds zeros at
@@ -181,8 +181,8 @@ class Variant:
 
     fixed_addresses: bool = False
     """Whether the kernel keeps the addresses of its arguments, as in a tensor map. The kernel is
-    then launched at no other size, and all operands are copied to these addresses before the clock
-    starts."""
+    then launched only at the point's own size, and all operands are copied to these addresses
+    before the clock starts."""
 
     name: str = ""
     op: str = ""
@@ -297,7 +297,7 @@ class PlainLaunch:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceVariant(Variant):
-    """A variant of a CUDA C++ file beside its descriptor, `NAME.cu` unless it names another."""
+    """A variant whose code is a CUDA C++ file, by default `NAME.cu` beside its descriptor."""
 
     compile_options: tuple[str, ...] = ()
     """Further options of the compiler, with the tile's parameters in braces: `-DBM={BM}`. Include
@@ -375,8 +375,8 @@ class CudaVariant(SourceVariant):
     """The kernel's parameters as in the source, `int M, float alpha=1, const float* A, float* C`.
 
     A name means an array (A, B, C; A, x, y; workspace), an extent (M, N, K) or a stride (lda, ldb,
-    ldc), in any case. `= 1` passes a constant, `= null` a null pointer, `= A` or `= M*N`
-    defines another name, and `= launch` passes the next of the launch's int arguments. A
+    ldc), in any case. `= 1` passes a constant, `= null` a null pointer, `= A` or `= M*N` gives the
+    meaning of another name, and `= launch` passes the next of the launch's int arguments. A
     `CUtensorMap` gets the next of the launch's tensor maps. Empty means the signature of the class
     docstring."""
 
@@ -548,8 +548,8 @@ class CallVariant(Variant):
 
     tune: Callable[[Problem, bool, Sample, int], tuple[Callable[..., None], str]] | None = None
     """(problem, whether operands are cold, a `Sample`, maximum number of launches per sample) → the
-    function that calls a library's fastest algorithm, and the algorithm's name. None: `build`
-    returns the only algorithm."""
+    function that calls a library's fastest algorithm, and how the algorithm was chosen. None:
+    `build` returns the only algorithm."""
 
     threads: int = 0
     """Number of CPU threads that the function may use. 0 means the fastest number, which is
@@ -577,7 +577,8 @@ class HostVariant(SourceVariant, CallVariant):
     a number in host memory, and a `cudaStream_t` gets the stream that is timed."""
 
     waits: bool = False
-    """Whether a call waits for the GPU, as `cudaMemcpy` does. The rows are then `waited`."""
+    """Whether a call waits for the GPU, as `cudaMemcpy` does. The rows then have `waited`
+    launches."""
 
     runs_on: str = "cuda"
     build: Callable[[Config | None, str], Callable[..., None]] = _missing
