@@ -95,7 +95,7 @@ class _Description(msgspec.Struct, frozen=True):
     kind: str
     plain: dict[str, Any]
     tiles: _Tiles | None
-    functions: tuple[str, ...]  # names of the variant's fields, and `constraint` of its tiles
+    functions: tuple[str, ...]  # names of fields with a function; `constraint` if the tiles have it
 
 
 # ---- this process
@@ -114,7 +114,7 @@ class Described:
     name: str
 
     def __call__(self, *arguments: Any) -> Any:
-        """Return the function's answer. Raises UsageError with file and function."""
+        """Return the function's answer. Raises UsageError, which names file and function."""
         if self.name not in _SIGNATURES:
             function = getattr(descriptor.load(self.path, self.op), self.name)
             return function(*arguments)
@@ -161,7 +161,7 @@ def _made(answer: _Description, path: Path, op: str) -> Variant:
 
 
 def _asked(path: Path, op: str, function: str = "", arguments: tuple[Any, ...] = ()) -> Any:
-    """Return the answer of a description. Raises UsageError with the file and what is wrong."""
+    """Return the answer of a description. Raises UsageError, which names the file and the fault."""
     where = f"{path}: VARIANT: {function}" if function else str(path)
     kind = _SIGNATURES[function][1] if function else _Description
     content = msgspec.Raw(msgspec.msgpack.encode(arguments, enc_hook=_plain))
@@ -177,7 +177,7 @@ def _asked(path: Path, op: str, function: str = "", arguments: tuple[Any, ...] =
 
 
 def _check(launch: Launch) -> None:
-    """Raise ValueError for a number that is out of range. A grid of 0 blocks skips its point."""
+    """Raise ValueError for a number that is out of range. A grid may have 0 blocks."""
     numbers = [*launch.grid, *launch.block, *launch.cluster, launch.shared_bytes]
     if not all(0 <= number <= MAX_LAUNCH for number in (*numbers, launch.workspace_bytes)):
         raise ValueError(f"numbers of a launch are from 0 to {MAX_LAUNCH}")
@@ -199,7 +199,7 @@ def serve(descriptor_of_socket: int) -> None:
 
 
 def _answer(content: bytes) -> bytes:
-    """Return the answer to a request. Raises UsageError with file and line."""
+    """Return the answer to a request. Raises UsageError, which names the file and the line."""
     request = msgspec.msgpack.decode(content, type=_Request)
     name, path = request.function, Path(request.path)
     try:
@@ -252,7 +252,7 @@ def _plain(value: object) -> object:
         return value.parts
     if isinstance(value, range):
         return _Range(value.start, value.stop, value.step)
-    if hasattr(value, "__index__"):  # NumPy's
+    if hasattr(value, "__index__"):  # a NumPy integer
         return value.__index__()
     raise TypeError(f"cannot use a {type(value).__name__}")
 

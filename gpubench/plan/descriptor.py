@@ -57,8 +57,8 @@ def load(path: Path, op: str, read: Reader | None = None) -> Variant:
     """Return the variant of `op` that `path` describes, named after the file.
 
     The file's code runs in this process, unless `read` is given. While the file does not change,
-    the function returns the same object, so it may be called for every point. Raises UsageError
-    with the file and what is wrong in it.
+    the function returns the same object, so it may be called for every point. Raises UsageError,
+    which names the file and the fault.
     """
     if op not in OPERATIONS:
         add_operation(path.with_name(OPERATION_FILE))
@@ -77,7 +77,7 @@ def load(path: Path, op: str, read: Reader | None = None) -> Variant:
 def _by_its_file(variant: Variant) -> tuple[object, tuple[Path, str]]:
     """Pickle a variant as its path.
 
-    The variant's functions do not pickle, so the file is loaded again.
+    The variant's functions cannot be pickled, so the file is loaded again.
     """
     return load, (variant.path, variant.op)
 
@@ -181,7 +181,7 @@ def _checked(described: object, path: Path) -> Variant:
             values[name] = msgspec.convert(getattr(described, name), kind)
         except msgspec.ValidationError as error:
             raise UsageError(f"{path}: VARIANT: {name}: {error}") from error
-    described = replace(described, **values)  # this also makes lists of names tuples
+    described = replace(described, **values)  # this also turns lists of names into tuples
     tiles, names = described.tiles, backends()
     rules: dict[str, object] = {
         "idea is a line of text": described.idea.strip(),

@@ -41,7 +41,7 @@ class ForeignProcess:
         """Return the answer to a request about a file.
 
         With `is_alone`, the process runs only files of this file's folder. Raises
-        ProcessEndedError, whose text begins with `where`, if the process ends or is too late.
+        ProcessEndedError, whose text begins with `where`, if the process ends or answers too late.
         """
         with self._lock:
             child = self._started(path.parent, is_alone=is_alone)

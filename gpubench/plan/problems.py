@@ -77,8 +77,8 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
     """Read a list of problems of an operation.
 
     The columns are `name`, the operation's extents (such as `m`, `n`, `k`), and optionally `weight`
-    and `dtype`. Lines that begin with # are skipped. Raises UsageError with the line and what is
-    wrong.
+    and `dtype`. Lines that begin with # are skipped. Raises UsageError, which names the line and
+    the fault.
     """
     extents = tuple(name.casefold() for name in OPERATIONS[op].extents)
     further_names = [name.casefold() for name in OPERATIONS[op].further]
@@ -130,7 +130,7 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
 def with_dtypes(
     problems: Iterable[ListedProblem], dtypes: Iterable[str]
 ) -> tuple[ListedProblem, ...]:
-    """Return the problems, each with a dtype. A problem without one is repeated for all `dtypes`.
+    """Return the problems with dtypes. A problem without a dtype is repeated for all `dtypes`.
 
     Problems of equal size and dtype become one problem, with all names and the sum of the weights.
     """

@@ -26,9 +26,10 @@ def loaded(path: Path, name: str, defines: str) -> Any:
     module = ModuleType(name)
     module.__file__ = str(path)
     with described_by(path), recursion_kept():
-        # Python's cache of bytecode misses a second edit within one second.
+        # Python's cache of bytecode is not used, because it misses a second edit within one second.
         code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
-        # Checked before anything runs: the folder of `--kernels` may hold other scripts.
+        # This is checked before anything runs, because the folder of `--kernels` may contain other
+        # scripts.
         if defines not in code.co_names:
             raise UsageError(f"{path}: defines no {defines}")
         sys.modules[name] = module  # a dataclass in the file looks up its annotations there

@@ -126,7 +126,8 @@ def _multiples(low: int, high: int, factor: int) -> Iterator[int]:
 
 
 def _bounded(number: str, item: str, flag: str, expects: str) -> int:
-    # Length first: int() of a million digits takes seconds, or Python refuses over 4300 digits.
+    # The length is checked first, because int() takes seconds for a million digits, or refuses more
+    # than 4300 digits.
     digits = number.lstrip("0") or "0"
     if len(digits) > len(str(LARGEST)) or not 1 <= int(digits) <= LARGEST:
         raise UsageError(f"{flag}: '{shown(item)}' is out of range: from 1 to {LARGEST}; {expects}")
@@ -208,7 +209,7 @@ def file_path(flag: str, path: Path) -> Path:
 
 
 def csv_path(flag: str, path: Path) -> Path:
-    """Return the path of a file of results. Raise UsageError if it is not named as a CSV."""
+    """Return the path of a file of results. Raise UsageError unless it ends in .csv or .csv.gz."""
     if not file_path(flag, path).name.endswith((".csv", ".csv.gz")):
         name = shown(str(path))
         raise UsageError(

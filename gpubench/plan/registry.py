@@ -68,8 +68,8 @@ def of_op(op: str, kernels: Path | None = None, needed: Sequence[str] = ()) -> d
     """Return the variants of an operation by name: ours, then the variants of the user's folder.
 
     If a file of the user's folder cannot be used, its variant is a `BrokenVariant`. Raises
-    UsageError if that variant is `needed` or the only one, if the folder cannot be used or has no
-    variant of the operation, and if a name exists already.
+    UsageError if that variant is `needed` or the folder's only variant, if the folder cannot be
+    used or has no variant of the operation, and if a name exists already.
     """
     by_name = {path.stem: load(path, op) for path in descriptors(home(op))}
     if kernels is None:
@@ -141,7 +141,7 @@ def _own_files(folder: Path, op: str) -> tuple[list[Path], list[Path]]:
 def choose(
     op: str, backend: str, names: Sequence[str], kernels: Path | None = None
 ) -> tuple[Variant, ...]:
-    """Return the named variants in that order; without names, the default variants.
+    """Return the variants in the order of `names`; if `names` is empty, the default variants.
 
     A name may be a pattern such as `cpu_*`, which means every matching variant of the backend.
 
@@ -180,7 +180,7 @@ def choose(
 
 
 def unknown_variant(name: str, names: Collection[str], kernels: Path | None) -> str:
-    """Return the message about an unknown variant. It names a folder that has such a variant."""
+    """Return a message about an unknown variant, which names a folder with such a variant."""
     path = Path(name)
     stem = path.stem if path.suffix in {".cu", ".py"} else name
     if kernels is None and stem.isidentifier():

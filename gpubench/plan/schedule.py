@@ -61,7 +61,7 @@ class Strategy(Protocol):
         """Whether the points of a unit compete with each other.
 
         If so, one device measures all points of a unit, each kernel is compiled when it is
-        measured, and legal tiles that were not planned may join.
+        measured, and legal tiles that were not planned may join the race.
         """
 
     def schedule(self, points: Sequence[Point], sweep: Sweep, device: Device) -> Schedule:
@@ -99,7 +99,7 @@ class InRounds:
         return Rounds(points, sweep.timing, sweep.seed, strategy=self)
 
     def unit(self, point: Point) -> Hashable:
-        """Return what identifies the problem, or the kernel, which is then compiled once."""
+        """Return the key of the problem, or of the kernel, which is then compiled once."""
         if self.whole_problems:
             return point.problem_key
         return point.variant, point.tile, point.problem.dtype
@@ -150,10 +150,10 @@ class Rounds:
         self.visits = len(self._points) * timing.rounds
 
     def close(self) -> None:
-        """Do nothing: rounds start nothing."""
+        """Do nothing, because rounds have no other work."""
 
     def _share_s(self, visits_left: int) -> float | None:
-        """Return the wall time of the next visit; None without a budget.
+        """Return the wall time of the next visit; None if there is no budget.
 
         The rest of the budget is divided equally among the visits that are left. So a visit that
         takes less time leaves more time to all later visits, and a long compilation leaves less.
@@ -222,7 +222,7 @@ def _together(points: Sequence[Point], unit: Callable[[Point], Hashable]) -> lis
 class Forecast:
     """Learns the time of a visit in each group of items, such as the points of one size.
 
-    In a group without a visit, a visit is expected to cost the mean of all visits.
+    In a group without a visit, a visit is expected to take the mean time of all visits.
     """
 
     def __init__(self, groups: Mapping[Hashable, Hashable], rounds: int) -> None:
@@ -251,7 +251,7 @@ class Forecast:
     def visited(self, item: Hashable, seconds: float | None, *, again: bool) -> None:
         """Record a visit; `seconds` is None for a visit of an earlier run.
 
-        Without `again`, the visit was the item's last visit.
+        If `again` is false, the visit was the item's last visit.
         """
         group, done = self._groups[item], 1 if again else self._of_item[item]
         self._of_item[item] -= done
@@ -276,7 +276,10 @@ class Estimate:
     budget_s: float | None
 
     def __str__(self) -> str:
-        """Write `6 kernels to compile, about 0:20`, and whether the budget is too small."""
+        """Return a text such as `6 kernels to compile, about 0:20`.
+
+        The text also states whether the budget is too small.
+        """
         text = f"{counted(self.kernels, 'kernel')} to compile, about {minutes(self.expected_s)}"
         if self.budget_s is not None and self.budget_s < self.least_s:
             text += f"; --budget {self.budget_s:g} cannot be met"

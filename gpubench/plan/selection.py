@@ -85,9 +85,9 @@ _KINDS: dict[str, tuple[Callable[[Row | BuildRow], Any], Callable[[str, set[Any]
     "size": (lambda row: (row.op, *row.numbers), _sizes),
     "tile": (lambda row: row.tile, _tiles),
 }
-"""By kind of term: the function that returns a row's value, and the function that returns those of
-all rows' values that a term matches. A term has the first kind that matches a row, so 64 is a size
-if any row has the size 64. `tile=64` states the kind.
+"""For each kind of term: the function that returns a row's value, and the function that returns the
+values that a term matches among the values of all rows. A term has the first kind that matches a
+row, so 64 is a size if any row has the size 64. `tile=64` states the kind.
 """
 
 

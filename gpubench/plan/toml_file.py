@@ -11,11 +11,11 @@ import msgspec
 from gpubench.errors import UsageError
 from gpubench.text import did_you_mean, shown
 
-MAX_BYTES = 2**20  # a configuration is a page or two
-_MAX_DOTS = 200  # maximum number of dots in a key: `tomllib` takes time with the number's square
+MAX_BYTES = 2**20  # maximum size of a file; a configuration has a page or two
+_MAX_DOTS = 200  # maximum number of dots in a key: the time of `tomllib` grows with its square
 _MAX_MESSAGE = 200  # maximum number of characters of a message from `tomllib` or msgspec
 _MAX_DEPTH = 20  # maximum depth of nested tables and lists
-_LARGEST = 2**63 - 1  # TOML's integers have 64 bits; Python refuses to print much longer ones
+_LARGEST = 2**63 - 1  # TOML's integers have 64 bits; Python refuses to print much longer integers
 
 NOT_BLANK = r"\S"  # pattern of a text that is not blank
 
@@ -23,7 +23,7 @@ Kind = TypeVar("Kind")
 
 
 def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
-    """Return the file's table. Raise UsageError, which begins with `flag`, for an invalid file."""
+    """Return the file's table. Raise UsageError, beginning with `flag`, for an invalid file."""
     at = f"{flag}: " if flag else ""
     try:
         with path.open("rb") as file:
@@ -61,7 +61,7 @@ def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
 
     A configuration may come from elsewhere, and the files that it names are run or written. So
     `kernels` must lie in its directory or below, and `output` and `samples` below the current
-    directory. Raises UsageError for a path that leads out.
+    directory. Raises UsageError for a path that leads out of its directory.
     """
     paths = dict(values)
     for name, base in (("kernels", path.parent), ("output", Path()), ("samples", Path())):

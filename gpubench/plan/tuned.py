@@ -46,7 +46,7 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     sweep without `--layouts`."""
 
     simplest: str
-    """The configuration with the earliest parameters among those not shown to be slower."""
+    """The tile, among those not shown to be slower, whose values come first on their axes."""
 
     group: int  # number of configurations that were not shown to be slower, out of `configurations`
     configurations: int
@@ -74,7 +74,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def tiles_of(path: Path) -> str:
-    """Return the value of `--tiles` that takes the winners of a file."""
+    """Return the value of `--tiles` that selects the winners of a file."""
     return "tuned" if path == TUNED else str(path)
 
 
@@ -123,7 +123,7 @@ def keep_winners(path: Path, new: Iterable[Winner]) -> None:
     """
     first: dict[tuple[object, ...], Winner] = {}
     for winner in new:
-        first.setdefault(winner.key, winner)  # cold and hot have one key; cold comes first
+        first.setdefault(winner.key, winner)  # cold and hot have the same key; cold comes first
     with _only_writer(path.parent):
         old = read_winners(path) if path.exists() else []
         winners = {winner.key: winner for winner in old} | first
@@ -136,7 +136,7 @@ def keep_winners(path: Path, new: Iterable[Winner]) -> None:
 def _only_writer(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder inside the block.
 
-    After `WAIT_S`, continue without this lock, because the file has a lock, too.
+    After `WAIT_S`, continue without this lock, because the file has its own lock.
     """
     ends_s = monotonic() + WAIT_S
     try:
@@ -153,7 +153,7 @@ def _only_writer(folder: Path) -> Iterator[None]:
 
 
 def _table(winner: Winner) -> str:
-    """Return a winner as a table of TOML, which writes texts and numbers as JSON does."""
+    """Return a winner as a TOML table. TOML writes texts and numbers as JSON does."""
     facts = msgspec.structs.asdict(winner).items()
     texts_by_name = {
         name: json.dumps(value, ensure_ascii=False) for name, value in facts if value is not None

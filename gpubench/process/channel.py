@@ -8,7 +8,7 @@ from time import perf_counter
 LENGTH_BYTES = 8  # bytes of the length that precedes each message
 
 MAX_BYTES = 2**34
-"""Maximum length of a message in bytes. This package sends no longer message."""
+"""Maximum length of a message in bytes. No message of this package is longer."""
 
 
 MAX_DESCRIPTORS = 2  # maximum number of open files that arrive with a message
@@ -64,7 +64,7 @@ class Channel:
         return bytes(content)
 
     def _receive(self, count: int) -> bytes:
-        if not self._takes_files:  # the system closes files that arrive
+        if not self._takes_files:  # then the system closes files that arrive
             return self._socket.recv(count)
         block, descriptors, _, _ = socket.recv_fds(self._socket, count, MAX_DESCRIPTORS)
         for descriptor in descriptors:

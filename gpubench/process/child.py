@@ -24,7 +24,7 @@ from gpubench.process.streams import Copier
 from gpubench.process.warden import CANNOT_FORK, OVER_MEMORY
 
 ROOT = str(Path(__file__).parents[2])
-"""The folder that holds this package."""
+"""The folder that contains this package."""
 
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
@@ -47,7 +47,7 @@ END_S = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class Child:
-    """A child process behind its warden, and this process's end of a pair of sockets."""
+    """A child process, its warden, and this process's end of a pair of sockets."""
 
     process: subprocess.Popen[bytes]
     """The warden process. It ends after the child and all processes that the child started, with
@@ -171,7 +171,7 @@ def run_program(
     limit_s: float | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run another program to its end, with `text` as its input, and return what it wrote.
+    """Run a program to its end, with `text` as its input, and return what the program wrote.
 
     `environment` replaces the environment of this process. Raises TimeoutExpired after the time
     limit.
@@ -190,7 +190,7 @@ def run_program(
 def run_with_folder(
     command: Sequence[str | Path], text: bytes | None = None, limit_s: float | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program as `run_program` does. No temporary file is left, even if it is killed."""
+    """Run a program as `run_program` does. Even a killed program leaves no temporary file."""
     with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
         return run_program(command, text, limit_s, {**os.environ, "TMPDIR": folder})
 
@@ -210,12 +210,12 @@ _is_child = False
 
 
 def runs_foreign_code() -> bool:
-    """Whether this process is a child, which may run what users wrote."""
+    """Whether this process is a child, which may run users' code."""
     return _is_child
 
 
 def open_channel(descriptor: int) -> Channel:
-    """Return a child's end of its channel, before it runs what users wrote.
+    """Return a child's end of its channel, before the child runs users' code.
 
     Programs that the child starts do not keep the channel open.
     """

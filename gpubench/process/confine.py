@@ -2,8 +2,8 @@
 
 From Linux 5.13 on, Landlock restricts writing by this process and its descendants, even as root.
 From Linux 6.12 on, these processes also cannot signal any other process. Where the system has no
-Landlock, foreign code can write every file that its user can write. The module imports the standard
-library alone.
+Landlock, foreign code can write every file that its user can write. The module imports only the
+standard library.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ from pathlib import Path
 TEMPORARY = "gpubench-"  # prefix of the names of temporary folders
 
 PR_SET_NO_NEW_PRIVS = 38
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls, on all architectures
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system call numbers of all architectures
 CREATE_RULESET_VERSION = 1
 RULE_PATH_BENEATH = 1
 
@@ -47,7 +47,7 @@ _CACHES = {"CUPY_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUD
 
 
 def few_variables(environment: Mapping[str, str], folder: Path | None) -> dict[str, str]:
-    """Return the variables that foreign code gets: those that change libraries and compilers.
+    """Return the variables that foreign code gets, which set up libraries and compilers.
 
     So foreign code gets neither tokens nor the files by which a CI job's steps exchange data.
     Caches and temporary files go into the folder.
@@ -64,7 +64,7 @@ def few_variables(environment: Mapping[str, str], folder: Path | None) -> dict[s
 
 
 def confine(folder: str) -> bool:
-    """Let this process, and all that it starts, write into a folder and `OF_THE_SYSTEM` alone.
+    """Let this process and its descendants write only into a folder and `OF_THE_SYSTEM`.
 
     The calling process must have one thread. Return False if the system has no Landlock.
     """
@@ -88,7 +88,7 @@ def confine(folder: str) -> bool:
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, writes: int) -> None:
-    """Let a file, or all files beneath a folder, be written."""
+    """Allow writing to a file, or to all files below a folder."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:  # the path does not exist

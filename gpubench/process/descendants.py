@@ -2,7 +2,7 @@
 
 A process that is a subreaper becomes the parent of each descendant whose own parent has ended. So
 no descendant leaves the list: neither a daemon that was forked twice, nor a process that has called
-`setsid`. This module imports the standard library alone.
+`setsid`. This module imports only the standard library.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ PR_SET_NO_NEW_PRIVS = 38
 
 END_S = 2.0
 """Maximum time to end all descendants. Only a process that forks faster than it is killed, or that
-the system cannot end now, outlives it."""
+the system cannot end now, outlives this time."""
 
 _STEP_S = 0.002  # time between two lists of the processes that are killed
 
@@ -170,7 +170,7 @@ def end(without: Collection[int] = (), within_s: float = END_S) -> list[int]:
 
 @contextmanager
 def all_ended() -> Iterator[None]:
-    """End all processes that start, directly or not, in the block under `with`.
+    """End all processes that the `with` block starts, directly or indirectly.
 
     The resource tracker of multiprocessing is not ended: this process uses it until its own end.
     """

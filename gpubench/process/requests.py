@@ -1,4 +1,4 @@
-"""Sends requests to a child that runs users' code, and reads its answers, in turn.
+"""Sends requests to a child that runs users' code, and reads its answers, one at a time.
 
 Users' code can change anything in its process. So the parent reads no object that the child made: a
 value is bytes, which the caller decodes and checks.
@@ -46,7 +46,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
     token: bytes
     steps: int | None = None
-    """Number of steps that are done so far. The request is not finished."""
+    """Number of steps that are done so far, if the request is not finished; None at its end."""
 
     value: bytes = b""
     error: str = ""  # the type of the error that the child raised; empty for a value
@@ -122,7 +122,7 @@ def answer_requests(channel: Channel, value_of: Callable[[bytes, Report], bytes]
         token, request = content[:TOKEN_BYTES], content[TOKEN_BYTES:]
         try:
             answer = _Answer(token, value=value_of(request, partial(report, token)))
-        except Exception as error:  # also what users' code raises
+        except Exception as error:  # including errors of users' code
             user_error = error if isinstance(error, GpubenchError) else None
             user_error = user_error or ChildLostError(f"failed: {with_place(error)}")
             name, message = type(user_error).__name__, str(user_error.args[0])

@@ -8,7 +8,7 @@ import tempfile
 
 import numpy as np
 
-HUGE_PAGE_BYTES = 2**21  # a file in a page cache with large pages maps faster at a multiple of it
+HUGE_PAGE_BYTES = 2**21  # with large pages, a file maps faster at a multiple of this size
 
 PROT_NONE = 0  # mmap(2): the memory cannot be used
 MAP_FIXED = 0x10  # mmap(2): an older mapping at the address is replaced
@@ -26,7 +26,7 @@ def new_file() -> int:
     """Return the descriptor of an empty file without a name.
 
     The file lies on the disk for temporary files, whose page cache may have large pages. Mapping 1
-    MiB of such a file takes 1 µs; of a file in memory, it takes 60 to 220 µs. If the disk does not
+    MiB of such a file takes 1 µs; for a file in memory, it takes 60 to 220 µs. If the disk does not
     support files without a name, the file lies in memory.
     """
     try:

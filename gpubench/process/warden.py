@@ -1,9 +1,9 @@
-"""The warden, a process between this program and each child: it ends all that the child starts.
+"""The warden, a process between this program and each child, which ends the child's processes.
 
 The warden is a subreaper, so none of the child's descendants can leave its list. The warden kills
 all descendants when the child has ended, when the program requests it, and when the program itself
 has ended, even by SIGKILL. The warden then ends with the exit code or the signal of the child. This
-module imports the standard library alone.
+module imports only the standard library.
 """
 
 import json
@@ -36,10 +36,10 @@ OVER_MEMORY = 247
 """Exit code of a warden whose child filled the memory."""
 
 CANNOT_FORK = 246
-"""Exit code of a warden that the system allows no further process."""
+"""Exit code of a warden if the system refuses to start another process."""
 
 GRACE_S = 1.0
-"""Time for another program to end by SIGTERM, before it is killed."""
+"""Time that a program has to end after SIGTERM, before it is killed."""
 
 
 def follow(words: Sequence[str]) -> NoReturn:
@@ -47,7 +47,7 @@ def follow(words: Sequence[str]) -> NoReturn:
     parent, limits, *command = words
     watch(int(parent), GRACE_S)
     for what, limit in json.loads(limits):
-        with suppress(OSError, ValueError):  # there is a lower limit
+        with suppress(OSError, ValueError):  # the hard limit is lower
             # A lower hard limit would make AddressSanitizer fail, which sets the soft limit.
             resource.setrlimit(what, (limit, resource.getrlimit(what)[1]))
     try:
@@ -58,7 +58,7 @@ def follow(words: Sequence[str]) -> NoReturn:
 
 
 def watch(parent: int, grace_s: float = 0.0) -> None:
-    """Fork. Return in the child; this process becomes its warden, and never returns.
+    """Fork. Return in the child; this process becomes the child's warden, and never returns.
 
     `parent` is the process that started this one. The warden ends the child by SIGTERM, and kills
     it after `grace_s`.
@@ -83,7 +83,7 @@ def watch(parent: int, grace_s: float = 0.0) -> None:
 
 def _guard(child: int, grace_s: float) -> NoReturn:
     """Wait for the child's end or for a signal, end all descendants, and end as the child did."""
-    for path in list(Path("/proc/self/fd").iterdir()):  # the child's channel and streams
+    for path in list(Path("/proc/self/fd").iterdir()):  # close the child's channel and streams
         with suppress(OSError):
             os.close(int(path.name))
     descendants.close_to_descendants()
@@ -127,7 +127,7 @@ def _asked_to_end(child: int, grace_s: float) -> int | None:
 
 
 def _reaped(child: int) -> int | None:
-    """Wait for all processes that have ended; return the child's status if it is among them.
+    """Wait for all processes that have ended; return the child's status if the child has ended.
 
     The wait status is the signal, or 256 times the exit code.
     """

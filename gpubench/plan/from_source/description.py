@@ -25,13 +25,13 @@ from gpubench.text import clean, shown, unknown
 
 GUESSES = dict.fromkeys(("BM", "BN"), 64) | dict.fromkeys(("BK", "TM", "TN"), 8)
 GUESSES |= {"num_threads": 256, "stages": 2, "splits": 1}
-"""Values of template parameters by name, for a source without values. Parameters with other names
-get `EDGE`."""
+"""Values that are assumed for template parameters, by name, if the source has no values. Parameters
+with other names get `EDGE`."""
 
 OTHER_NAMES = {f"block_size_{each}": f"B{each.upper()}" for each in "mnk"}
 OTHER_NAMES |= {"thread_size_y": "TM", "thread_size_x": "TN"}
 
-LONGEST = 20  # maximum number of characters of an axis; longer names lose their middle
+LONGEST = 20  # maximum number of characters of an axis's name; longer names lose their middle
 EDGE = 32  # a guess for the edge of a block of two dimensions
 THREADS = 256  # a guess for the number of threads of a block of one dimension
 NO_PRECISION = "no precision of gpubench has operands of"
@@ -47,7 +47,7 @@ ALIASES = {
     **dict.fromkeys(("int8_t", "char"), "signed char"),
     "int32_t": "int",
 }
-"""Other names of element types, with the names that precisions have."""
+"""Other names of element types, with the names that `PRECISIONS` has."""
 
 _VECTOR = re.compile(r"(?<=[a-z6])[24]$")  # the end of a name such as `float4`
 _OWN_HALF = re.compile(r"\b(?:cute|cutlass)::half_t\b")
@@ -97,8 +97,8 @@ def describe_file(
 
     The variant is called `name`. The function is called `entry`, or else `name`. If the source has
     neither, the function is the first host function that launches kernels, or else the first
-    kernel. `column_major` and `squares_only` are results of a trial. Raises UsageError for a source
-    without a kernel, and for a function that cannot be described.
+    kernel. `column_major` and `squares_only` are results of a trial run of the function. Raises
+    UsageError for a source without a kernel, and for a function that cannot be described.
     """
     read = _read(source, name, op, entry, home)
     function = read.function
@@ -159,7 +159,7 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
         everything = sorted(
             (*functions(included), *defined),
             key=lambda each: (not each.is_kernel, -len(each.template)),
-        )  # of two templates with a name, C++ calls the one with more special parameters
+        )  # if two templates have the same name, C++ calls the more specialized template
         by_name = {last(each.name): each for each in everything}
         entry = last(entry) or (name if name in by_name else "")
         if entry and entry not in by_name:

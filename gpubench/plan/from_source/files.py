@@ -16,7 +16,7 @@ from gpubench.text import shown
 
 MAX_LISTED = 5  # maximum number of sources that a message lists
 MAX_FILES = 50_000  # maximum number of files of a repository that are searched for headers
-MAX_PARENTS = 6  # maximum number of folders above a source in which its repository begins
+MAX_PARENTS = 6  # maximum number of parent folders that are searched for a source's repository
 MAX_INCLUDED_BYTES = 2**20  # beyond this size, only the headers beside the source are read
 
 SUFFIXES = (".cu", ".cpp", ".cc")  # suffixes of sources
@@ -68,7 +68,7 @@ def is_library(file: Path) -> bool:
 
 
 def expanded(source: Path, folders: Sequence[Path]) -> tuple[str, str, str]:
-    """Return a source's own text, the text that it includes, and both in their order.
+    """Return a source's own text, the included text, and the two texts in their original order.
 
     Macros are expanded if g++ is installed and succeeds.
     """
@@ -79,7 +79,7 @@ def expanded(source: Path, folders: Sequence[Path]) -> tuple[str, str, str]:
     if compiler := shutil.which("g++"):
         names = {name for _, text in pieces for name in included_names(text)}
         with tempfile.TemporaryDirectory(prefix=".gpubench-") as empty:  # hidden from `neighbours`
-            for name in sorted(names, key=len, reverse=True):  # thread/thread.cuh before thread
+            for name in sorted(names, key=len, reverse=True):  # thread/thread.cuh precedes thread
                 path = Path(empty, name)
                 if not Path(name).is_absolute() and ".." not in path.parts and not path.exists():
                     path.parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def needed(source: Path) -> tuple[list[Path], list[Path], list[str]]:
 
 
 def neighbours(source: Path) -> list[Path]:
-    """Return the folders near a source: its folder, two parents, and the folders in these three.
+    """Return the folders near a source: its folder, two parents, and the subfolders of these.
 
     If the source lies in a repository, only folders of the repository are returned.
     """
@@ -158,7 +158,7 @@ def _homes_in_repository(source: Path, name: str) -> list[Path]:
 
 @cache
 def _headers(root: Path) -> dict[str, list[Path]]:
-    """Return the headers of a repository by name; the headers in few folders come first."""
+    """Return the headers of a repository by name; headers with short paths come first."""
     paths: dict[str, list[Path]] = {}
     count = 0
     for folder, folders, files in os.walk(root):

@@ -1,7 +1,7 @@
 """Reads a kernel's template arguments, grid and block from the launch in its source.
 
-Expressions in C++ become expressions of a description. There, `/` is a division that rounds up, and
-`//` rounds down.
+Expressions in C++ become expressions of a description. In a description, `/` is a division that
+rounds up, and `//` rounds down.
 """
 
 import ast
@@ -130,7 +130,7 @@ def _values(text: str) -> dict[str, str]:
 class Scope:
     """The meanings of the names in an expression."""
 
-    names: Names = field(default_factory=dict)  # expressions of C++
+    names: Names = field(default_factory=dict)  # expressions in C++, by C++ names
     symbols: Names = field(default_factory=dict)  # names of a description, by C++ names
 
     def expression(self, text: str) -> str:
@@ -186,7 +186,7 @@ def _parts(text: str, before: str) -> list[str]:
     elif made:
         brackets = "()" if made[-1][0].endswith("(") else "{}"
         parts = split(enclosed(before, made[-1].end() - 1, brackets)[0])
-    grows = re.findall(rf"\b{name}\.([xyz])\s*\+\+", before)  # if there is a remainder
+    grows = re.findall(rf"\b{name}\.([xyz])\s*\+\+", before)  # grid.x++ if there is a remainder
     pairs = zip("xyz", parts, strict=False)
     return [f"ceil({part})" if axis in grows else part for axis, part in pairs]
 
@@ -194,7 +194,7 @@ def _parts(text: str, before: str) -> list[str]:
 class _Calls(ast.NodeTransformer):
     """Replaces calls of functions that divide and round up by `/`, which means the same."""
 
-    def visit_Call(self, node: ast.Call) -> ast.expr:  # a name of ast
+    def visit_Call(self, node: ast.Call) -> ast.expr:  # a name that ast prescribes
         name, arguments = ast.unparse(node.func), node.args
         match arguments:
             case [ast.BinOp(left, ast.FloorDiv(), right)] if name in {"ceil", "ceilf"}:

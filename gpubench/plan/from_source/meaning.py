@@ -1,7 +1,7 @@
 """Finds which array, extent, stride or number each parameter of a function is.
 
 A parameter's name is read first. If the name does not show the meaning, the indices in the kernel's
-body may show it: from `out[row * OC + col]` follows that OC is the number of the result's columns.
+body may show it: `out[row * OC + col]` shows that OC is the number of the result's columns.
 """
 
 import re
@@ -15,7 +15,7 @@ from gpubench.model.signature import FORMATS, NULL, Parameter, split, why_unknow
 from gpubench.plan.from_source.source import BLAS, Function, calls
 
 CONSTANTS = {"alpha": "1", "beta": "0", "batch": "1", "batch_count": "1"}
-"""Values of parameters with these names. With them, C = alpha·A·B + beta·C is A·B."""
+"""Values of parameters with these names. With these values, C = alpha·A·B + beta·C is A·B."""
 
 UNKNOWN = "?"
 
@@ -123,8 +123,8 @@ def reads_output(function: Function, kernels: Mapping[str, Function]) -> bool:
 def _of_library(function: Function, values: dict[str, str], op: str) -> tuple[str, ...]:
     """Return the matrices that calls of cuBLAS or CUTLASS, or CuTe's strides, show as column-major.
 
-    In an operation without layouts, the order of a call's arrays shows which one is the matrix, and
-    `values` is updated.
+    In an operation without layouts, the order of a call's arrays shows which array is the matrix,
+    and `values` is updated.
     """
     operation = OPERATIONS[op]
     for arguments in calls(BLAS, function.body):

@@ -1,4 +1,4 @@
-"""`gpubench new-kernel --from FILE.py`: describes a Python function on NumPy's or GPU arrays."""
+"""`gpubench new-kernel --from FILE.py`: describes a Python function on NumPy or GPU arrays."""
 
 import ast
 import json
@@ -47,9 +47,9 @@ def describe_python(
 ) -> str:  # fmt: skip
     """Return the description of a function for the folder `home`.
 
-    The function is called `entry`. If `entry` is empty, it is the first function that can take the
-    operation's arrays. If `backend` is empty, the file's imports decide the backend. Raises
-    UsageError for a file without such a function.
+    The function is called `entry`. If `entry` is empty, the first function that can take the
+    operation's arrays is described. If `backend` is empty, the file's imports decide the backend.
+    Raises UsageError for a file without such a function.
     """
     try:
         tree = ast.parse(source.read_bytes())
@@ -103,7 +103,7 @@ def _arrays(function: ast.FunctionDef) -> int:
 
 
 def _imported(tree: ast.AST) -> set[str]:
-    """Return the first one and the first two parts of the names that a file imports."""
+    """Return the first part, and the first two parts, of each name that a file imports."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

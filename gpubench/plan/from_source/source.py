@@ -33,7 +33,7 @@ _HALF_SUMS = re.compile(r"mma[\w.]*\.f16\.f16\.f16")
 
 @dataclass(frozen=True, kw_only=True)
 class SourceLaunch:
-    """A launch of a kernel, as a function's text has it."""
+    """A launch of a kernel, as it is written in a function."""
 
     caller: str
     kernel: str
@@ -84,7 +84,7 @@ def functions(text: str) -> Iterator[Function]:
     """Yield the functions that a CUDA C++ source defines, in order.
 
     Functions of classes are left out. A function whose template parameters cannot be read is left
-    out, too, but for a kernel ValueError is raised.
+    out, too. If it is a kernel, ValueError is raised.
     """
     text = _DIRECTIVE.sub(" ", code(text))
     spaces: list[str] = []
@@ -108,7 +108,7 @@ def functions(text: str) -> Iterator[Function]:
 
 
 def _function(heading: str, body: str, spaces: list[str]) -> Function | None:
-    """Return the function that begins with a heading, or None for anything else."""
+    """Return the function that begins with a heading; None if the heading is not a function's."""
     template, is_kernel = "", "__global__" in heading
     if opened := re.match(r"template\s*(?=<)", heading):
         template, end = enclosed(heading, opened.end(), "<>")
