@@ -102,7 +102,7 @@ def whole_warps(tile: Config) -> str | None:
 
 
 def warps_that_fit(shared_bytes: Callable[[Config], int]) -> Callable[[Config], str | None]:
-    """Return a constraint: whole warps of 4×8 threads, and dynamic shared memory that fits."""
+    """Return a constraint that requires whole warps of 4×8 threads and enough shared memory."""
 
     def together(tile: Config) -> str | None:
         if shared_bytes(tile) > MAX_SHARED_BYTES:

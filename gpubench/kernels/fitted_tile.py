@@ -37,15 +37,16 @@ C."""
 
 PAIRS = ("1x1", "1x2", "2x1")
 CLUSTERS = (*PAIRS, "1x4", "4x1", "2x2", "2x4", "4x2")
-"""Rows × columns of the blocks that share operands: of at most two blocks, and of at most eight."""
+"""Clusters, as rows × columns of the blocks that share operands. `PAIRS` has at most two blocks,
+and `CLUSTERS` at most eight."""
 
 RESIDENT = (132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7, 7, 7, 7)
 """Number of clusters that an H200 of 132 multiprocessors holds, for clusters of 1 to 16 blocks with
 one block per multiprocessor (cudaOccupancyMaxActiveClusters)."""
 
 L2_BYTES = 50_000_000
-"""Bytes of the L2 cache of an H100. If B has at least half of these bytes, some kernels mark its
-lines to leave the cache first, where this was faster."""
+"""Bytes of the L2 cache of an H100. If B has at least half of these bytes, some kernels mark the
+lines of B to be evicted first, where this was faster."""
 
 MAX_SUMS_OF_TURNS = 208  # maximum number of sums of a thread if a warpgroup has a tile of its own
 STAGES = range(3, 13)  # numbers of stages to try, unless a kernel names other numbers
@@ -53,7 +54,7 @@ STAGES = range(3, 13)  # numbers of stages to try, unless a kernel names other n
 BY_64 = 64
 
 SENT_COLUMNS = {BYTES_STEP: 8, 32: 32}
-"""By the number of values of k in a step: a block of a cluster sends a multiple of this number of
+"""For each number of values of k in a step: a block of a cluster sends a multiple of this number of
 columns of B. With 8 bits, B lies along k, and the swizzle has 8 rows. With TF32, boxes have 32
 columns."""
 
@@ -70,7 +71,7 @@ class Form:
     rows: Sequence[int] = EXTENTS
     columns: Sequence[int] = EXTENTS
     step: int = STEP  # number of values of k in a step: 128 bytes of a row
-    splits: Sequence[int] = (1,)  # numbers of parts of K; each part has its block of the cluster
+    splits: Sequence[int] = (1,)  # numbers of parts of K; a part has its own block in the cluster
     clusters: tuple[str, ...] = CLUSTERS
     large_clusters: tuple[tuple[int, int, int], ...] = ()
     """Clusters of more than eight blocks that the model compares: rows, columns and parts of K."""
@@ -79,7 +80,7 @@ class Form:
     """Whether blocks are persistent, and each of two warpgroups has tiles of its own."""
 
     odd_rows: bool = False
-    """Whether the kernel takes only problems whose rows are no multiple of 16 bytes."""
+    """Whether the kernel takes only problems whose rows are not a multiple of 16 bytes."""
 
     sends_equal_rows: bool = False
     """Whether each block of a cluster sends an equal part of A's rows in each step."""
@@ -160,7 +161,8 @@ def stage_bytes(rows: int, columns: int) -> int:
 def threads(tile: Config) -> int:
     """Return the number of threads of a block.
 
-    One warp fetches. If threads need many registers, a warpgroup fetches and gives up registers.
+    One warp fetches operands. If threads need many registers, a warpgroup fetches operands and
+    gives up registers.
     """
     extents = tile.numbers("BM", "BN")
     fetching = 128 if sums(*extents) > FREE_SUMS[consumers(*extents)] else 32
@@ -212,7 +214,7 @@ def box_of_a(rows: int, across: int) -> int:
     """Return the number of rows of A that a block sends by a copy.
 
     This is a block's part of the rows, or all rows if blocks take turns. A part is a multiple of 8
-    rows, which the swizzle has.
+    rows, because the swizzle has 8 rows.
     """
     return rows if rows % (8 * across) else rows // across
 
@@ -273,7 +275,7 @@ def why_not_in_turns(tile: Config) -> str | None:
 
 
 def turns(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
-    """Return a launch of all blocks that fit at once, or of fewer blocks if these end together."""
+    """Return a launch of all blocks that fit at once, or of fewer blocks that end no later."""
     rows, columns = cluster(tile)
     blocks = rows * columns
     at_most = max(1, RESIDENT[blocks - 1] * multiprocessors // RESIDENT[0])

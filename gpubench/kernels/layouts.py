@@ -32,7 +32,7 @@ def instance_in_layout(name: str, tile: Config, problem: Problem) -> str:
 
 
 def square_blocks(name: str) -> Callable[[Config, Problem], Launch]:
-    """Return the launch of a template with EDGE×EDGE threads for EDGE×EDGE elements of C."""
+    """Return a function that launches EDGE×EDGE threads for EDGE×EDGE elements of C."""
 
     def launch(tile: Config, problem: Problem) -> Launch:
         edge = tile["edge"]

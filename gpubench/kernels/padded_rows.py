@@ -1,4 +1,4 @@
-"""Copies operands whose rows are no multiple of 16 bytes into padded rows, before a product."""
+"""Copies operands whose rows are not a multiple of 16 bytes into padded rows, before a product."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def row_bytes(problem: Problem) -> list[int]:
 
 
 def takes_any_rows(_tile: Config, _problem: Problem) -> None:
-    """Refuse no problem: rows of any length are copied."""
+    """Return None: no problem is refused, because rows of any length are copied."""
 
 
 def on_padded_rows(product: Launch, problem: Problem) -> Launch:

@@ -50,7 +50,7 @@ def threads(tile: Config) -> int:
 
 
 def cluster(tile: Config) -> tuple[int, int]:
-    """Return the rows and columns of blocks in a cluster."""
+    """Return the numbers of rows and columns of blocks in a cluster."""
     rows, columns = str(tile.get("cluster", "1x1")).split("x")
     return int(rows), int(columns)
 
@@ -115,8 +115,8 @@ def clusters(tile: Config, problem: Problem) -> int:
 def even_grid(tiles: int, at_most: int) -> int:
     """Return the minimum number of workers that take no more rounds than `at_most` workers.
 
-    For 256 tiles and at most 66 workers, it is 64. With more workers, the last round would end no
-    earlier, and an uneven last round takes 0.5 to 1.6 % longer on an H200.
+    For 256 tiles and at most 66 workers, the number is 64. With more workers, the last round would
+    end no earlier, and an uneven last round takes 0.5 to 1.6 % longer on an H200.
     """
     rounds = -(-tiles // at_most)
     return -(-tiles // rounds)
@@ -162,7 +162,7 @@ def persistent(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
 def from_registers(threads: Callable[[Config], int]) -> Callable[[Config, Problem, int], Launch]:
     """Return a function like `persistent` for kernels that store results from registers.
 
-    These have `threads` threads per block, and use all shared memory for stages.
+    Such kernels have `threads` threads per block, and use all shared memory for stages.
     """
 
     def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:

@@ -51,7 +51,7 @@ LONG_K, SHORT_RING = 16, 8
 """A tile with at least `LONG_K` steps may have more than `SHORT_RING` stages. With fewer steps,
 sixteen stages instead of eight take 0.07 µs more (docs/decisions/0028-few-rows.md)."""
 
-PICKS = 3  # number of configurations to pick for a kernel that the model ranks alone
+PICKS = 3  # number of configurations to pick for a kernel that is ranked without other kernels
 
 PICKS_TOGETHER = 8
 """Number of configurations to pick from kernels that the model ranks together. It was tested at 12
@@ -89,8 +89,9 @@ class Costs:
     nothing."""
 
     tensor: float
-    """Factor on the time of multiply-adds. Without it, tensor cores take a clock and step for 32
-    elements of a tile, and other units take a clock for 128 multiply-adds, at `CLOCK_MHZ`."""
+    """Factor on the time of multiply-adds. Without this factor, a step takes one clock for each 32
+    elements of a tile on tensor cores, and one clock for each 128 multiply-adds on other units, at
+    `CLOCK_MHZ`."""
 
     l2: float  # time in which each of 132 blocks fetches 1,000 rows of 128 bytes from the L2 cache
     barriers: float
@@ -107,9 +108,9 @@ class Costs:
     five sectors of 32 bytes instead of four."""
 
     idle: float = 0
-    """Fraction by which the steps of a round take less time, times the fraction of multiprocessors
-    that are idle in the round. The busy multiprocessors probably get more power and more of the L2
-    cache."""
+    """If a fraction f of the multiprocessors is idle in a round, the steps of the round take less
+    time by the fraction f · `idle`. The busy multiprocessors probably get more power and more of
+    the L2 cache."""
 
     shared_rows: float = 0
     """Fraction of a row that a block fetches in addition to its part, if blocks share rows."""
@@ -128,7 +129,7 @@ COSTS_OF_TENSOR_CORES = Costs(
     not_transposed=1.06, sector=0.2992, barriers=0.0166, idle=0.2904, norm=6.732,
     add_elements=0.9029, add_parts=0.0969,
 )  # fmt: skip
-"""Costs for launches alone on compute capability 9.0. research/fit_tiles.py fitted them to
+"""Costs for `--launches alone` on compute capability 9.0. research/fit_tiles.py fitted them to
 alone_17_bfloat16 and alone_18_float16 in results/h100/shapes, and to the products of few rows of
 seed 61 (few_rows_bfloat16 at commit e975581f). The fit compares the configurations of a shape with
 each other. So the error of a predicted time can exceed the difference of two configurations."""
@@ -208,7 +209,7 @@ class Choice(Tile):
     def rounds_us(
         self, problem: Problem, clusters: int, at_once: int, multiprocessors: int, costs: Costs
     ) -> float:
-        """Return the sum over all rounds of tiles of the time of one step in the round.
+        """Return the sum, over all rounds of tiles, of the time of one step in that round.
 
         In a round, `at_once` clusters are resident at the same time.
         """
@@ -253,7 +254,8 @@ class SmallTile(Tile):
     warps: int  # number of warps of a block that multiply
     resident: int  # number of blocks that a multiprocessor holds at once
     issued: float
-    """Number of instructions that the loop issues per multiply-add, including it: at least 1."""
+    """Number of instructions that the loop issues per multiply-add, with the multiply-add itself:
+    at least 1."""
 
     shared_clocks: float  # clocks of a step's accesses to shared memory, without bank conflicts
 
@@ -268,7 +270,7 @@ class SmallTile(Tile):
     def rounds_us(
         self, problem: Problem, clusters: int, at_once: int, multiprocessors: int, costs: Costs
     ) -> float:
-        """Return the time of a step of all blocks of the multiprocessor with the most blocks."""
+        """Return the time for one step of each block on the multiprocessor with the most blocks."""
         full, rest = divmod(-(-clusters // at_once), self.resident)
         held = float(rest)
         if not full:
@@ -297,7 +299,7 @@ class SmallTile(Tile):
 def predicted_us(
     choice: Choice | SmallTile, problem: Problem, multiprocessors: int, costs: Costs
 ) -> float:
-    """Return the microseconds of a product in short bursts, with operands in the cache."""
+    """Return the predicted microseconds of a product, in bursts, with operands in the cache."""
     area, pair, parts = choice.rows * choice.columns, choice.down * choice.across, choice.splits
     clusters = problem.batch * math.prod(
         -(-extent // each)
@@ -362,8 +364,8 @@ def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> floa
 def choices(form: Form, problem: Problem) -> Iterator[Choice]:
     """Yield the configurations of a kernel of this form that the model compares.
 
-    Of the extents that need the same number of tiles, only the smallest extent is yielded. If K is
-    in parts, it is the smallest multiple of `UNIT` rows.
+    If several extents need the same number of tiles, only the smallest extent is yielded. If K is
+    in parts, only the smallest multiple of `UNIT` rows is yielded.
     """
     steps = -(-problem.k // form.step)
     for cluster in form.clusters:
@@ -486,13 +488,13 @@ class Picks:
 
 @dataclass(frozen=True)
 class DifferentPicks:
-    """Picks configurations of a kernel that is ranked alone, for `CudaVariant.auto_tiles`.
+    """Picks configurations of a kernel that is ranked without others (`CudaVariant.auto_tiles`).
 
     The picks differ in the size of a tile per part of K, or in the number of blocks of a cluster.
     At 30 shapes on an H200 (seed 11 of `research/shapes.py`), the best of three picks takes 0.3 %
     longer than the fastest configuration in float64, and 0.9 % longer in float32. If rows of B are
-    no multiple of 16 bytes, twice as many are picked, because the constants were fitted without
-    such rows.
+    not a multiple of 16 bytes, twice as many configurations are picked, because the constants were
+    fitted without such rows.
     """
 
     choices: Choices

@@ -13,7 +13,7 @@ SLAB_ROWS = (32, 64, 128, 256, 512, 1024)
 """Numbers of rows that one block adds up, if several blocks add up a column."""
 
 SUM_COLUMNS, SUM_GROUPS = 32, 16
-"""Number of columns, and of groups of threads, of a block that adds up parts of sums. The numbers
+"""Number of columns, and of groups of threads, of a block that adds up partial sums. The numbers
 must equal those of `partial_sums.cuh`."""
 
 MAX_SHARED = 6144  # maximum number of 8-byte elements in 48 KB of shared memory
@@ -37,7 +37,7 @@ elements of the result share a load."""
 
 
 def sum_launch(kernel: str, columns: int, *int_arguments: int) -> Launch:
-    """Return a launch of the template `kernel`, which adds up parts of `columns` elements each."""
+    """Return a launch of the template `kernel`, which adds up rows of `columns` partial sums."""
     return Launch(
         grid=(-(-columns // SUM_COLUMNS),),
         block=(SUM_COLUMNS, SUM_GROUPS),
@@ -68,9 +68,10 @@ def staged_blocks(outputs: int, threads: int, gpu: Gpu) -> int:
     """Return the number of blocks for `outputs` rows or columns.
 
     If the GPU holds as many blocks as there are outputs, each output has a block. Otherwise, the
-    number of blocks is the largest divisor of the number of outputs, as published. This divisor may
-    be less than half of the blocks that the GPU holds; for a prime, it is 1. Then all blocks but
-    the last one compute the same number of outputs.
+    number of blocks is the largest divisor of the number of outputs, as in the published kernels.
+    For a prime number, this divisor is 1. If it is less than half of the blocks that the GPU holds,
+    another number is returned, with which all blocks but the last one compute the same number of
+    outputs.
     """
     resident = gpu.threads_per_multiprocessor // threads * gpu.multiprocessors
     if outputs <= resident:

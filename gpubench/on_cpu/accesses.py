@@ -1,8 +1,8 @@
 """Counts the sectors, cache lines and wavefronts that a kernel's accesses need, without a GPU.
 
 g++ compiles the source with calls that record each access, and a few blocks run on the CPU.
-`shim/accesses.cpp` combines the accesses of a warp's threads to requests. Figures are averages per
-request, because nvcc may hoist, merge or widen accesses.
+`shim/accesses.cpp` combines the accesses of a warp's threads into requests. The numbers are
+averages per request, because nvcc may hoist, merge or widen accesses.
 """
 
 import hashlib
@@ -116,7 +116,7 @@ class Access:
 
     @property
     def times_least(self) -> float:
-        """Number of sectors (shared memory: wavefronts), relative to the minimum number."""
+        """Number of sectors (for shared memory, of wavefronts), divided by the minimum number."""
         if self.is_shared:
             return self.wavefronts / self.phases
         return self.sectors / self.least_sectors
@@ -156,7 +156,8 @@ class Accesses:
     """Number of blocks that were run."""
 
     used: dict[str, float]
-    """By array: the fraction that a block uses of the bytes of the sectors that it reads."""
+    """For each array: the bytes that a block uses, divided by the bytes of the sectors that it
+    reads."""
 
     not_analysed: tuple[Skipped, ...] = ()
     """The kinds of accesses that are not among `lines`."""
@@ -176,19 +177,19 @@ class Accesses:
 
     @property
     def sectors_per_request(self) -> float | None:
-        """Average number of sectors per request to global memory. None without requests."""
+        """Average number of sectors per request to global memory. None if there are no requests."""
         requests = sum(line.requests for line in self.global_lines)
         return self._sum("sectors") / requests if requests else None
 
     @property
     def sectors_over_least(self) -> float | None:
-        """Number of sectors, relative to the minimum number that holds each request's bytes."""
+        """Number of sectors, divided by the minimum number that can hold the requests' bytes."""
         least_sectors = self._sum("least_sectors")
         return self._sum("sectors") / least_sectors if least_sectors else None
 
     @property
     def bank_conflict_ways(self) -> float | None:
-        """Number of wavefronts, relative to their number without bank conflicts."""
+        """Number of wavefronts, divided by the number without bank conflicts."""
         phases = self._sum("phases")
         return self._sum("wavefronts") / phases if phases else None
 
@@ -199,7 +200,7 @@ class Accesses:
 
     @property
     def by_wasted_clocks(self) -> tuple[Access, ...]:
-        """The lines: the most wasteful lines first, then the most costly lines."""
+        """The lines, sorted by wasted clocks and then by clocks, the highest number first."""
         return tuple(
             sorted(self.lines, key=lambda line: (line.wasted_clocks, line.clocks), reverse=True)
         )
@@ -247,12 +248,12 @@ def missing_tool() -> str:
 
 @cache
 def recorder_version() -> str:
-    """Return the version of the compiler that records, or an empty text if a tool is missing."""
+    """Return the version of g++, which builds the recorder; empty if a tool is missing."""
     return "" if missing_tool() else f"g++ {run.gxx('-dumpfullversion').strip()}"
 
 
 def _kept_file(case: Case) -> Path:
-    """Return the case's file in the cache. Its name depends on all that affects the figures."""
+    """Return the case's file in the cache. Its name depends on all that affects the result."""
     problem = case.problem
     return cache_file(
         "accesses",
@@ -268,7 +269,7 @@ def _kept_file(case: Case) -> Path:
 
 @cache
 def _recorder_hash() -> str:
-    """Return a hash of the shim's files and of g++'s version, which compute the figures."""
+    """Return a hash of this package's files and of g++'s version, which affect the results."""
     files = sorted(path for path in SHIM.parent.rglob("*") if path.suffix != ".pyc")
     content = b"".join(file.read_bytes() for file in files if file.is_file())
     return hashlib.sha256(content + run.gxx("--version").encode()).hexdigest()
@@ -326,7 +327,7 @@ def _run(case: Case, names: Sequence[str], program: Path) -> Recorded:
 
 
 def _encoded(case: Case, names: Sequence[str]) -> bytes:
-    """Return a case as `run_case` of run_cases.h reads it, without the buffers' contents."""
+    """Return a case for `run_case` of run_cases.h, without the buffers' contents."""
     problem, launch = case.problem, case.launch
     sizes = [*problem.bytes_of_arrays]
     sizes += [launch.workspace_bytes] if launch.workspace_bytes else []
@@ -345,7 +346,7 @@ def sampled_blocks(launch: Launch) -> list[tuple[int, int, int]]:
 
 
 def addresses_to_places(program: Path, source: Path, codes: set[str]) -> dict[str, tuple[str, int]]:
-    """Return file and line of each code address: of the innermost function outside the shim."""
+    """Return the file and line of each code address, in the innermost function outside the shim."""
     addresses = sorted(code for code in codes if int(code, 16))
     if not addresses:
         return {}
@@ -369,7 +370,8 @@ _COUNTS = (
     "executed", "diverging", "requests", "lanes", "used_bytes",
     "sectors", "least_sectors", "lines", "phases", "wavefronts",
 )  # fmt: skip
-"""Names of the counts of an access's site, in the order in which `on_cpu_report` prints them."""
+"""Names of the counts for the site of an access, in the order in which `on_cpu_report` prints
+them."""
 
 
 def _accesses(
@@ -399,7 +401,7 @@ def _accesses(
             continue
         array = arrays[int(memory)] if int(memory) >= 0 else SHARED
         of_line = sums[(*place, array, KINDS[kind], int(width))]
-        scale = counts["executed"] / counts["requests"]  # of long loops, only a part is counted
+        scale = counts["executed"] / counts["requests"]  # only a part of a long loop is counted
         of_line.update({name: counts[name] * scale for name in _COUNTS[2:]})
     lines = [
         Access(

@@ -29,7 +29,7 @@ so that all of its loop is tested."""
 
 
 def titled(variant: Variant, tile: Config | None) -> str:
-    """Return `shared_tile 16`, or the name alone of a variant without a tile to choose."""
+    """Return `shared_tile 16`, or only the name if the variant has no tile to choose."""
     return (
         f"{variant.name} {tile}" if tile and variant.tiles and variant.tiles.axes else variant.name
     )
@@ -141,12 +141,12 @@ NULL_POINTER = -1
 
 
 def words(*values: int) -> bytes:
-    """Return numbers as `number` of run_cases.h reads them."""
+    """Return numbers in the format that `number` of run_cases.h reads."""
     return np.array(values, dtype=np.int64).tobytes()
 
 
 def encoded(case: Case, names: Sequence[str]) -> bytes:
-    """Return a case as `run_case` of run_cases.h reads it: buffers, then launches on them."""
+    """Return a case for `run_case` of run_cases.h: the buffers, then the launches on them."""
     problem, launch = case.problem, case.launch
     inputs = case.inputs or operands(problem)
     output = np.empty(problem.output_shape, dtype=problem.types[-1])
@@ -154,7 +154,7 @@ def encoded(case: Case, names: Sequence[str]) -> bytes:
     workspace = [np.full(launch.workspace_bytes, 0xFF, np.uint8)] if launch.workspace_bytes else []
     buffers = [*inputs, output, *workspace, *_numbers_in_memory(case)]
     parts = [words(len(inputs), len(buffers))]
-    for buffer, by_columns in zip_longest(buffers, problem.by_columns):  # flat after the result
+    for buffer, by_columns in zip_longest(buffers, problem.by_columns):  # later buffers are flat
         parts += [words(buffer.nbytes), buffer.tobytes("F" if by_columns else "C")]
     return b"".join(parts) + encoded_launches(case, names, lambda _step: ())
 

@@ -33,7 +33,8 @@ ONE_AT_A_TIME = Lock()
 """Lock that is held while the runtime is compiled, because threads share its object file."""
 
 RUNTIME_OPTIONS = ("-O2", "-g", "-fno-tree-loop-distribute-patterns")
-"""Options for the runtime. g++ must not replace its loops by memcpy, which sanitizers intercept."""
+"""Options for the runtime. g++ must not replace the runtime's loops by memcpy, which sanitizers
+intercept."""
 
 COMPILED = (
     "-Og",
@@ -99,9 +100,9 @@ def run_on_cpu(
 ) -> list[np.ndarray]:
     """Run cases of one variant and return their outputs. Raises KernelFaultError for a finding.
 
-    `text` replaces the source on disk. `folder` must be empty or new. If it has a program of the
-    same variant already, this program runs again. A launch without progress for `stalled_s` is a
-    finding.
+    `text` replaces the source on disk. `folder` must be empty or new. If the folder contains a
+    program of the same variant, this program runs again. A launch without progress for `stalled_s`
+    is a finding.
     """
     outputs: dict[int, np.ndarray] = {}
     by_options = grouped(
@@ -193,7 +194,7 @@ def gxx(*arguments: str, text: str = "") -> str:
     command = [compiler, "-std=c++20", "-fmax-errors=1", *arguments]
     done = run_with_folder(command, encoded_source(text))
     if done.returncode:
-        said = done.stderr.decode(errors="replace")  # the text quotes a source of any encoding
+        said = done.stderr.decode(errors="replace")  # the text may quote a source in any encoding
         errors = re.findall(r"^.*(?:rror:|undefined reference|cannot find).*$", said, re.MULTILINE)
         missing = dict.fromkeys(re.findall(f"{MISSING_HEADER}([^’'\"\n]+)", said))
         why = f" (headers that g++ does not find: {', '.join(missing)})" if missing else ""

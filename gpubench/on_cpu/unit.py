@@ -72,8 +72,8 @@ def translation_unit(
 ) -> str:
     """Return the text of a unit: the source for g++, and a table of the instances.
 
-    `text` replaces the source on disk and all of its own headers. Functions of it that neither the
-    instances nor `entry` need are left out. `entry` is a host function whose launches are run.
+    `text` replaces the source on disk and all of its own headers. Functions of `text` that neither
+    the instances nor `entry` need are left out. `entry` is a host function whose launches are run.
     `folders` have the source's headers. The text of kernels changes only where macros cannot help:
     `extern __shared__ T name[];` becomes a pointer, and `extern "C"` is removed.
     """
@@ -178,7 +178,7 @@ def _replaced(text: str, cuts: Sequence[tuple[int, int, str]]) -> str:
 
 
 def masked(text: str) -> str:
-    """Return the text with spaces for comments, literals and directives; lines stay."""
+    """Return the text with spaces for comments, literals and directives; line ends stay."""
     return _NO_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
@@ -197,7 +197,7 @@ def _functions(plain: str) -> Iterator[_Function]:
 
 
 def _function_name(heading: str) -> str:
-    """Return the name of the function that a heading begins, or an empty text."""
+    """Return the name of the function that begins with a heading, or an empty text."""
     heading = heading.strip()
     if template := re.match(r"template\s*(?=<)", heading):
         heading = heading[position_after(heading, template.end(), "<>") :]
@@ -217,7 +217,7 @@ def _needed(
     of_device: Sequence[_Function],
     wanted: str,
 ) -> set[_Function]:
-    """Return `of_device`, and all functions named in these, in `wanted` or outside functions."""
+    """Return `of_device` and the functions named there, in `wanted`, or outside of functions."""
     outside = _replaced(plain, [(each.start, each.end, ";") for each in functions])
     waiting = [
         "".join(x for x in _STATEMENT.findall(outside) if not _DECLARATION.fullmatch(x)),

@@ -54,7 +54,8 @@ def unwritten_shared_memory(case: Case, folder: Path) -> str:
 def uninitialized_variables(case: Case, right: np.ndarray, folder: Path) -> str:
     """Return the variables of a wrong kernel that are read before they are assigned, or "".
 
-    There are such variables if the results are right when g++ sets all of these variables to zero.
+    There are such variables if the results become right when g++ sets all uninitialized variables
+    to zero.
     """
     try:
         (output,) = run_on_cpu([case], Sanitizer.ZEROED, folder)
