@@ -63,7 +63,7 @@ def is_independent(values: Any, xp: Any = np) -> bool:
 
 
 def _ratios(values: Any) -> list[float]:
-    """Return each axis's variance of means, divided by its value for independent values."""
+    """Return, for each axis, the variance of the means divided by that of independent values."""
     variance = _variance(values)
     if not 0 < variance < np.inf:
         return [0.0]
