@@ -1,4 +1,4 @@
-"""A benchmark for matrix kernels on GPUs: tile sizes, hardware limits, cuBLAS, and change."""
+"""A benchmark that compares matrix kernels on GPUs with cuBLAS and with the hardware's limits."""
 
 from typing import TYPE_CHECKING, Any
 

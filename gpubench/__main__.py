@@ -1,4 +1,4 @@
-"""`gpubench`, and `python -m gpubench`."""
+"""The entry point of `gpubench` and of `python -m gpubench`."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def leave_the_current_directory() -> None:
-    """Keep imports from the current directory, where `python -m` looks for modules first.
+    """Prevent imports from the current directory, where `python -m` looks for modules first.
 
     The current directory may contain other people's code, such as the checkout of a pull request.
     """

@@ -59,8 +59,8 @@ def tune(
 
     The first frame has all configurations. Configurations with status `ok` were not shown to be
     slower than the best. The second frame has the winner and the simplest configuration of each
-    race, measured again in new processes beside the library. `within` is a percentage such as
-    `"1%"`. A file of results is written only if `output` names it. Winners are written only into
+    race, measured again in new processes, together with the library. `within` is a percentage such
+    as `"1%"`. A file of results is written only if `output` names it. Winners are written only into
     the TOML file that `winners` names. Raises UsageError for arguments that the command would
     refuse, and DeviceUnavailableError if the device does not exist.
 
@@ -80,7 +80,10 @@ def tune(
 
 
 def _frame(outcome: Outcome) -> pd.DataFrame:
-    """Return an outcome's rows, and issue its notes as warnings. Raises KeyboardInterrupt."""
+    """Return an outcome's rows, and issue its notes as warnings.
+
+    Raises KeyboardInterrupt if the outcome was interrupted.
+    """
     for note in outcome.notes:
         warnings.warn(note, stacklevel=3)
     if outcome.interrupted:
@@ -106,11 +109,11 @@ def plot(
 ) -> Figure:
     """Draw like `gpubench plot`, and return a matplotlib figure, which a notebook shows.
 
-    `kind` is auto, tiles, sizes, blas or roofline. Frames of several GPUs or versions,
-    concatenated, are overlaid. `bandwidth_gbytes_per_s` is the measured copy bandwidth for the
-    roofline, if the frame does not have it. `only` and `exclude` choose rows as on the command
-    line. Raises UsageError for a frame without the CSV's columns, or without the rows that the kind
-    needs.
+    `kind` is auto, tiles, sizes, blas or roofline. If `frame` concatenates the frames of several
+    GPUs or versions, the plots are overlaid. `bandwidth_gbytes_per_s` is the measured copy
+    bandwidth for the roofline, if the frame does not have it. `only` and `exclude` choose rows as
+    on the command line. Raises UsageError for a frame without the CSV's columns, or without the
+    rows that the kind needs.
 
     >>> figure = gpubench.plot(frame, "tiles", only="2048")
     """

@@ -1,4 +1,4 @@
-"""The user's cache, which keeps compiled kernels and slow results between runs.
+"""The user's cache, which keeps compiled kernels and results that take long to compute.
 
 Without the cache, gpubench takes longer, and nothing else changes.
 """
@@ -21,13 +21,13 @@ from gpubench.files import Output, open_regular
 from gpubench.process.confine import TEMPORARY, few_variables
 
 _PROBE_BYTES = 2**16
-"""Number of bytes that are written to try the cache: the size of a small kernel."""
+"""Number of bytes that are written to test the cache: the size of a small kernel."""
 
 OWN = "own"
-"""Name of a folder in the cache with a kernel of gpubench that is treated as a user's kernel. The
-code that its process has compiled is copied for the processes of users' kernels."""
+"""Name of a folder in the cache. It has a kernel of gpubench that is treated like a user's kernel.
+The compiled code of this kernel's process is copied for the processes of users' kernels."""
 
-COMPILED = (".cupy/kernel_cache", "cache/gpubench/cubin")  # where compiled kernels are kept
+COMPILED = (".cupy/kernel_cache", "cache/gpubench/cubin")  # subfolders that keep compiled kernels
 
 Value = TypeVar("Value")
 
@@ -38,7 +38,7 @@ def user_cache(*names: str) -> Path:
 
 
 def cache_file(kind: str, *facts: object) -> Path:
-    """Return the file of the user's cache for these facts.
+    """Return the path of the file in the user's cache for these facts.
 
     The file's name depends on all of the facts.
     """
@@ -74,7 +74,7 @@ def kept(path: Path, kind: type[Value]) -> Value | None:
 
 
 def made_once(path: Path, kind: type[Value], make: Callable[[], Value]) -> Value:
-    """Return the value of an intact file of the cache; else make the value, and keep it."""
+    """Return the value from the cache. If there is no intact file, make the value, and keep it."""
     value = kept(path, kind)
     if value is None:
         value = make()
@@ -83,10 +83,10 @@ def made_once(path: Path, kind: type[Value], make: Callable[[], Value]) -> Value
 
 
 def environment_with_caches() -> tuple[dict[str, str], str]:
-    """Return the environment of child processes, with the caches of their compilers.
+    """Return the environment of child processes, which names the compilers' caches, and a notice.
 
-    If the cache cannot be written, a private directory replaces it until this process ends. The
-    second value reports this.
+    If the cache cannot be written, a private directory replaces it until this process ends, and the
+    notice reports this. Otherwise the notice is empty.
     """
     directory = user_cache()
     why = _why_unusable(directory)
@@ -107,7 +107,7 @@ def environment_with_caches() -> tuple[dict[str, str], str]:
 def environment_of_foreign(
     kernels: Path, *, measures: bool = False
 ) -> tuple[dict[str, str], Path | None]:
-    """Return the environment of a process that runs a user's kernels, and the folder it may fill.
+    """Return the environment of a process with a user's kernels, and the folder for its files.
 
     With `measures`, the folder gets copies of the cached rates of this CPU and of the cached
     kernels of gpubench, so that the process need not measure and compile them again. Compilers keep
@@ -136,7 +136,7 @@ def environment_of_foreign(
 
 
 def folder_of(kernels: Path) -> Path:
-    """Return the folder that a process with kernels of this folder may fill."""
+    """Return the folder for the files of processes that run the kernels of this folder."""
     return user_cache("foreign", hashlib.sha256(bytes(kernels)).hexdigest()[:16])
 
 
@@ -163,7 +163,7 @@ def _why_unusable(directory: Path) -> str | None:
 
 
 def _make_private(directory: Path) -> None:
-    """Make a directory and its parents, accessible to the user alone whatever the umask is."""
+    """Make a directory and its parents. Only the user can access them, whatever the umask is."""
     if not directory.is_dir():
         _make_private(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)

@@ -66,7 +66,7 @@ class Group(TyperGroup):
     def get_command(self, _ctx: Any, name: str) -> Any:
         """Return a command, or None if there is no command with this name."""
         if name in COMMANDS and self.commands[name] is None:
-            # A command of a Typer app without a name becomes a command of the group above it.
+            # If a Typer app has no name, its commands become commands of the parent app.
             parent = typer.Typer(rich_markup_mode=None, add_completion=False)
             parent.add_typer(import_module(f"gpubench.commands.{package(name)}").app)
             parent.callback()(lambda: None)
@@ -139,9 +139,9 @@ def main() -> None:
             if not _received_s:
                 raise
             code = INTERRUPTED
-        _ignore(_INTERRUPTING)  # the rest takes little time
+        _ignore(_INTERRUPTING)  # gpubench ends in any case
         if descriptions := sys.modules.get("gpubench.plan.description_process"):
-            descriptions.end()  # also a process that is older than this command
+            descriptions.end()  # even if it is older than this command
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if code < BY_SIGNAL and (lost := next((s.lost for s in streams if s.lost), None)):
@@ -152,18 +152,18 @@ def main() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End the command, which keeps its measurements. End programs for which threads wait.
+    """End the command, which keeps its measurements, and the programs for which threads wait.
 
     During an import, the signal is sent again later, because C libraries print a traceback if one
-    of their imports fails. `IMPORT_S` limits this delay. Later signals are ignored except Ctrl-C,
-    because systems send the other signals in pairs.
+    of their imports fails. `IMPORT_S` limits this delay. Later signals other than Ctrl-C are
+    ignored, because systems send these signals in pairs.
     """
     _received_s.append(monotonic())
     if _is_importing(frame) and _received_s[-1] < _received_s[0] + IMPORT_S:
         _send_again(number)
         return
     _ignore((signal.SIGTERM, signal.SIGHUP))
-    module = sys.modules.get("gpubench.process.child")  # its import may be unfinished
+    module = sys.modules.get("gpubench.process.child")  # the import may be unfinished
     if end_programs := getattr(module, "end_programs", None):
         end_programs()
     raise KeyboardInterrupt
@@ -188,7 +188,7 @@ def _send_again(number: int) -> None:
 
 @contextmanager
 def _interrupted_again() -> Iterator[None]:
-    """Send an interrupting signal again if Python ignored it in the block, as in a destructor."""
+    """Send an interrupting signal again if Python ignored it, such as in a destructor."""
     report = sys.unraisablehook
 
     def again(ignored: Any) -> None:
@@ -219,7 +219,7 @@ def _run() -> int:
     except GpubenchError as error:
         code = _fail(str(error), error.exit_code)
     except typer.TyperException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
+        if type(error).__name__ == "NoArgsIsHelpError":  # the error's message is the help
             typer.echo(error.format_message(), err=True)
             code = 2
         else:
@@ -258,7 +258,7 @@ value."""
 
 
 def _usage_message(error: Any) -> str:
-    """Return Typer's message, with the value that is wrong and without the words of Pydantic."""
+    """Return Typer's message, with the invalid value and without Pydantic's own words."""
     message: str = error.format_message()
     details = getattr(error.__cause__, "errors", None)
     if details and (parameter := getattr(error, "param", None)):

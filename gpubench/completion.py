@@ -1,4 +1,4 @@
-"""Completes words for the shell, from names alone. It imports nothing heavy and runs no kernel."""
+"""Completes words for the shell from names, without heavy imports and without running kernels."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -32,7 +32,7 @@ def one_of(metavar: str) -> Callable[[str], list[str]]:
 
 
 def files(_incomplete: str) -> list[str]:
-    """Offer nothing: the shell completes files itself, and Typer would offer the typed text."""
+    """Return no words, because the shell itself completes names of files."""
     return []
 
 

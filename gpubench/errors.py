@@ -8,7 +8,7 @@ DISTRIBUTION = "gpubench-kernels"
 """The name of this package for installers. Another project is called `gpubench` there."""
 
 BY_SIGNAL = 128
-"""Exit codes from here on belong to signals. Such codes also end `git bisect run`."""
+"""Smallest exit code for a process that a signal ended. Such codes also end `git bisect run`."""
 
 NO_MORE_PROCESSES = "no further process or thread can start (ulimit -u, or the container's limit)"
 

@@ -1,4 +1,4 @@
-"""Files that never overwrite another file, and output streams whose reader may have gone."""
+"""Files that never overwrite another file, and output streams that may fail without an error."""
 
 import errno
 import fcntl
@@ -27,9 +27,9 @@ Content = bytes | Callable[[IO[bytes]], object]
 
 
 def regular(path: str | Path, flags: int) -> int:
-    """Open a regular file, as the `opener` of `open`. Follow no link, and wait for no FIFO.
+    """Open a regular file, and return its descriptor (an `opener` for `open`).
 
-    Raises OSError for anything else.
+    Follow no link, and wait for no FIFO. Raises OSError if the path is not a regular file.
     """
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -67,7 +67,9 @@ def make_directory(directory: Path, flag: str = "--output") -> None:
 
 
 class Output:
-    """A file that a command writes. The path is checked early, and the file appears when complete.
+    """A file that a command writes.
+
+    The path is checked early, and the file appears when it is complete.
 
     The file replaces neither a locked file nor a file that appeared after the check. No link is
     followed.
@@ -107,11 +109,11 @@ class Output:
             raise self._refused(error) from error
 
     def write(self, content: Content) -> None:
-        """Write the complete file, or leave what was there.
+        """Write the complete file. If that fails, leave an existing file as it was.
 
         The file is on disk when the function returns.
 
-        Raises UsageError if that fails, or if another file has appeared there.
+        Raises UsageError if writing fails, or if another file has appeared at the path.
         """
         self.create(content).close()
 
@@ -175,13 +177,13 @@ _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link, which is 
 class Stream(io.FileIO):
     """Standard output or error, whose first failure is remembered and not raised.
 
-    The reader may have gone (`| head`), or the disk may be full. A sweep still finishes its file.
+    The reader may have ended (`| head`), or the disk may be full. A sweep still finishes its file.
     """
 
     lost: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        """Write, and raise nothing."""
+        """Write data. Keep the first error, and do not raise it."""
         try:
             return super().write(data)
         except OSError as error:
@@ -201,7 +203,7 @@ def guard_streams() -> list[Stream]:
         if getattr(sys, name) is getattr(sys, f"__{name}__"):
             encoding = getattr(getattr(sys, name), "encoding", "utf-8")
             guarded.append(Stream(number, "wb", closefd=False))
-            # A terminal that has no × still gets the rest.
+            # A terminal whose encoding lacks × still gets all other characters.
             text = io.TextIOWrapper(io.BufferedWriter(guarded[-1]), encoding, "replace", None, True)
             setattr(sys, name, text)
     return guarded

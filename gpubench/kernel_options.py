@@ -17,7 +17,7 @@ from gpubench.text import did_you_mean, shown
 
 
 def find_variant(name: str, op: str | None, kernels: Path | None) -> Variant:
-    """Return the variant with a name: of any operation, unless `op` or `kernels` limit it.
+    """Return the variant with a name, of any operation unless `op` or `kernels` limit the search.
 
     Raises UsageError if the variant does not exist, or if the user's directory cannot be used.
     """
@@ -70,7 +70,7 @@ def read_options(
 
 
 def _tiles(kernel: CudaVariant, tiles: tuple[str, ...], *, every: bool) -> tuple[str, ...]:
-    """Return the tiles as users write them. Empty for a kernel without tiles to choose."""
+    """Return the tiles as users write them; no tiles for a kernel that has no tile to choose."""
     space = kernel.tiles
     if tiles and every:
         raise UsageError("--all and --tiles: name tiles, or ask for all of them")

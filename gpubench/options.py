@@ -63,7 +63,8 @@ class Option:
     """The TOML key and Python argument. The flag has - instead of _."""
 
     kind: Any = str
-    """The type that Typer shows, and to which values are converted. A list is text with commas."""
+    """The type that Typer shows, and to which values are converted. The value of a list is text
+    with commas."""
 
     help: str
     field: str = ""
@@ -121,7 +122,7 @@ class Option:
         return str(value) if isinstance(value, StrEnum) else value
 
     def convert(self, text: str) -> Any:
-        """Return the value of the field. Raises UsageError with the flag."""
+        """Return the value of the field. Raises UsageError, which names the flag."""
         flag = self.flag
         if "\0" in text:
             raise UsageError(f"{flag}: '{shown(text)}' holds a NUL character")
@@ -312,10 +313,10 @@ def read_sweep(
     """Return the sweep that the options describe.
 
     If `op` is the path of another project's problem, its reference and the `solutions` are swept.
-    By default, these are the solutions that lie beside the problem.
+    By default, these are the solutions that are found next to the problem.
 
     An option without a value is taken from the configuration, then from `defaults`. Numbers and
-    lists are read as their printed text. Raises UsageError with the flag of the option.
+    lists are converted to text first. Raises UsageError, which names the option's flag.
     """
     texts = option_texts(values, config)
     sweep_fields: dict[str, Any] = {}
@@ -408,7 +409,8 @@ def sweep_options(
 def chosen_options(command: Command, *, options: Mapping[str, tuple[str, str] | None]) -> Command:
     """Replace the parameter `options` of a command by the named options of a sweep.
 
-    An option that takes fewer values in this command comes with its own metavar and help.
+    `options` has None for each name, or the metavar and the help of an option that takes fewer
+    values in this command.
     """
     declared = {
         name: replace(OPTIONS[name], metavar=own[0], help=own[1]) if own else OPTIONS[name]
@@ -427,7 +429,7 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 
 def with_parameters(command: Command, parameters: Iterable[inspect.Parameter]) -> Command:
-    """Replace the parameter `options` of a function, which takes any keywords, by parameters."""
+    """Replace a function's parameter `**options` by the given parameters."""
     own = inspect.signature(command, eval_str=True).parameters.values()
     named = (parameter for parameter in own if parameter.kind != inspect.Parameter.VAR_KEYWORD)
     ordered = sorted([*named, *parameters], key=lambda parameter: parameter.kind)

@@ -52,12 +52,12 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return `did you mean 'shared_tile'?` for a name that is nearly one of `names`, or ''."""
+    """Return `did you mean 'shared_tile'?` if a name is similar to one of `names`, or else ''."""
 
     def likeness(other: str) -> float:
         return difflib.SequenceMatcher(None, other, name).ratio()
 
-    near = max(names, key=likeness, default="")  # the first of equally near names
+    near = max(names, key=likeness, default="")  # the first, if names are equally similar
     return f"did you mean '{near}'?" if likeness(near) >= ALIKE else ""
 
 

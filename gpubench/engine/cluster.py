@@ -102,7 +102,7 @@ class Member(NamedTuple):
 
 @contextmanager
 def connected(on: str, device: str) -> Iterator[Client]:
-    """Connect to the cluster that `--on` names. A local cluster ends with the block.
+    """Connect to the cluster that `--on` names. A local cluster ends when the `with` block ends.
 
     Raises UsageError if Dask is missing, or if no scheduler with workers answers.
     """
@@ -111,7 +111,7 @@ def connected(on: str, device: str) -> Iterator[Client]:
             f"--on uses all devices, not only {device}; CUDA_VISIBLE_DEVICES can hide devices"
         )
     try:
-        import cryptography  # noqa: F401 # Dask makes the keys of `local` with it
+        import cryptography  # noqa: F401 # Dask uses it to make the keys of a local cluster
         from distributed import Client
     except ImportError as error:
         what = f"needs {error.name}" if error.name else f"cannot use Dask: {first_line(error)}"
@@ -120,7 +120,7 @@ def connected(on: str, device: str) -> Iterator[Client]:
         ) from None
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("distributed"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # gpubench reports what matters
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # gpubench reports failures
     with ExitStack() as stack:
         if on == LOCAL:
             cluster = stack.enter_context(_own_cluster(devices_of(device)))
@@ -145,10 +145,11 @@ def connected(on: str, device: str) -> Iterator[Client]:
 
 @contextmanager
 def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
-    """Start a worker for each device. Only processes with new keys can connect, on the loopback.
+    """Start a cluster with a worker for each device.
 
-    Anyone who can connect to a scheduler can run code there. The keys therefore keep out other
-    users of the machine.
+    The scheduler accepts only connections from this machine, by processes that have keys made for
+    this cluster. Anyone who can connect to a scheduler can run code there, so the keys keep out
+    other users of the machine.
     """
     import dask
     from distributed import Nanny, Scheduler, SpecCluster
@@ -230,7 +231,7 @@ def _whole(make: Callable[[], Any]) -> Any:
 
 
 def _environment(device: Device) -> dict[str, str]:
-    """Return the environment variables of a worker. They hide all devices but the worker's own."""
+    """Return the environment variables of a worker, which hide all devices except its own."""
     uuid = device.facts.get("uuid")
     visible = {"CUDA_VISIBLE_DEVICES": uuid} if uuid else {}
     return {DEVICE_VARIABLE: msgspec.json.encode(replace(device, index=0)).decode(), **visible}
@@ -266,7 +267,10 @@ def _close(client: Client) -> None:
 
 
 def describe(device: str, dask_worker: Any = None) -> Member | GpubenchError:
-    """Return the worker that runs this function, or an error. `Client.run` sets `dask_worker`."""
+    """Describe the worker that runs this function, or return an error.
+
+    `Client.run` sets `dask_worker`.
+    """
     try:
         description = os.environ.get(DEVICE_VARIABLE)
         first = (
@@ -317,7 +321,7 @@ def members(client: Client, device: str) -> dict[str, Member]:
 
     with ThreadPoolExecutor(len(addresses) or 1) as beside:
         asked = {
-            # A worker first looks for its devices.
+            # The limit is doubled, because a worker first looks for its devices.
             address: beside.submit(within, 2 * ANSWER_S, f"worker {address}", partial(ask, address))
             for address in addresses
         }

@@ -58,13 +58,13 @@ few seconds, also while they measure."""
 
 
 class Share(NamedTuple):
-    """A request to a worker. The worker plans the sweep itself, and measures some of its points."""
+    """A request to a worker, which plans the sweep itself and measures the points of `keys`."""
 
     sweep: Sweep
     strategy: Strategy
     keys: frozenset[PointKey]
     kind: tuple[str, ...]  # the `Member.kind` of the job
-    topic: str  # the topic of the Dask events that bring the measurements back
+    topic: str  # the topic of the Dask events that deliver the measurements
     earlier: tuple[bytes, ...] = ()
     """Earlier measurements of these points, if a race is continued. A race continues only at the
     place (`Place`) where it began."""
@@ -165,7 +165,7 @@ class ClusterPool:
         """Wall time of the last job's shares by phase, averaged over the devices.
 
         The phase `waiting` has the rest of the job's wall time. A device waits while it starts,
-        until it gets a share, and at the end for the last devices.
+        until it gets a share, and at the end until all devices are done.
         """
         workers = len(self._members)
         phases = {name: total_s / workers for name, total_s in self._spent_s.items()}
@@ -264,7 +264,7 @@ class ClusterPool:
             cancel(client, running)
 
     def _remember(self, result: ShareResult, job: Job) -> None:
-        """Keep a share's device and its rates, its time by phase, and why its races ended."""
+        """Keep a share's device with its rates, the time by phase, and why races ended."""
         self.endings |= result.endings
         for name, seconds in result.spent_s.items():
             self._spent_s[name] += seconds
@@ -305,9 +305,9 @@ def share_out(
 def deal(points: Sequence[Point], count: int, strategy: Strategy) -> list[list[Point]]:
     """Divide points into at most `count` shares; all points of a unit go into one share.
 
-    The units are dealt in turns: in each turn, every share gets one unit. The costs of a kernel's
-    tiles fall or rise steeply along their list. So every second turn has the opposite order, and no
-    share always gets the first unit of a turn.
+    The units are dealt in turns: in each turn, every share gets one unit. The points of a kernel
+    are listed by tile, and their costs fall or rise steeply along the list. So every second turn
+    has the opposite order, and no share always gets the first unit of a turn.
     """
     units = list(grouped(points, strategy.unit).values())
     count = max(1, min(count, len(units)))

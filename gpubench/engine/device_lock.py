@@ -10,7 +10,8 @@ from gpubench.files import lock, regular
 from gpubench.model import Device
 
 LOCKS = Path("/tmp")  # noqa: S108 # files are opened without following links, and are not trusted
-"""All users and sessions of the machine share this directory, whatever their TMPDIR is."""
+"""Directory of the lock files, which all users and sessions of the machine share, whatever their
+TMPDIR is."""
 
 
 def lock_device(device: Device, until: ExitStack) -> str:
@@ -48,5 +49,5 @@ def _open(path: Path) -> int:
         return regular(path, os.O_RDWR)
     except FileNotFoundError:
         descriptor = regular(path, os.O_RDWR | os.O_CREAT)
-        os.fchmod(descriptor, 0o666)  # whatever the umask
+        os.fchmod(descriptor, 0o666)  # whatever the umask is
         return descriptor

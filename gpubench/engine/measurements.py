@@ -1,4 +1,4 @@
-"""The measurements of a job, kept apart by the place where each was made."""
+"""The measurements of a job, grouped by the place where each was made."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Measurements:
         rounds.append(measurement)
 
     def is_finished(self, point: Point) -> bool:
-        """Whether a point has all its rounds at some place, or failed at some place."""
+        """Whether there is a place where a point has all its rounds, or where the point failed."""
         return any(
             self._is_done(by_point[point])
             for by_point in self.by_place.values()

@@ -47,7 +47,7 @@ class Pool(Protocol):
 
     device: Device  # the device, or the first of several devices
     name: str  # the name for the default file of results: the device's, or `shared`
-    label: str  # how a heading refers to the pool beside the device's name: `cuda:0`, `2 devices`
+    label: str  # what a heading adds to the device's name: `cuda:0`, `2 devices`
     notices: tuple[str, ...]  # lines that a user should read before the results
     context: Mapping[str, str]
     """Facts about the pool that must be the same when a sweep is resumed, in addition to the job's
@@ -75,7 +75,8 @@ class Pool(Protocol):
 
 
 Executor = Worker | Runner
-"""Measures the points of a `LocalPool`, one at a time: a child process, or this process."""
+"""Type of the object that measures the points of a `LocalPool`, in a child process or in this
+process."""
 
 CEILING_REPEATS = 3
 """Number of times that a device's peak is measured again, if a result exceeds it."""

@@ -1,4 +1,4 @@
-"""Makes a job of a sweep and a device: the points, their order, and what must stay the same.
+"""Makes a job from a sweep and a device: the points, their order, and facts that must not change.
 
 Every command that measures prepares its job here.
 """
@@ -46,7 +46,7 @@ class Job:
 
     @property
     def absent(self) -> dict[str, list[str]]:
-        """For each dtype, the variants that lack it but have another dtype of the sweep."""
+        """For each dtype, the variants that lack this dtype but have another dtype of the sweep."""
         dtypes = self.sweep.dtypes
         fitting = [variant for variant in self.hashes if set(variant.dtypes) & set(dtypes)]
         lacking = {d: [v.name for v in fitting if d not in v.dtypes] for d in dtypes}

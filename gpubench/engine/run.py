@@ -36,7 +36,7 @@ class Outcome:
     spent_s: Mapping[str, float]  # wall time by phase
     notes: tuple[str, ...] = ()  # lines of the job that a user should read before the results
     absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """For each dtype, the variants that were left out because they lack it."""
+    """For each dtype, the variants that were left out because they lack the dtype."""
 
     endings: Mapping[PointKey, str] = field(default_factory=dict)
     """Why each race ended, by the key of the race's points without a tile."""
@@ -93,7 +93,7 @@ def run(
         for point, reason in job.planned.items():
             if reason is not None and not measurements.is_finished(point):
                 skipped = Measurement(point=point, status=Status.SKIPPED, reason=reason)
-                keep(skipped)  # the partial file must have all that the CSV has
+                keep(skipped)  # the partial file must have every point of the CSV
                 measurements.add(skipped)
         pool.measure(job, measurements, keep, watcher)
         complete = True
@@ -203,7 +203,7 @@ def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
 
 
 def _places(job: Job, measurements: Measurements) -> dict[PointKey, Place]:
-    """Return, for each point, the place that has most of its rounds.
+    """Return, for each point, the place where most of its rounds were measured.
 
     All points of a race have the same place.
     """

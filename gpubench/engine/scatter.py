@@ -29,7 +29,7 @@ RESULTS = Path("results")  # the folder into which sweeps and `ab` write by defa
 
 
 class RoundsNeeded(NamedTuple):
-    """How often to measure to find a slow-down."""
+    """Numbers of repeats that find a slow-down."""
 
     needed: Needed
     percent: str
@@ -52,7 +52,9 @@ class RoundsNeeded(NamedTuple):
 
 
 def rounds_needed(percent: str, device: Device, threshold: float | None = None) -> RoundsNeeded:
-    """Return how often to measure. The default threshold is 2 %, or half of a smaller slow-down.
+    """Return how often to measure to find a slow-down.
+
+    The default threshold is 2 %, or half of a smaller slow-down.
 
     Raises UsageError if the threshold hides the slow-down, or if the device has no results.
     """

@@ -12,7 +12,7 @@ from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 
 SHORTEST = Timing(rounds=1, min_samples=2, few_samples=1, min_device_s=0, max_wall_s=0.001)
-"""The policy of a sweep whose times are not shown."""
+"""The sampling policy of a sweep whose times are not shown: as few samples as possible."""
 
 
 def rows_at(

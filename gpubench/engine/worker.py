@@ -36,14 +36,15 @@ from gpubench.model import (
 from gpubench.plan.scrutiny import owner_of, scrutiny_of
 
 COMPILE_LIMIT_S = 300.0
-"""Time limit for compiling one kernel, unless --point-limit is given. The largest register tiles
-take half a minute."""
+"""Time limit for compiling one kernel, unless --point-limit is given. Kernels with the largest
+register tiles take half a minute to compile."""
 
 MAX_AHEAD = 4
 """Maximum number of children that are started ahead. A child that waits takes 0.2 GB of memory."""
 
 EXAMINATIONS = 3
-"""Number of wrong measurements in a row after which a time is wrong, if load may be the cause."""
+"""Number of wrong measurements in a row after which a time is judged wrong, if other work on the
+machine may be the cause."""
 
 MAX_FAULTS = 3
 """Maximum number of consecutive points of a variant that end their child process, each in two
@@ -51,7 +52,7 @@ attempts. After that, the variant's other points are skipped."""
 
 
 def _has_torch(variant: Variant) -> bool:
-    """Whether a variant's process imports torch in any case."""
+    """Whether a variant's process always imports torch."""
     return isinstance(variant, CallVariant) and variant.tensors == "torch"
 
 
@@ -81,7 +82,7 @@ class Worker:
         the child."""
 
         self._owners = set[str]()  # owners of the job's points (`owner_of`)
-        self._has_torch = False  # whether all functions of the job are of torch
+        self._has_torch = False  # whether all functions of the job use torch
         self._uses_wall = False  # whether other processes keep outputs of the job's functions
 
         self._faults: Counter[str] = Counter()
@@ -132,7 +133,7 @@ class Worker:
         self._child.request(START_LIMIT_S, Runner.begin, timing, seed)
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Compile kernels ahead, and start the children of later rounds meanwhile.
+        """Compile kernels before they are measured, and start the children of later rounds.
 
         If compiling ends the child, each point is compiled when it is measured. A function that
         needs a process of its own is compiled in that process, when the function is measured.
@@ -159,7 +160,7 @@ class Worker:
             yield
 
     def warm_up(self) -> None:
-        """Warm up in this child. A later child warms up when it starts."""
+        """Warm up the device in this child. A later child warms it up when the child starts."""
         if self._child.child:
             self._child.request(START_LIMIT_S, Runner.warm_up)
 
@@ -198,11 +199,11 @@ class Worker:
                 pass
 
     def measure(self, point: Point, wall_limit_s: float | None = None) -> Measurement:
-        """Measure a point in the child. If a fault ends the child, the result is an `error`.
+        """Measure a point in the child. If faults end two children, the result is an `error`.
 
-        Before that, the point is measured once more, in a new child, because an earlier kernel may
-        have written beyond its operands. If the point is right in the new child, the reason names
-        that kernel.
+        After the first fault, the point is measured once more, in a new child, because an earlier
+        kernel may have written beyond its operands. If the point is right in the new child, the
+        reason names the kernel that was measured before.
         """
         name = point.variant.name
         if self._faults[name] >= MAX_FAULTS:
@@ -230,7 +231,7 @@ class Worker:
             result = self._wall.measure(self._child, result, self._timing, wall_limit_s)
         if scrutiny_of(point.variant).is_examined:
             result = self._examined(result, wall_limit_s)
-        elif any(self._owners) and self._timing.examined_in == 1:  # beside users' functions
+        elif any(self._owners) and self._timing.examined_in == 1:  # with users' functions
             result = self._examination.with_clock_ratio(result, self._timing, self._seed)
         if result.status == Status.OK:
             self._faults[name] = 0
@@ -238,7 +239,7 @@ class Worker:
         return result
 
     def _examined(self, result: Measurement, wall_limit_s: float | None) -> Measurement:
-        """Judge a measurement of a user's kernel, and measure again if load may explain a fault."""
+        """Judge a measurement of a user's kernel, and repeat it if other work may be at fault."""
         point, attempts = result.point, 1
         while result.status == Status.OK:
             is_first = point not in self._measured
@@ -250,7 +251,10 @@ class Worker:
         return result
 
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
-        """Measure a kernel and a library in turns in the child. Return the times, or a reason."""
+        """Measure a kernel and a library in turns in the child.
+
+        Return the times, or why there are none.
+        """
         self._make_ready()
         try:
             hang_s = self._timing.hang_s
@@ -295,8 +299,8 @@ class Worker:
     def _seed_of(self, variant: Variant) -> int | None:
         """Return the seed of the operands for the next measurement; None means the seed of the job.
 
-        A function gets new operands in each measurement. CUDA sources cannot see what their process
-        keeps. They share operands until the child ends, because making operands takes long.
+        A function gets new operands in each measurement. CUDA sources cannot read what their
+        process keeps, so they share operands until the child ends: making operands takes long.
         """
         scrutiny = scrutiny_of(variant)
         if not scrutiny.has_own_operands:
@@ -315,7 +319,7 @@ class Worker:
     def _make_ready(self) -> None:
         """Start a child if there is none.
 
-        The kernels that the child needs are in the cache on disk.
+        The compiled kernels that the child needs are in the cache on disk.
         """
         if self._child.child is None:
             self._last = None

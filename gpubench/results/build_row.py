@@ -1,4 +1,4 @@
-"""`BuildRow`, the only owner of the columns of a build file: what a compiler made of a kernel.
+"""`BuildRow`, the only definition of the columns of a build file, which describes compiled kernels.
 
 `gpubench build` writes such files, and `gpubench diff` compares them.
 """
@@ -39,7 +39,7 @@ _key, _outcome, _code, _multiprocessor, _grid, _loop, _accesses, _context = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildRow(OfSize):
-    """What a compiler made of one launch of a kernel: the columns of the file, in order.
+    """Description of one launch of a compiled kernel: the columns of the file, in order.
 
     None is written as an empty field.
     """
@@ -109,7 +109,7 @@ class BuildRow(OfSize):
 
     @property
     def label(self) -> str:
-        """The row as a person names it: `shared_tile 16 float32 sm_90`."""
+        """The name of the row for users: `shared_tile 16 float32 sm_90`."""
         words = [self.variant, self.tile, self.dtype, self.architecture]
         words += [f"launch {self.launch}"] if self.launch > 1 else []
         return " ".join(filter(None, words))
@@ -127,8 +127,8 @@ encode, is_build_file = _FILE.encode, _FILE.are_in
 def read(path: Path) -> list[BuildRow]:
     """Read the rows of a file, as `Columns.read` does.
 
-    Raises UsageError for a file without rows or without a column of `REQUIRED`, for a row that is
-    there twice, and for an invalid field, with its line and column.
+    Raises UsageError for a file without rows or without a column of `REQUIRED`, for a row that
+    occurs twice, and for an invalid field; the message names its line and column.
     """
     rows = _FILE.read(path)
     if not rows:

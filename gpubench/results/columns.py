@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_ROWS = 200_000
-"""Maximum number of rows that `diff`, `plot` and `report` read within a gigabyte of memory."""
+"""Maximum number of rows of a file. `diff`, `plot` and `report` read this number of rows within a
+gigabyte of memory."""
 
 MAX_BYTES = 2**27
 """Maximum size of a file that `diff`, `plot` and `report` read."""
@@ -44,8 +45,8 @@ MAX_VALUE = 1e30
 """Largest magnitude of a measurement."""
 
 _FORMULA = re.compile(r"'*(?:[=+@]|-(?!\Z))")
-"""Pattern of the beginning of a text that a spreadsheet would compute, with or without the
-apostrophes that prevent this."""
+"""Pattern of the beginning of a text that a spreadsheet would compute as a formula. Apostrophes
+before the formula, which prevent this, also match."""
 
 _MISSING = {"", "nan", "NaN", "NAN"}
 """Texts that stand for a missing number. pandas may write NaN."""
@@ -57,8 +58,8 @@ MAX_TEXT = 30_000
 """Maximum number of characters of a text: room for the times or the seeds of 1000 rounds."""
 
 _SHARED = 1000
-"""Maximum number of different values of a column, texts or whole numbers, of which rows share
-objects."""
+"""Maximum number of different texts or whole numbers of a column that are cached. Rows with equal
+values then share an object."""
 
 
 def column(
@@ -94,7 +95,7 @@ class OfSize:
 
 
 class Columns(Generic[R]):
-    """The columns of a file: the fields of a class of rows, a dataclass with slots."""
+    """The columns of a file, which are the fields of the rows' class (a dataclass with slots)."""
 
     def __init__(self, row: type[R], required: Collection[str], kind: str) -> None:
         """`required` are the columns that every file must have; `kind` names the file."""
@@ -109,9 +110,9 @@ class Columns(Generic[R]):
         self._parsers = {each.name: _parser(each) for each in self.fields}
 
     def encode(self, rows: Iterable[R]) -> bytes:
-        """Return the rows as the bytes of a CSV that can be read.
+        """Return the rows as the bytes of a CSV that `read` accepts.
 
-        A number that cannot be read, such as infinity, is missing.
+        A number that `read` would refuse, such as infinity, becomes an empty field.
         """
         lines = ([self._readable(name, getattr(row, name)) for name in self.names] for row in rows)
         return encode_csv(self.names, lines)
@@ -127,15 +128,15 @@ class Columns(Generic[R]):
         return value
 
     def read(self, path: Path, columns: Collection[str] | None = None) -> list[R]:
-        """Read the rows of a file, also after pandas or a spreadsheet rewrote it.
+        """Read the rows of a file, even if pandas or a spreadsheet has rewritten it.
 
-        Columns may stand in any order, columns that are not required may be missing, and unknown
+        Columns may be in any order, columns that are not required may be missing, and unknown
         columns are ignored. Fields may be separated by commas, semicolons or tabs. `*.gz` is
-        decompressed. `columns` names the columns that the caller needs beside the key; fewer
-        columns are read faster.
+        decompressed. `columns` names the columns that the caller needs in addition to the key;
+        fewer columns are read faster.
 
-        Raises UsageError for a file of more than `MAX_ROWS` rows, and for an invalid field, with
-        its line and column.
+        Raises UsageError for a file of more than `MAX_ROWS` rows, and for an invalid field; the
+        message names the line and the column of the field.
         """
         with opened(path) as file:
             refusal = f"{path}: not {self._kind}"
@@ -192,7 +193,7 @@ class Columns(Generic[R]):
         return rows
 
     def are_in(self, path: Path) -> bool:
-        """Return whether a file has the required columns. False if it is no regular CSV."""
+        """Return whether a path is a regular file that has the required columns."""
         if not path.is_file():
             return False
         with opened(path, MAX_HEADER) as file:
@@ -201,7 +202,7 @@ class Columns(Generic[R]):
     def rows_of(self, table: pd.DataFrame) -> list[R]:
         """Return the rows of a frame with the columns of the file, in any order.
 
-        The frame is read as the CSV that pandas makes of it. Raises what `read` raises.
+        pandas writes the frame as a CSV, which is then read. Raises the errors of `read`.
         """
         names = [name for name in self.names if name in table.columns]
         file = io.StringIO(table.to_csv(columns=names, index=False))
@@ -248,10 +249,10 @@ def unguarded(text: str) -> str:
 
 @contextmanager
 def opened(path: Path, most_bytes: int = MAX_BYTES + 1) -> Iterator[IO[str]]:
-    """Open a CSV, or its first bytes, as text; `*.gz` is decompressed.
+    """Open a CSV as text, or only its first `most_bytes` bytes; `*.gz` is decompressed.
 
     Raises UsageError for a file of more than `MAX_BYTES` or `MAX_ROWS` before any line is read, and
-    if the block finds that the text is not a CSV.
+    if reading under `with` shows that the text is not a CSV.
     """
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -285,9 +286,10 @@ def in_range(number: float, low: float = 0.0, high: float = MAX_VALUE) -> float:
 
 
 def _parser(column: Field[Any]) -> Callable[[str], Any]:
-    """Return the function that reads a field of a column. An empty field is None.
+    """Return the function that reads a field of a column. An empty field is read as None.
 
-    The function raises ValueError, with the column and what it takes, for an invalid field.
+    The function raises ValueError for an invalid field; the message names the column and its valid
+    values.
     """
     name, kind = column.name, str(column.type).partition(" ")[0]
     convert, what = _CONVERSIONS.get(name) or _CONVERSIONS[kind]
@@ -318,14 +320,14 @@ _TILES = (1, LARGEST)
 
 
 def _tile(text: str) -> str:
-    """Read `16` or `16.0`: pandas makes edges floats if some fields are empty."""
+    """Return a tile as text. pandas writes an edge of 16 as `16.0` if some fields are empty."""
     if re.fullmatch(r"\d+(\.\d*(e[+-]\d+)?)?", text):
         return str(in_range(_whole(text), *_TILES))
     return unguarded(text)
 
 
 def _whole(text: str) -> int:
-    """Read `1024`, or `1024.0` and `1.024e+03` as pandas and spreadsheets write it."""
+    """Read `1024`, which pandas and spreadsheets may write as `1024.0` or `1.024e+03`."""
     try:
         return int(text)
     except ValueError:
@@ -349,4 +351,5 @@ _CONVERSIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "int": (_whole, "a whole number"),
     "float": (float, "a number"),
 }
-"""The reader of a column's or a type's fields, and the name of such fields in messages."""
+"""For a column or a type: the function that reads a field, and the name of such a field in
+messages."""

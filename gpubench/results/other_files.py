@@ -32,12 +32,12 @@ FORMS = (
     (("{", '"gpubench"'), "JSON of gpubench without rows", "name the CSV of the sweep"),
     (("{",), "JSON of another program", _ELSEWHERE),
 )
-"""Forms of files: texts that all occur at the start of such a file, what the file is, and what to
-do with it."""
+"""Forms of files. Each form has texts that all occur at the start of such a file, the form's name,
+and advice on what to do with the file."""
 
 
 def what_it_is(head: str) -> str:
-    """Return what a file is, and what to do with it, or an empty text.
+    """Return what a file is, and what to do with it; an empty text if the file is not recognized.
 
     A file of JSON must begin with a brace.
     """

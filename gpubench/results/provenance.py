@@ -16,7 +16,7 @@ GIT_LIMIT_S = 10
 
 @cache
 def package_version() -> tuple[str, str | None]:
-    """Return 12 digits that change with any file of this package, and its git commit or None.
+    """Return a hash (12 digits) of this package's files, and the package's git commit or None.
 
     The commit ends with `+` if files of the package differ from it.
     """
@@ -33,7 +33,7 @@ def package_version() -> tuple[str, str | None]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Return what git prints, or nothing if git is missing or fails.
+    """Return the output of git, or an empty text if git is missing or fails.
 
     The command leaves git's index unchanged.
     """
@@ -46,7 +46,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def source_hash(variant: Variant) -> str:
-    """Return 12 digits that change with the variant's files and the versions of its libraries."""
+    """Return a hash (12 digits) of the variant's files and of the versions of its libraries."""
     digest = hashlib.sha256()
     for source in variant.sources:
         digest.update(source.read_bytes())
@@ -58,5 +58,5 @@ def source_hash(variant: Variant) -> str:
 
 
 def hash_of(*contents: bytes) -> str:
-    """Return 12 digits that change with compiled code."""
+    """Return a hash (12 digits) of compiled code."""
     return hashlib.sha256(b"".join(contents)).hexdigest()[:12]

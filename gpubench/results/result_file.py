@@ -1,4 +1,4 @@
-"""The file of a sweep: JSON lines of measurements while it runs, and the CSV at its end."""
+"""The file of a sweep: JSON lines of measurements while the sweep runs, and then a CSV."""
 
 import gzip
 import os
@@ -38,7 +38,7 @@ _MEASUREMENT: Any = msgspec.defstruct(
 
 
 class _Line(msgspec.Struct):
-    """A measurement in the partial file, under the key of its point."""
+    """A line of the partial file: a measurement, and the key of its point."""
 
     key: PointKey
     measurement: _MEASUREMENT
@@ -51,7 +51,10 @@ def encode_line(measurement: Measurement) -> bytes:
 
 
 def decode_line(text: bytes, point_of: PointOf) -> Measurement:
-    """Read what `encode_line` wrote. Raises ValueError with the reason if it is invalid."""
+    """Return the measurement in a line of `encode_line`.
+
+    Raises ValueError, which names the reason, if the line is invalid.
+    """
     try:
         line = msgspec.json.decode(text, type=_Line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -147,7 +150,7 @@ class ResultFile:
                     place = f"--resume: {self.partial}:{number}"
                     raise UsageError(f"{place}: {error}") from error
             self._csv = Output(self.path, overwrite=self._overwrite or self._is_ours(measurements))
-            file.truncate(len(whole))  # a line that was being written is measured again
+            file.truncate(len(whole))  # drop an unfinished line; its point is measured again
             file.seek(len(whole))
             self._file = file
             if_refused.pop_all()
@@ -235,7 +238,7 @@ def read_context(path: Path) -> dict[str, Any]:
 
 
 def _open_partial(path: Path) -> IO[bytes]:
-    """Open and lock the partial file of the sweep into `path`. Raises UsageError."""
+    """Open and lock the partial file of the sweep into `path`. Raises UsageError if this fails."""
     partial = partial_of(path, "--resume")
     try:
         file = open_regular(partial, "r+b")
@@ -274,10 +277,10 @@ MAY_DIFFER = {("options", "samples"), ("options", "budget")}
 
 
 def _require_same(started: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
-    """Raise UsageError with the first difference.
+    """Raise UsageError, which names the first difference, if the settings differ.
 
-    The file of samples and the budget change no measurement. A sweep of several devices can be
-    completed on one device.
+    The file of samples and the budget may differ, because they change no measurement. The devices
+    may differ, because one device can complete a sweep of several devices.
     """
     old, new = _settings(started), _settings(now)
     for at in {**new, **old}:

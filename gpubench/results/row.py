@@ -1,4 +1,4 @@
-"""`Row`, the only owner of the columns of a sweep's CSV: their names, types, units and meaning."""
+"""`Row`, the only definition of the columns of a sweep's CSV: names, types, units and meaning."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _key, _outcome, _time, _rates, _why, _pairs, _clocks, _host, _context = (
 class Row(OfSize):
     """One point of a sweep: the columns of the CSV, in order. None is written as an empty field.
 
-    Text is one printable line (`clean`), also if it came from a compiler or a file.
+    Each text is one printable line (`clean`), even if it came from a compiler or a file.
     """
 
     op: str = _key("operation, such as gemm")
@@ -193,7 +193,7 @@ class Row(OfSize):
 
     @property
     def label(self) -> str:
-        """The point as a person names it: `shared_tile 16 at 1024 float32`."""
+        """The name of the point for users: `shared_tile 16 at 1024 float32`."""
         return " ".join(filter(None, (self.variant, self.tile, "at", self.size, self.dtype)))
 
     @property
@@ -212,7 +212,7 @@ class Row(OfSize):
 
     @property
     def half_interval(self) -> float | None:
-        """Distance from the median to the farther end of its interval, over the median."""
+        """Distance from the median to the farther end of its interval, divided by the median."""
         if not self.median_us or self.ci_low_us is None or self.ci_high_us is None:
             return None
         half_us = max(self.ci_high_us - self.median_us, self.median_us - self.ci_low_us)
@@ -256,7 +256,7 @@ def objects(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def write(rows: Iterable[Row], path: Path) -> None:
-    """Write a file, and replace what was there. Raises UsageError if it cannot be written."""
+    """Write the rows into a file, or replace a file. Raises UsageError if it cannot be written."""
     Output(path, overwrite=True).write(encode(rows))
 
 

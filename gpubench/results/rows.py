@@ -1,4 +1,4 @@
-"""Measurements become rows: rounds are merged, and rates are computed from the merged time."""
+"""Builds rows from measurements: merges a point's rounds, and computes rates from its time."""
 
 import math
 import re
@@ -55,8 +55,8 @@ def build_rows(
     """Build a row for each point that has measurements. The oldest round comes first.
 
     If a round failed, the row has the status of this round, and no time. If the overheads that
-    rounds subtracted differ too much, the row is an error. The row of an eliminated point keeps the
-    times of its earlier rounds.
+    rounds subtracted differ too much, the row has the status `error`. The row of an eliminated
+    point keeps the times of its earlier rounds.
     """
     measured = {point: _consistent(rounds) for point, rounds in measured.items() if rounds}
     times = {
@@ -163,7 +163,7 @@ def _rates(
 
 
 def _clocks(rounds: Sequence[Measurement]) -> dict[str, Any]:
-    """Return the columns of clocks, temperature and power, and of the CPU's time of a launch."""
+    """Return the columns of clocks, temperature and power, and of the CPU's time per launch."""
     healths = [health for taken in rounds for health in (taken.before, taken.after)]
     clocks: dict[str, Any] = {
         name: known_median(getattr(taken.after, name) for taken in rounds)
@@ -210,7 +210,7 @@ def _stated(point: Point) -> tuple[str, ...]:
 
 
 def _named(owner: object, *names: str) -> dict[str, Any]:
-    """Return attributes of an object as columns with the same names; None without an object."""
+    """Return attributes of an object as columns with the same names; None if there is no object."""
     return {name: getattr(owner, name, None) for name in names}
 
 
@@ -237,7 +237,7 @@ def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
 
 
 def _overheads_us(rounds: Sequence[Measurement]) -> list[float]:
-    """Return what each round subtracted from its samples, or nothing for other timers."""
+    """Return the time that each round subtracted from a sample; empty if nothing is subtracted."""
     point = rounds[0].point
     in_queue = not (point.launches.in_graph or point.launches == Launches.WAITED)
     if point.timer != Timer.OUTSIDE and not (_is_burst(point) and in_queue):
@@ -247,7 +247,7 @@ def _overheads_us(rounds: Sequence[Measurement]) -> list[float]:
 
 
 def _is_burst(point: Point) -> bool:
-    """Whether samples are blocked batches, from which an overhead is subtracted."""
+    """Whether samples are batches behind a blocking kernel, so that an overhead is subtracted."""
     return (point.timer, point.scope, point.state) == (Timer.EVENTS, Scope.KERNEL, State.BURST)
 
 
@@ -255,7 +255,7 @@ def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
     """Return the time columns of rounds that all have samples."""
     series = [measurement.series for measurement in rounds if measurement.series]
     medians = [float(np.median(taken.times_us)) for taken in series]
-    # Rounds differ by more than the samples of one round do (clocks, placement).
+    # Rounds differ more than the samples of one round do (clocks, placement).
     between_us = BETWEEN_SWEEPS_US if _is_burst(rounds[0].point) else 0.0
     low_us, high_us = rounds_interval(medians, between_us) or (None, None)
     return {
@@ -274,7 +274,7 @@ def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
 
 
 def _bits(error: float | None) -> float | None:
-    """Return the number of right bits of a relative error; None if there is no error."""
+    """Return the number of right bits of a relative error; None if the error is 0 or unknown."""
     return -math.log2(error) if error else None
 
 

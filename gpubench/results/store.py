@@ -1,7 +1,7 @@
-"""Results that are kept by name: a directory for each device, a file for each save.
+"""Keeps results by name: in a directory for each device and name, with a file for each save.
 
 A file is `<store>/<device>/<name>/<utc time>.csv`. The store is `$GPUBENCH_STORE`, or a directory
-of the user's data. No file is ever overwritten.
+in the user's data directory. No file is ever overwritten.
 """
 
 import os
@@ -38,7 +38,7 @@ def slug(text: str) -> str:
 
 
 def checked(name: str, flag: str) -> str:
-    """Return the name. Raises UsageError if a directory cannot have it."""
+    """Return the name. Raises UsageError if the name is not valid for a directory."""
     if _NAME.fullmatch(name):
         return name
     raise UsageError(
@@ -47,12 +47,12 @@ def checked(name: str, flag: str) -> str:
 
 
 def save(rows: Sequence[Row], name: str, flag: str = "--save") -> Path:
-    """Keep the rows of one device under a name, and return the file. Raises UsageError."""
+    """Keep the rows of one device under a name, and return the file's path. Raises UsageError."""
     return keep(rows[0].device or "", checked(name, flag), ".csv", encode(rows), flag)
 
 
 def keep(device: str, name: str, suffix: str, content: bytes, flag: str = "--save") -> Path:
-    """Write a new file of a device under a name, and return it. Raises UsageError if it fails."""
+    """Write a new file for a device and a name, and return its path. Raises UsageError."""
     folder = directory() / (slug(device) or "unknown") / name
     make_directory(folder, flag)
     path = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}{suffix}"
@@ -61,7 +61,7 @@ def keep(device: str, name: str, suffix: str, content: bytes, flag: str = "--sav
 
 
 def saved(name: str, device: str | None = None, suffix: str = ".csv") -> list[Path]:
-    """Return the files of a name, of one device or of all devices, oldest first."""
+    """Return the files under a name, for one device or for all devices, oldest first."""
     of_device = slug(device) if device else "*"
     paths = directory().glob(f"{of_device}/{name}/*{suffix}")
     return sorted(filter(Path.is_file, paths), key=lambda path: path.name)
@@ -74,7 +74,7 @@ def names(device: str | None = None) -> list[str]:
 
 
 def require(name: str, device: str | None, flag: str) -> list[Path]:
-    """Return the saved files. Raises UsageError, with the names that exist, if there is no file."""
+    """Return the saved files. Raises UsageError, which lists existing names, if there is none."""
     if paths := saved(checked(name, flag), device):
         return paths
     where = f"for {device}" if device else f"in {directory()}"

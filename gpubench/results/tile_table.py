@@ -1,4 +1,4 @@
-"""`TileRow`, the only owner of the columns of the table that `gpubench tune --table` writes."""
+"""`TileRow`, the only definition of the columns of the table of `gpubench tune --table`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _key, _time, _context = (partial(column, group) for group in ("key", "time", "co
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TileRow(OfSize):
-    """The choice for one problem: the columns of the table, in order."""
+    """The kernel that was chosen for one problem: the columns of the table, in order."""
 
     problem: str | None = _context("name in the list of --sizes")
     op: str = _key("operation, such as gemm")

@@ -1,8 +1,8 @@
 """Widens the intervals of times so that the interval of the shortest time is valid, too.
 
 The shortest of many times is short partly by chance. Intervals that hold for all times together
-(Bonferroni) also hold for the chosen time. Few rounds show little of a time's scatter, so the
-scatter of each time is shrunk towards the scatter of all times (`moderated.shrunk`).
+(Bonferroni) also hold for the shortest time. A few rounds show the scatter of a time only roughly,
+so the scatter of each time is shrunk towards the common scatter of all times (`moderated.shrunk`).
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from gpubench.stats.moderated import LEAST_SD, Floats, shrunk
 
 
 def together(halves: Sequence[float], rounds_us: Sequence[Sequence[float]]) -> Floats:
-    """Return half-widths that hold for all times together with a probability of 95 %.
+    """Return half-widths of intervals that all hold at once with a probability of 95 %.
 
-    `halves` has half of each time's own 95 % interval, as a fraction of the time. The interval may
-    include more than the scatter of the time's rounds, such as the scatter between sweeps.
+    `halves` has half of each time's own 95 % interval, as a fraction of the time. This interval may
+    cover more than the scatter of the time's rounds, such as the scatter between sweeps.
     """
     own = np.array(halves)
     tail = 0.025 / max(1, len(own))

@@ -1,4 +1,4 @@
-"""Slow-downs that a comparison would miss, and how many rounds would find them."""
+"""Computes which slow-downs a comparison finds, and how many rounds find a given slow-down."""
 
 import math
 from bisect import bisect_left
@@ -14,8 +14,8 @@ from gpubench.stats.polish import polish
 from gpubench.stats.shortest import compare_shortest
 
 COVERED = 0.95
-"""Fraction of the points, or kernels, whose slow-down must show in these rounds. `diff` promises
-only 0.9."""
+"""Fraction of the points, or of the kernels, whose slow-down the measured rounds must show. `diff`
+promises a fraction of only 0.9."""
 
 
 POWER = 0.9  # fraction of the cases in which a slow-down must be found
@@ -23,9 +23,9 @@ POWER = 0.9  # fraction of the cases in which a slow-down must be found
 SIDES = (*range(3, 20), *range(20, 50, 2), *range(50, 201, 10))
 SWEEPS = (7, 10, 14, 20, 28, 40, 56, 72, 100, 140, 200)
 """Numbers of sweeps per side that are tried on a CPU. `SIDES` has the numbers of rounds per side
-that are tried on a GPU, from 3 on, because two rounds show little of a variance."""
+that are tried on a GPU. The smallest is 3, because two rounds show a variance only roughly."""
 
-DRAWS = 40  # simulated comparisons of each point and number of sweeps
+DRAWS = 40  # number of simulated comparisons for each point and each number of sweeps
 DRAW_SEED = 83
 
 
@@ -37,13 +37,13 @@ class Detectable:
     """
 
     everything: float | None = None
-    """A slow-down of all points but the BLAS."""
+    """A slow-down of all points except the points of the BLAS."""
 
     kernel: float | None = None
-    """A slow-down of all points of one kernel, in nine of ten kernels."""
+    """A slow-down of all points of one kernel, which is found for nine of ten kernels."""
 
     point: float | None = None
-    """A slow-down of one point, in nine of ten points."""
+    """A slow-down of a single point, which is found for nine of ten points."""
 
 
 def smallest(
@@ -56,13 +56,14 @@ def smallest(
     others: Floats,
     machine: float,
 ) -> Detectable:
-    """Return the slow-downs that a comparison would have found, from the points' errors.
+    """Return the smallest slow-downs that a comparison would have found.
 
-    `kernels` has the kernel of each point, or None for a point of the BLAS. A slow-down is found if
-    it exceeds the limit of the test plus the point's `error`. A kernel is found if half of its
-    points are. The two speeds of other points explain a slow-down of a single point up to `others`.
-    If at least half of the points slowed, the amount `machine` of the slow-down is attributed to
-    the machine.
+    `kernels` has the kernel of each point, or None for a point of the BLAS. A point's slow-down is
+    found if it exceeds the limit of the test plus the point's `error`. A kernel's slow-down is
+    found if the slow-downs of half of its points are found. If only a single point slowed, a
+    slow-down up to the point's element of `others` is not found, because the two speeds of other
+    points explain it. If at least half of the points slowed, the amount `machine` of the slow-down
+    is attributed to the machine.
     """
     names = np.array([name or "" for name in kernels])
     own = names != ""
@@ -94,8 +95,9 @@ def smallest(
 def _covering(lines: Floats) -> float:
     """Return the smallest slow-down that is found in the fraction `COVERED` of the lines.
 
-    Each line has two sizes. The first is the smallest slow-down that is found. The second is the
-    size of a round that was left out; slow-downs near this size are not found.
+    Each line is for a point or a set of points, and has two slow-downs. The first is the smallest
+    slow-down that is found. The second is the slow-down of a round that was left out; slow-downs
+    near the second are not found.
     """
     sizes, aside = lines.T
     tries = np.sort(np.append(sizes, (1 + NEAR) * aside))
@@ -108,13 +110,13 @@ def _covering(lines: Floats) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Needed:
-    """Numbers of rounds per side that find a slow-down in nine of ten cases; None: too many."""
+    """Number of rounds per side that find a slow-down in nine of ten cases; None: too many."""
 
     kernel: int | None
-    """A slow-down of all points of one kernel, in nine of ten kernels."""
+    """Number for a slow-down of all points of one kernel, found for nine of ten kernels."""
 
     point: int | None
-    """A slow-down of one point, in nine of ten points."""
+    """Number for a slow-down of a single point, found for nine of ten points."""
 
 
 def rounds_to_find(
@@ -126,7 +128,7 @@ def rounds_to_find(
 
     `logs` has the logarithms of the times, of shape (points, rounds), and `kernels` the kernel of
     each point, or None for a point of the BLAS. `size` and `threshold` are relative differences. A
-    kernel is found if half of its points are.
+    kernel's slow-down is found if the slow-downs of half of its points are found.
     """
     rounds = summarize(polish(logs).logs)
     df = np.maximum(rounds.number - 1, 1)
@@ -152,9 +154,10 @@ def sweeps_to_find(
 ) -> Needed:
     """Return how many sweeps each side needs on a CPU, by the test of the shortest times.
 
-    The arguments are the same as for `rounds_to_find`, with each sweep's shortest time instead of a
-    round's. Sweeps are drawn from the recorded sweeps, in their order, because a drift depends on
-    the order.
+    The arguments are the same as for `rounds_to_find`, but `logs` has the shortest time of each
+    sweep instead of the times of rounds. Comparisons are simulated with sweeps that are drawn from
+    the recorded sweeps. The drawn sweeps keep their order, because the clock drifts from sweep to
+    sweep.
     """
     rng = np.random.default_rng(DRAW_SEED)
     step, margin = np.log1p(size), np.log1p(threshold)
@@ -176,10 +179,10 @@ def sweeps_to_find(
 def _needed(
     kernels: Sequence[str | None], by_points: Callable[[float, float], Floats], q: float
 ) -> Needed:
-    """Return the numbers that find a slow-down of one kernel, and of one point.
+    """Return the numbers of repeats that find a slow-down of one kernel, and of one point.
 
-    `by_points` returns the number of each point. Its arguments are the level of the test, and the
-    fraction of the cases in which a slow-down must be found.
+    `by_points` returns the number of repeats for each point. Its arguments are the level of the
+    test, and the fraction of the cases in which a slow-down must be found.
     """
     names = np.array([name or "" for name in kernels])
     own = names != ""
@@ -192,6 +195,6 @@ def _needed(
 
 
 def _in_most(numbers: Sequence[float] | Floats, part: float) -> int | None:
-    """Return the number that suffices in a part of all cases, or None if it is infinite."""
+    """Return the number that suffices for a fraction of the cases, or None if it is infinite."""
     enough = np.quantile(numbers, part, method="higher") if len(numbers) else np.inf
     return math.ceil(enough) if np.isfinite(enough) else None

@@ -1,4 +1,4 @@
-"""Intervals of medians, and robust scales."""
+"""Computes intervals of medians, and estimates of scatter that a few outliers do not move."""
 
 import math
 import statistics
@@ -20,13 +20,15 @@ STUDENT_95 = {
     8: 2.3060,
     9: 2.2622,
 }
-"""97.5 % quantile of Student's t-distribution by its degrees of freedom. SciPy loads slowly."""
+"""97.5 % quantile of Student's t-distribution by its degrees of freedom. The quantiles are listed
+here, because SciPy loads slowly."""
 
 MIN_ROUNDS = 3
-"""Minimum number of rounds for an interval; with two, its half-width is 12.7 standard errors."""
+"""Minimum number of rounds for an interval. The half-width for two rounds would be 12.7 standard
+errors."""
 
 MAD_TO_SIGMA = 1.4826
-"""Standard deviation of a normal distribution over its median absolute deviation (MAD)."""
+"""Standard deviation of a normal distribution divided by its median absolute deviation (MAD)."""
 
 SMALL_MAD = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
 """Factor, by the number of values, that makes the scaled MAD of normal values unbiased (Croux and
@@ -40,7 +42,7 @@ def known_median(values: Iterable[float | None]) -> float | None:
 
 
 def median_scale(values: NDArray[np.float64]) -> float:
-    """Estimate the standard deviation of normal values by their MAD; 0 for a single value."""
+    """Return a standard deviation of normal values, estimated by the MAD; 0 for a single value."""
     count = len(values)
     if count < 2:  # noqa: PLR2004 # one value has no scale
         return 0.0
@@ -49,12 +51,12 @@ def median_scale(values: NDArray[np.float64]) -> float:
 
 
 WINSOR = 2.0
-"""Maximum distance of a value from the median, in scales. Values that are further away are moved to
-this distance."""
+"""Maximum distance of a value from the median, in standard deviations that the MAD estimates.
+Values that are further away are moved to this distance."""
 
 WINSOR_DF = 0.7
-"""Degrees of freedom of a winsorized mean's standard error, divided by the number of values less
-one. The value is from 400,000 simulated pairs of 3, 5 and 10 normal values."""
+"""Degrees of freedom of a winsorized mean's standard error, divided by the number of values minus
+one. The ratio is from a simulation of 400,000 pairs of samples with 3, 5 and 10 normal values."""
 
 
 class RobustMean(NamedTuple):
@@ -86,7 +88,7 @@ def median_interval(times: Sequence[float]) -> tuple[float, float, float]:
 
     The ranks come from the normal approximation of the binomial distribution, with continuity
     correction (David and Nagaraja, Order Statistics, 7.1). With fewer than six samples no pair of
-    ranks covers 95 %, so the interval is the whole range.
+    ranks covers 95 %, so the interval reaches from the smallest to the largest sample.
     """
     ordered = np.sort(np.asarray(times))
     count = len(ordered)
@@ -100,10 +102,10 @@ def rounds_interval(
     """Return the 95 % interval of a point's time from the medians of its rounds.
 
     Return None for fewer than `MIN_ROUNDS`. The t-interval of the logarithms contains the median of
-    many rounds in 95 % of sweeps, with three rounds and with ten.
+    many rounds in 95 % of sweeps, whether a sweep has three rounds or ten.
 
-    `between_sweeps` is the standard deviation, in the unit of the medians, that all rounds of a
-    sweep have in common.
+    `between_sweeps` is the standard deviation between sweeps, in the unit of the medians. The
+    rounds of one sweep do not show it, because they share the same deviation.
     """
     count = len(medians)
     if count < MIN_ROUNDS:

@@ -1,21 +1,22 @@
 """Plans when and how strictly a comparison is judged before all its pairs are measured.
 
-A comparison that is judged several times has several chances of a false verdict. So the false
-discovery rate `q` is shared among the looks, and the parts sum to `q` (Bonferroni; this holds
-however the looks depend on each other). The last look has most of the rate. The intervals of a look
-have its confidence, so they hold whenever the comparison ends (Jennison and Turnbull, Group
-Sequential Methods, 2000, chapter 9).
+A look is a judgement of the pairs that have been measured so far. Several looks have several
+chances of a false verdict. So the false discovery rate `q` is divided among the looks, and the
+parts sum to `q` (Bonferroni; this is valid however the looks depend on each other). The last look
+has the largest part. The intervals of a look have the confidence of the look's part, so they are
+valid at whichever look the comparison ends (Jennison and Turnbull, Group Sequential Methods, 2000,
+chapter 9).
 """
 
 FIRST = 10
-"""Number of pairs at the first look. The rounds of both sides together then suffice to judge two
-speeds (`modes.DECIDING_ROUNDS`)."""
+"""Number of pairs at the first look. The rounds of both sides together then suffice to judge a
+point with two speeds (`modes.DECIDING_ROUNDS`)."""
 
 GROWTH = 1.4
 """Factor between the numbers of pairs of two consecutive looks."""
 
 EARLY = 0.5
-"""Part of `q` that all looks before the last one have together, in equal parts."""
+"""Fraction of `q` that is divided equally among all looks before the last look."""
 
 
 def early_looks(pairs: int) -> list[int]:
@@ -28,7 +29,7 @@ def early_looks(pairs: int) -> list[int]:
 
 
 def share(measured: int, pairs: int, *, is_last: bool) -> float:
-    """Return the part of `q` that the look after `measured` pairs has; 0: there is no look.
+    """Return the fraction of `q` for the look after `measured` pairs; 0 if there is no such look.
 
     `pairs` is the maximum number of pairs. A budget may end the comparison earlier; the last look
     is then earlier, too.

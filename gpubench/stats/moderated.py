@@ -3,7 +3,8 @@
 The method is limma's: Smyth, Statistical Applications in Genetics and Molecular Biology 3 (2004),
 article 3. The test against a threshold is `treat`, McCarthy and Smyth, Bioinformatics 25 (2009). As
 in the robust fit of Phipson and others, Annals of Applied Statistics 10 (2016), the points with the
-largest variances do not shape the prior, and a point that the prior rejects keeps its own variance.
+largest variances do not influence the prior, and a point whose variance is improbable by the prior
+keeps its own variance.
 """
 
 import math
@@ -16,16 +17,16 @@ from scipy import special
 Floats = NDArray[np.float64]
 
 TOP = 0.1
-"""Fraction of the points, those with the largest variances, from which the prior is not
-estimated."""
+"""Fraction of the points that are left out when the prior is estimated. These points have the
+largest variances."""
 
 REJECTED = 0.01
-"""Probability below which a point keeps its own variance: the probability of a larger variance, by
-the prior."""
+"""A point keeps its own variance if, by the prior, a larger variance has a probability below this
+value."""
 
 LEAST_SD = 1e-5
-"""Minimum standard deviation of logarithms. Rounds that scatter less agree only because times are
-rounded."""
+"""Minimum standard deviation of the logarithms of times. If rounds scatter less, they agree only
+because times are rounded."""
 
 
 class RoundStatistics(NamedTuple):
@@ -43,14 +44,15 @@ class RoundStatistics(NamedTuple):
     low: Floats
     high: Floats
     gap: Floats
-    """Largest step between neighbours of the sorted rounds."""
+    """Largest step between consecutive rounds, after the rounds are sorted by time."""
 
     group: Floats
-    """Width of the wider of the two groups of rounds before and after the largest step."""
+    """Width of the wider of the two groups into which the largest step divides the sorted
+    rounds."""
 
 
 def summarize(logs: Floats) -> RoundStatistics:
-    """Return the statistics of times of shape (points, rounds); NaN: no time, or no mean."""
+    """Return the statistics of the logarithms of times, of shape (points, rounds); NaN: no time."""
     ordered, point = np.sort(logs, axis=1), np.arange(len(logs))  # NaNs last
     number = np.isfinite(logs).sum(axis=1)
     with np.errstate(invalid="ignore"):
@@ -64,7 +66,7 @@ def summarize(logs: Floats) -> RoundStatistics:
 
 
 class Variance(NamedTuple):
-    """The error of a difference of means: arrays with an element for each point.
+    """The error of the difference of two means: arrays with an element for each point.
 
     Both arrays have NaN for a point that has no variance.
     """
@@ -82,8 +84,9 @@ def moderate(
 ) -> Variance:
     """Return the standard error of `new.mean - base.mean`, from each point's rounds and the prior.
 
-    `level_variance` is the variance of what all points share, with `level_df` degrees of freedom
-    (Satterthwaite's formula). A point with one round a side has no variance, so it gets NaN.
+    `level_variance` is the variance of the shift that all points share, with `level_df` degrees of
+    freedom. The degrees of freedom of the sum follow Satterthwaite's formula. A point with one
+    round per side has no variance, so its elements are NaN.
     """
     df = base.number + new.number - 2
     judged = df > 0
@@ -99,7 +102,7 @@ def moderate(
 def shrunk(variance: Floats, df: Floats) -> tuple[Floats, Floats]:
     """Return variances shrunk towards a common value, and their degrees of freedom.
 
-    Smyth 2004, section 3.
+    The method is in Smyth 2004, section 3.
     """
     prior_df, common = _prior(variance, df)
     if not prior_df:
@@ -115,7 +118,8 @@ def _prior(variance: Floats, df: Floats) -> tuple[float, float]:
     """Return the degrees of freedom and the variance of the prior: Smyth 2004, section 6.2.
 
     The parameters follow from mean and variance of log s², which is distributed as the logarithm of
-    s₀² times an F. The degrees of freedom are at most the sum over all points without the largest.
+    s₀² times an F-distributed number. The result's degrees of freedom are at most the sum of the
+    degrees of freedom of all points, without the largest.
     """
     if len(variance) < 2:  # noqa: PLR2004 # a single point has no prior
         return 0.0, 1.0
@@ -154,7 +158,8 @@ def _inverse_trigamma(value: float) -> float:
 def p_values(effect: Floats, margin: Floats, variance: Variance) -> Floats:
     """Return two-sided p-values of the hypothesis that the true effect is at most the margin.
 
-    A point without a variance gets 1. McCarthy and Smyth 2009, section 2.3.
+    The p-value of a point without a variance is 1. The test is in McCarthy and Smyth 2009, section
+    2.3.
     """
     error, df = variance
     beyond = special.stdtr(df, (margin - np.abs(effect)) / error)
@@ -163,7 +168,7 @@ def p_values(effect: Floats, margin: Floats, variance: Variance) -> Floats:
 
 
 def adjusted(p: Floats) -> Floats:
-    """Return p-values that are adjusted for the false discovery rate over all of them.
+    """Return the p-values, adjusted for the number of tests (the false discovery rate).
 
     Benjamini and Hochberg, Journal of the Royal Statistical Society B 57 (1995). scipy.stats has
     this function too, but takes a second to import.
@@ -176,7 +181,7 @@ def adjusted(p: Floats) -> Floats:
 
 
 def half_widths(variance: Variance, level: float) -> Floats:
-    """Return half of the width of each interval that has the effect with probability 1 - level.
+    """Return the half-widths of intervals that contain the true effect with probability 1 - level.
 
     The half-width is NaN for a point without a variance.
     """

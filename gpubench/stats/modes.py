@@ -1,4 +1,4 @@
-"""Finds points with two speeds. Each process has one speed, so rounds fall into two groups."""
+"""Finds points with two speeds: a process runs at one of them, so rounds fall into two groups."""
 
 from typing import NamedTuple
 
@@ -20,12 +20,12 @@ DECIDING_ROUNDS = 20
 
 NEAR = 0.25
 """A time that was left out has two distances: from the level of the other side, and from the level
-of its own side. It is at the other side's level if the ratio of these distances is below this
-value."""
+of its own side. It counts as being at the other side's level if the first distance divided by the
+second distance is below this value."""
 
 ALIKE = 0.7
-"""Minimum ratio of the difference between a point's two speeds to a shift, at which the two speeds
-may explain the shift."""
+"""Two speeds of a point may explain a shift if the difference between them is at least this
+fraction of the shift."""
 
 
 class Speeds(NamedTuple):
@@ -36,7 +36,7 @@ class Speeds(NamedTuple):
     """Means of the logarithms of the times."""
 
     part: float
-    """Part of the rounds that were slow."""
+    """Fraction of the rounds that were slow."""
 
 
 class Modes(NamedTuple):
@@ -49,12 +49,12 @@ class Modes(NamedTuple):
     """Whether two speeds may explain the shift of each point."""
 
     hides: Floats
-    """Slow-down of each point that its two speeds would also explain; 0 for a point with a single
-    speed."""
+    """Largest slow-down of each point that its two speeds would explain; 0 for a point with a
+    single speed."""
 
     aside: Floats
-    """Slow-down of each point, relative to the base, in the slowest round that was left out; 0
-    without such a round."""
+    """Slow-down of each point, relative to the base, in the slowest round that was left out; 0 if
+    there is no such round."""
 
     @property
     def overlapping(self) -> list[Speeds]:
@@ -70,10 +70,10 @@ def find_modes(
 ) -> Modes:
     """Return the points whose rounds fall into two groups that are further apart than `threshold`.
 
-    `logs` has the times of both sides, and `set_aside` the times that were left out because the
-    round was slower. A point also has two speeds if such a time is at the other side's level
-    (`NEAR`). The two speeds do not explain a shift if the two sides are further apart than the two
-    speeds within either side.
+    `logs` has the logarithms of the times of both sides, and `set_aside` the logarithms of the
+    times in rounds that were left out (`polish`). A point also has two speeds if such a time is at
+    the other side's level (`NEAR`). The two speeds do not explain a shift if the two sides are
+    further apart than the two speeds within either side.
     """
     base, new = sides
     hidden, grouped = np.zeros((2, len(base.mean)), bool)
@@ -113,7 +113,8 @@ def may_be_modes(
 
     If a point's two speeds are known, its fraction of slow rounds gives the probability that it has
     only fast rounds in the base and only slow rounds in the new side. Effects in one direction are
-    accepted if two speeds cause this number of effects with a probability of at most `q` (Poisson).
+    accepted if two speeds cause at least this number of effects with a probability of at most `q`
+    (Poisson).
     """
     base, new = (side.number for side in sides)
     expected, count = np.zeros((2, len(effect)))

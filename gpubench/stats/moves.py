@@ -1,11 +1,12 @@
 """Finds when times moved: the change points of many points over several results of a device.
 
-A result is a whole sweep, so a move must exceed what differs between sweeps. Each run of results in
-a row is compared with the point's other results, against a margin (`treat`); a run at the end is a
-move that lasts. Few results show little of a point's variance, so the variance is shrunk towards a
-common value. The p-value has Bonferroni's correction for the choice of the run, and Benjamini and
-Hochberg's for the points. If a point has moved, further runs are sought in its times without the
-first run's effect (Olshen and others, Biostatistics 5, 2004: circular binary segmentation).
+A result is a whole sweep, so a move must exceed the usual difference between sweeps. Each run of
+consecutive results is compared with the point's other results, and the difference is tested against
+a margin (`treat`). If the run ends with the newest result, the move lasts. A few results show a
+point's variance only roughly, so the variance is shrunk towards a common value. The p-values are
+corrected for the number of runs (Bonferroni) and for the number of points (Benjamini and Hochberg).
+If a point has moved, the first run's effect is subtracted from its times, and further runs are
+sought (Olshen and others, Biostatistics 5, 2004: circular binary segmentation).
 """
 
 from collections.abc import Sequence
@@ -32,21 +33,23 @@ Q = 0.002
 because some kernels scatter in steps (results/operating/history.md)."""
 
 MIN_RESULTS = 3
-"""Minimum number of results of a point for a change point: two results show no scatter."""
+"""Minimum number of results of a point whose changes are sought. Two results do not show how much
+results scatter."""
 
 MIN_REFERENCES = 2
-"""Minimum number of references that show the machine's shift: a single reference may move alone."""
+"""Minimum number of reference points that show the machine's shift. A single reference point may
+itself have moved."""
 
 MAX_RUNS = 3  # maximum number of runs that are sought in one point
 
 
 LEAST_ALIKE = 0.5
-"""Minimum ratio of a step to the distance between two speeds, at which these speeds may explain the
-step."""
+"""Two speeds may explain a step if the step is at least this fraction of the distance between the
+speeds."""
 
 
 class Move(NamedTuple):
-    """A change point of one point."""
+    """A change of the time of one point."""
 
     point: int
     at: int  # index of the first result after the change
@@ -56,8 +59,8 @@ class Move(NamedTuple):
 def machine_levels(levels: Floats, references: NDArray[np.bool_]) -> Floats:
     """Return the machine's effect on all points in each result, as logarithms.
 
-    The effect is the median of the references' deviations from their own medians; 0 with too few
-    references. `levels` has logarithms of times, of shape (points, results); NaN: no time.
+    The effect is the median of the references' deviations from their own medians; 0 if there are
+    too few references. `levels` has logarithms of times, of shape (points, results); NaN: no time.
     """
     effects, chosen = np.zeros(levels.shape[1]), levels[references]
     if len(chosen) >= MIN_REFERENCES:
@@ -68,10 +71,10 @@ def machine_levels(levels: Floats, references: NDArray[np.bool_]) -> Floats:
 
 
 def find_moves(levels: Floats, speeds: Floats, margin: float = MARGIN, q: float = Q) -> list[Move]:
-    """Return the change points beyond a margin, by point and time.
+    """Return the changes that exceed a margin, ordered by point and time.
 
-    `speeds` has the largest distance between two groups of a point's rounds in one result; 0: the
-    rounds form one group. A step of about this distance is not a move.
+    `speeds` has, for each point, the largest distance between two groups of rounds in one result;
+    0: the rounds form one group. A step of about this distance is not a move.
     """
     there = np.isfinite(levels)
     rows = np.flatnonzero(there.sum(axis=1) >= MIN_RESULTS)
@@ -106,7 +109,7 @@ def find_moves(levels: Floats, speeds: Floats, margin: float = MARGIN, q: float 
 
 
 class Differences(NamedTuple):
-    """Newest results less an anchor, as logarithms: arrays with an element for each point."""
+    """Newest results minus an anchor, as logarithms: arrays with an element for each point."""
 
     step: Floats
     low: Floats
@@ -117,11 +120,11 @@ class Differences(NamedTuple):
 def since_anchor(
     anchor: Floats, levels: Floats, edges: Sequence[Sequence[int]], margin: float, q: float
 ) -> Differences:
-    """Compare each point's newest results of the same code with the results of an anchor.
+    """Return the differences of each point's newest results from the results of an anchor.
 
-    The arrays have the shape (points, results). `edges` has the numbers of the results at which the
-    code of each point changed, or its time moved. The variance is estimated from the results
-    between edges.
+    `anchor` and `levels` have the shape (points, results). `edges` has, for each point, the indices
+    of the results at which the point's code changed or its time moved. Only the results after the
+    last edge are compared. The variance is estimated from the results between edges.
     """
     squares, df = np.zeros((2, len(levels)))
     steps, errors = np.full((2, len(levels)), np.nan)
@@ -145,7 +148,7 @@ def since_anchor(
 
 
 def _steps(point: int, row: Floats, edges: set[int], margin: float) -> list[Move]:
-    """Return the steps between the runs that the edges divide, if they exceed the margin."""
+    """Return the steps of a point's times at the edges, if the steps exceed the margin."""
     columns = np.flatnonzero(np.isfinite(row))
     cuts = sorted({int(np.searchsorted(columns, edge)) for edge in edges} - {0, len(columns)})
     means = [float(run.mean()) for run in np.split(row[columns], cuts)]
@@ -157,23 +160,24 @@ def _steps(point: int, row: Floats, edges: set[int], margin: float) -> list[Move
 
 
 class _Runs(NamedTuple):
-    """For each point, the run of results that differs most: arrays with an element per point."""
+    """The run of each point that differs most from the point's other results, as arrays."""
 
     p: Floats
-    edges: NDArray[np.int64]  # the begin and end of each run, of shape (points, 2)
+    edges: NDArray[np.int64]  # the start and the end of each run, of shape (points, 2)
     fitted: Floats  # each result's fitted value: the mean of the run, or of the other results
 
 
 def _runs(levels: Floats, usual: Floats, usual_df: Floats, margin: float) -> _Runs:
-    """Compare each run with the point's other results.
+    """Return the run of each point that differs most from the point's other results.
 
-    `usual` has the variances of further points that did not move, with their degrees of freedom.
+    `usual` has the variances of further points, which did not move, and `usual_df` has the degrees
+    of freedom of these variances.
     """
     results, there = levels.shape[1], np.isfinite(levels)
     runs = [(start, stop) for start in range(1, results) for stop in range(start + 1, results + 1)]
     best = np.full(len(levels), np.inf)
     edges, fitted = np.zeros((len(levels), 2), int), np.zeros_like(levels)
-    for start, stop in runs:  # the first n results have the same edges as the rest
+    for start, stop in runs:  # a run of the first n results has the same edge as the rest
         inside = (np.arange(results) >= start) & (np.arange(results) < stop)
         counts = np.array([(there & part).sum(axis=1) for part in (inside, ~inside)])
         means = [np.where(there & part, levels, 0.0).sum(axis=1) for part in (inside, ~inside)]

@@ -14,26 +14,27 @@ from gpubench.stats.intervals import RobustMean, median_scale, robust_mean
 Floats = NDArray[np.float64]
 
 MIN_POINTS = 6
-"""Minimum number of points that show the effect of a round in spite of their own noise."""
+"""Minimum number of points from which the effect of a round is estimated in spite of the points'
+noise."""
 
 STEPS = 3
 """Number of iterations of the polish. After two iterations, the effects of recorded sweeps change
 by less than 0.01 %."""
 
 UNEVEN = 4.0
-"""Ratio of a round's scatter to the median scatter of all rounds, above which the round is left
-out. A disturbance then slowed the round's points unequally, so its effect cannot be removed."""
+"""A round is left out if its scatter exceeds the median scatter of all rounds by this factor. A
+disturbance then slowed the round's points unequally, so its effect cannot be removed."""
 
 UNEVEN_SCATTER = 0.005
-"""Scatter, of logarithms, up to which a round is never left out."""
+"""A round is never left out if the scatter of the logarithms of its times is at most this."""
 
 MIN_KEPT = 3
 """Minimum number of rounds of a point that stay when other rounds are left out."""
 
 SCATTER_QUANTILE = 0.8
-"""Quantile of a round's residuals that is used as the round's scatter: a disturbance of a fifth of
-the points shows. A round that is faster at some points does not count as disturbed: at these
-points, the other rounds ran at the slower of two speeds."""
+"""Quantile of a round's residuals that is used as the round's scatter. A disturbance that slows a
+fifth of the points therefore shows. A round in which some points are faster does not count as
+disturbed: in the other rounds, these points ran at the slower of two speeds."""
 
 
 class Polished(NamedTuple):
@@ -44,7 +45,8 @@ class Polished(NamedTuple):
     round is left out."""
 
     effects: Floats
-    """Effect of each round on the logarithm of a time, relative to the rounds' robust mean."""
+    """Effect of each round on the logarithm of a time, relative to the robust mean of all
+    rounds."""
 
     left_out: NDArray[np.bool_]
     """Whether each round is left out, because its disturbance was uneven."""
@@ -56,15 +58,16 @@ class Polished(NamedTuple):
     """Robust standard deviation of the effects."""
 
     level: RobustMean
-    """Mean of the kept effects before it was subtracted, and its standard error. The level that all
-    points share has the same standard error."""
+    """Mean of the effects of the rounds that were kept, before this mean was subtracted, and its
+    standard error. The level that all points share has the same standard error."""
 
 
 def polish(logs: Floats) -> Polished:
     """Remove the effect of each round on all points.
 
     `logs` has the shape (points, rounds), with NaN where a point has no time. Each row has at least
-    one time. A round with fewer than `MIN_POINTS` points of two rounds or more stays as it is.
+    one time. A round stays as it is if fewer than `MIN_POINTS` of its points have a time in a
+    second round, too.
     """
     rounds = logs.shape[1]
     effects, left_out = np.zeros(rounds), np.zeros(rounds, bool)

@@ -1,8 +1,9 @@
 """The race of `tune`: configurations leave when they are shown to be slower than the best.
 
 The method is successive elimination by paired comparisons: the logarithms of two configurations'
-times are subtracted round by round, so that what slowed a whole round cancels. docs/tune.md has the
-method, its source and its assumptions. Pure functions on arrays, and their state.
+times are subtracted round by round, so that a disturbance of a whole round cancels. docs/tune.md
+has the method, its source and its assumptions. This module has pure functions on arrays, and the
+state of a race.
 """
 
 import math
@@ -27,7 +28,7 @@ WIDTHS = stdtrit(np.maximum(np.arange(200), 1), 1 - LEVEL)
 
 MIN_VISITS = 7
 """Minimum number of rounds that a configuration and the leader must share before their differences
-decide. A kernel with two equally likely speeds is slow in all seven in 0.8 % of races."""
+decide. A kernel with two equally likely speeds is slow in all seven rounds in 0.8 % of races."""
 
 EARLY_VISITS = 3
 EARLY_FACTOR = 1.3
@@ -35,8 +36,8 @@ EARLY_FACTOR = 1.3
 in every round, in at least `EARLY_VISITS` rounds."""
 
 DISSENT = 5
-"""Number of visits beyond `MIN_VISITS` for each visit that may contradict the others (sign test at
-1 %)."""
+"""One visit in which a configuration was not slower than the leader is tolerated for each such
+number of visits beyond `MIN_VISITS` (sign test at 1 %)."""
 
 COMMON_DF = 2.0
 """Degrees of freedom of the usual scatter, towards which the scatter of each configuration is
@@ -54,7 +55,7 @@ MIN_LIMIT = 120
 
 
 class Race:
-    """A race of configurations, numbered from 0. The caller visits the `waiting` configurations.
+    """A race of configurations, numbered from 0. The caller visits (measures) the `waiting` ones.
 
     `add` records a time, `withdraw` takes a configuration out of the race, and `judge` ends a
     round. A `patient` race is limited only by its number of rounds.
@@ -79,13 +80,15 @@ class Race:
         """Half of the leader's 95 % interval, as a fraction of its time."""
 
         self.slower: dict[int, float] = {}
-        """Lower bound of how much slower each configuration that left is: 0.1 is 10 %."""
+        """Lower bound of the slow-down of each configuration that left, relative to the leader: 0.1
+        is 10 %."""
 
         self.apart: dict[int, tuple[float, float]] = {}
-        """Bounds of how much each survivor is slower than the leader, as of the last round."""
+        """Lower and upper bound of the slow-down of each survivor, relative to the leader, as
+        logarithms, after the last round."""
 
         self.behind: dict[int, float] = {}
-        """Estimate of how much each survivor is slower than the leader."""
+        """Estimate of the slow-down of each survivor, relative to the leader, as a logarithm."""
 
     def enter(self, count: int = 1) -> list[int]:
         """Add configurations to the race from this round on, and return their numbers."""
@@ -110,7 +113,7 @@ class Race:
 
     @property
     def spent(self) -> bool:
-        """Whether the race has used all its rounds or visits, and every survivor is judged."""
+        """Whether the race has used all its rounds or visits, and is `settled`."""
         limit = math.inf if self._patient else max(VISITS_EACH * self._entered, MIN_LIMIT)
         return (self.round > MAX_ROUNDS or len(self._logs) >= limit) and self.settled
 
@@ -122,7 +125,7 @@ class Race:
 
     @property
     def decided(self) -> bool:
-        """Whether one configuration is left, or all remaining ones are within the margin."""
+        """Whether one configuration is left, or all that remain are within the margin."""
         if len(self.racing) < 2:  # noqa: PLR2004 # one has won
             return self.round > 1
         near = all(high <= self.margin for _, high in self.apart.values())
@@ -157,12 +160,13 @@ class Race:
 
 
 class Standings(NamedTuple):
-    """The comparison of all survivors with the leader: arrays with an element for each."""
+    """The comparison of all survivors with the leader: arrays with an element for each survivor."""
 
     leader: int
     leader_error: float
     behind: Floats
-    """Estimate of the logarithm of the survivor's time over the leader's; NaN: no common round."""
+    """Estimate of the logarithm of the survivor's time divided by the leader's time; NaN: no common
+    round."""
 
     low: Floats
     high: Floats
@@ -170,7 +174,9 @@ class Standings(NamedTuple):
 
 
 def compare(logs: Floats, margin: float) -> Standings:
-    """Compare configurations (rows) over rounds (columns); NaN where there was no visit.
+    """Return the comparison of all configurations with the leader.
+
+    `logs` has a row for each configuration and a column for each round; NaN: no visit.
 
     `margin` is the logarithm of the factor up to which configurations count as equal.
     """
@@ -207,7 +213,7 @@ def _means(values: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.int64]]:
     count = there.sum(axis=1)
     middle = row_medians(values)
     scale = MAD_TO_SIGMA * row_medians(np.abs(values - middle[:, None]))
-    # The MAD of two values is no scale, and the MAD of mostly equal values is 0.
+    # The MAD of two values says little about their scatter; for mostly equal values it is 0.
     reach = np.where((count > 2) & (scale > 0), WINSOR * scale, np.inf)[:, None]  # noqa: PLR2004 # two values are too few
     clipped = np.clip(values, middle[:, None] - reach, middle[:, None] + reach)
     filled = np.where(there, clipped, 0.0)

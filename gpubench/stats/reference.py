@@ -1,4 +1,4 @@
-"""The shift of the machine, from points whose code is the same on both sides.
+"""Estimates how much faster or slower the machine became, from points whose code did not change.
 
 Such points are the points of the vendor's BLAS, and of kernels whose source and binary did not
 change.
@@ -17,19 +17,20 @@ from gpubench.stats.polish import row_medians
 Floats = NDArray[np.float64]
 
 MIN_REFERENCES = 2
-"""Minimum number of points of the BLAS that show its shift: a single point may have two speeds."""
+"""Minimum number of points of the BLAS that show the shift of the BLAS. A single point may have two
+speeds."""
 
 MIN_VOTES = 3
-"""Minimum number of votes, of the BLAS and of unchanged kernels, whose median is the machine's
-shift."""
+"""Minimum number of votes if the machine's shift is the median vote. The BLAS and each unchanged
+kernel have a vote."""
 
 ALIKE = 0.8
-"""Fraction of the votes, those nearest to the median, whose distances from the median give the
-scatter. The remaining votes may be of kernels with two speeds."""
+"""Fraction of the votes from which the scatter of the votes is computed: the votes nearest to the
+median. The remaining votes may be of kernels with two speeds."""
 
 
 class Shift(NamedTuple):
-    """A shift of the machine, new side less base, as a logarithm."""
+    """A shift of the machine, new side minus base, as a logarithm."""
 
     shift: float
     variance: float
@@ -37,7 +38,8 @@ class Shift(NamedTuple):
     """Degrees of freedom of the variance."""
 
     library: float = 0.0
-    """Further shift of the BLAS, which unchanged kernels do not share."""
+    """Shift of the BLAS in addition to `shift`. Unchanged kernels do not have this additional
+    shift."""
 
 
 def machine_shift(
@@ -49,7 +51,7 @@ def machine_shift(
     level: Shift,
     far: float,
 ) -> Shift:
-    """Return the machine's shift, and how exactly the points can be compared with it.
+    """Return the machine's shift, and the variance of a point's difference from this shift.
 
     `shifts` and `errors` have each point's shift and its standard error. `references` has 0 for
     points of a BLAS that both sides have, a number for each kernel with the same code on both
@@ -60,8 +62,8 @@ def machine_shift(
     The BLAS and each unchanged kernel have a vote, and the machine's shift is the median vote. The
     variance of the shift is computed from the median vote of each round, because the effect of a
     round on all points cancels in a difference from a reference. The scatter of the votes is added
-    to this variance, because the machine may have slowed some kernels more than other kernels.
-    Without unchanged kernels, or if the only such kernel agrees with the BLAS, the shift is the
+    to this variance, because the machine may have slowed some kernels more than other kernels. If
+    there is no unchanged kernel, or if the only such kernel agrees with the BLAS, the shift is the
     result of `shift_by_blas`.
     """
     by_blas = shift_by_blas(
@@ -94,7 +96,7 @@ def machine_shift(
 
 
 def _votes_by_round(logs: Floats, voters: Sequence[NDArray[np.bool_]]) -> Floats:
-    """Return the median of the votes in each round in which a reference has a time."""
+    """Return the median vote of each round in which at least one voter has a time."""
     residuals = logs - row_medians(logs)[:, None]
     votes = np.array(
         [
@@ -130,14 +132,14 @@ def shift_by_blas(
     level: Shift,
     far: float,
 ) -> Shift:
-    """Return the machine's shift as the BLAS shows it.
+    """Return the machine's shift, estimated from the points of the BLAS.
 
-    The arguments are the same as for `machine_shift`, but `sides` has the times of the BLAS alone.
+    The arguments are the same as for `machine_shift`, but `sides` has only the times of the BLAS.
     An error is NaN for a point that cannot be compared with the BLAS.
 
-    The result is the shift of the BLAS if the level that all points share is known less exactly, or
-    if the BLAS moved by more than `far`. Otherwise the result is the part of the shift that the
-    BLAS and the other points share.
+    The result is the shift of the BLAS if this shift has a smaller variance than the level that all
+    points share, or if the BLAS moved by more than `far`. Otherwise the result is the part of the
+    shift that the BLAS and the other points share.
     """
     shared = Shift(shared_median(shifts, blas), level.variance, level.df)
     references, own = shifts[blas], errors[blas]
@@ -164,7 +166,10 @@ def shared_part(shift: Any, other: Any) -> Any:
 
 
 def shared_median(shifts: Floats, blas: NDArray[np.bool_]) -> float:
-    """Return what the median point and the median BLAS point share; 0 if either is missing."""
+    """Return the `shared_part` of the median shifts of BLAS points and of other points.
+
+    Return 0 if there are no BLAS points, or no other points.
+    """
     if blas.all() or not blas.any():
         return 0.0
     return float(shared_part(np.median(shifts[blas]), np.median(shifts[~blas])))

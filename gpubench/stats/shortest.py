@@ -1,10 +1,10 @@
-"""Tests whether the shortest times of two sides differ if disturbances lengthen other times.
+"""Tests whether the shortest times of two sides differ, although disturbances lengthen many times.
 
-Beside other work a time has two modes, and a mean shows little. No disturbance lengthened the
-shortest times of both sides. So the shortest times are compared by their ranks, and all longer
-times count as equal. The clock of a machine drifts by a tenth within minutes, so each time is first
-divided by the shortest time of both sides at about that moment. The test is exact for any
-distribution of times, as long as they could have been measured in any order.
+While other programs run, times fall into two groups, and a mean shows little. The shortest times of
+both sides are those that no disturbance lengthened. So the shortest times are compared by their
+ranks, and all longer times count as equal. The clock of a machine drifts by a tenth within minutes,
+so each time is first divided by the shortest time of both sides at about that moment. The test is
+exact for any distribution of times, if all orders of the times are equally likely.
 
 J. L. Gastwirth, Percentile modifications of two sample rank tests, Journal of the American
 Statistical Association 60 (1965).
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from gpubench.stats.reference import shared_median
 
 NEAR = 6
-"""Number of sweeps of each side, before and after a sweep, that count as measured at the same time.
-The number was chosen with recorded sweeps: results/decisions/ab_shortest.md."""
+"""Number of sweeps of each side, before a sweep and after it, that count as measured at the same
+time as this sweep. The number was chosen with recorded sweeps: results/decisions/ab_shortest.md."""
 
 
 def compare_shortest(base: NDArray[np.float64], new: NDArray[np.float64], margin: float) -> float:
@@ -40,11 +40,11 @@ def decide_by_shortest(
     p: NDArray[np.float64],
     effect: NDArray[np.float64],
 ) -> NDArray[np.bool_]:
-    """Update `p` and `effect`; return for each point whether its shortest times decided them.
+    """Update `p` and `effect`; return for each point whether its shortest times decided these.
 
-    `sides` has both sides' times of each point, or None. `p` and `effect` come from another test. A
-    point with both tests gets twice the smaller p-value. A shift that the points share with the
-    vendor's BLAS is attributed to the machine and subtracted.
+    `sides` has both sides' times of each point, or None if they are not tested. `p` and `effect`
+    come from another test. A point with both tests gets twice the smaller p-value. A shift that the
+    points share with the vendor's BLAS is attributed to the machine and subtracted.
     """
     logs = {i: (np.log(side[0]), np.log(side[1])) for i, side in enumerate(sides) if side}
     shifts = np.array([_shift(*pair) for pair in logs.values()])
@@ -59,7 +59,7 @@ def decide_by_shortest(
 
 
 def _shift(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
-    """Return the difference of a low quantile of both sides, new less base.
+    """Return the new side's low quantile minus the base's low quantile.
 
     If both sides have the same number of times with a rank (`_ranked`), the quantile is the median
     of these times.
@@ -71,7 +71,7 @@ def _shift(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
 def _levels(
     first: NDArray[np.float64], second: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return, for each time of both sides, the shortest time at about that moment."""
+    """Return, for each time of both sides, the shortest time of about the same moment."""
     length = max(len(first), len(second))
     of_both = np.full((2, length + 2 * NEAR), np.inf)
     of_both[0, NEAR : NEAR + len(first)] = first
@@ -81,10 +81,10 @@ def _levels(
 
 
 def _chance(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """Return the one-sided p-value of the hypothesis that `first` does not have the shorter times.
+    """Return the one-sided p-value of the hypothesis that `first` is not faster than `second`.
 
-    The shortest time of both sides has the score r, the next time has r - 1, and the last of r
-    times has 1. The sum over `first` is compared with the sums of all possible orders.
+    The shortest of all times has the score r (`_ranked`), the second has r - 1, and the r-th time
+    has 1. The sum over `first` is compared with the sums of all possible orders.
     """
     levels = _levels(first, second)
     first, second = first - levels[0], second - levels[1]
@@ -96,7 +96,7 @@ def _chance(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
 
 
 def _ranked(number: int) -> int:
-    """Return how many of the shortest times have a rank.
+    """Return the number of the shortest times that get a rank.
 
     The square root and the factor were chosen with recorded sweeps:
     results/decisions/ab_shortest.md.
@@ -106,7 +106,7 @@ def _ranked(number: int) -> int:
 
 @cache
 def _tail(first: int, number: int) -> NDArray[np.float64]:
-    """Return the probabilities of the sums of the scores of `first` times in random order.
+    """Return the probabilities of sums of scores (`_chance`) if all orders are equally likely.
 
     Element i is the probability that the sum is i or more.
     """

@@ -1,9 +1,9 @@
 """Encodes calls of a child process's methods, and the results of these calls, as bytes.
 
 The parent names a method of the child's `Server`, `Runner`, `Examiner` or `Walled`. Arguments and
-results are plain data (msgspec). The reader checks them against the types in the method's
-signature. A variant has functions, so the path of its file is sent instead. A kernel can change
-anything in the child, so the parent never loads Python objects that the child made.
+results are plain data (msgspec). The receiver checks both against the types in the method's
+signature. A variant has functions, which cannot be sent, so the path of its file is sent. A kernel
+can change anything in the child, so the parent never loads Python objects that the child made.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,8 @@ from gpubench.plan.operations import add_operation
 def _struct_of(kind: type[Any], **replaced: Any) -> type[msgspec.Struct]:
     """Return a class of messages with the fields of a dataclass.
 
-    `replaced` has other types for some of the fields. None leaves the field out.
+    `replaced` has the types of the fields that are sent in another type, and None for the fields
+    that are left out.
     """
     types = get_type_hints(kind) | replaced
     return msgspec.defstruct(f"{kind.__name__}Message", [x for x in types.items() if x[1]])
@@ -60,7 +61,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The value that a method returned, and the state of its child."""
+    """The value that a method returned, and the state of the child."""
 
     result: msgspec.Raw
     spent_s: Mapping[str, float]
@@ -90,7 +91,7 @@ def encode_call(method: Callable[..., Any], arguments: Mapping[str, Any]) -> byt
 def decode_arguments(method: Callable[..., Any], call: Call) -> dict[str, Any]:
     """Return the arguments of a call by name. The child calls this function.
 
-    Raises the errors of the files that describe the operation and the variants.
+    Raises an error if a file that describes the operation or a variant is invalid.
     """
     if call.operation:
         add_operation(Path(call.operation))

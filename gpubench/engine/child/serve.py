@@ -1,4 +1,4 @@
-"""The main function of a child process: answers the parent's calls with a `Runner`, one by one."""
+"""The main function of a child process, which uses a `Runner` to answer the parent's calls."""
 
 import os
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ from gpubench.process.requests import Report, answer_requests
 
 MAX_FORKS = 256
 """Maximum number of forks by the kernels of a child and of its forked copies. Without this limit, a
-kernel that forks in each call would fill the machine, because each copy also makes the next
-call."""
+kernel that forks in each call would fill the machine with processes, because each copy also makes
+the next call."""
 
 
 def serve(descriptor: int, backend: str, library: str) -> None:
@@ -68,7 +68,7 @@ class Server:
     def open(self, device: str, timer: Timer) -> Opened:
         """Open the device.
 
-        A child calls this function first, and no other function opens a device.
+        The parent requests this method first, and no other method opens a device.
         """
         backend = open_backend(device, timer)
         self._runner = Runner(backend, on_ready=lambda: self._report(1))
@@ -106,10 +106,10 @@ class Server:
             target = self._others.get(owner, self._opened)
         try:
             arguments = decode_arguments(getattr(type(target), name), call)
-        except UsageError as error:  # a description changed since the parent read it
+        except UsageError as error:  # a file changed since the parent read it
             raise ChildLostError(str(error)) from error
         result = getattr(target, name)(**arguments)
-        # After these calls, the device may be unusable.
+        # After a call that may break the device, check whether the device still works.
         may_break = call.method == Examiner.at_unusual_size.__qualname__ or (
             isinstance(result, Measurement) and result.status == Status.ERROR
         )

@@ -1,4 +1,4 @@
-"""Controls child processes from the parent: starts a child, sends requests, and notices its end."""
+"""Controls child processes from the parent: starts them, sends requests, and notices their end."""
 
 import os
 from collections import defaultdict
@@ -28,8 +28,8 @@ A = TypeVar("A")
 
 THREADS_SLEEP = {"OPENBLAS_THREAD_TIMEOUT": "4"}
 """Variable that makes idle threads of OpenBLAS sleep after 2⁴ clock ticks. By default, idle threads
-keep their CPUs busy for at least 2²⁶ ticks, into the next kernel's samples. If other work needs a
-CPU, a product waits for such threads (docs/decisions/0019)."""
+keep their CPUs busy for at least 2²⁶ ticks, which disturbs the next kernel's samples. If other work
+needs a CPU, a product waits for such threads (docs/decisions/0019)."""
 
 QUIET = {"KINETO_LOG_LEVEL": "6"}
 """Variable that keeps torch's profiler from printing a line when it starts and stops."""
@@ -50,9 +50,8 @@ SILENT_VARIABLES = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS",
     "NUMBA_NUM_THREADS", "NUMBA_DISABLE_JIT",
 )  # fmt: skip
-"""Environment variables that change the results or the speed of libraries, and leave no other
-trace. The child does not get these variables, but rows record them. The backend sets the number of
-threads itself."""
+"""Environment variables that silently change the results or the speed of libraries. The child does
+not get these variables, but rows record them. The backend sets the number of threads itself."""
 
 
 RECORDED = (
@@ -91,7 +90,7 @@ class Supervisor:
 
     @property
     def spent_s(self) -> Mapping[str, float]:
-        """Wall time by phase of all children since `forget_times`, and the time to start them."""
+        """Wall time of all children by phase since `forget_times`, and the time to start them."""
         names = dict.fromkeys((*self._spent_s, *self._child_spent_s))
         return {n: self._spent_s.get(n, 0.0) + self._child_spent_s.get(n, 0.0) for n in names}
 
@@ -103,7 +102,7 @@ class Supervisor:
     def open(self) -> Opened:
         """Start a child that opens the device, and return its answer.
 
-        Raises the errors of the child, ChildLostError, and HostChangedError.
+        Raises the error that the child reports, ChildLostError, or HostChangedError.
         """
         opened, self._opened = self._opened, None
         if opened and self.child and not self.child.has_ended:
@@ -130,7 +129,7 @@ class Supervisor:
     def open_ahead(self) -> None:
         """Open the device in a child that the next call of `open` uses.
 
-        That call reports a fault of the device.
+        If opening fails, that call tries again, and raises the error.
         """
         try:
             self._opened = self.open()
@@ -245,9 +244,9 @@ class Supervisor:
         return result
 
     def _require_scheduling(self, pid: int) -> None:
-        """Raise HostChangedError if this process or a new child is not scheduled as it was.
+        """Raise HostChangedError if the CPUs or the priority of a process have changed.
 
-        A kernel may pin or renice any process of its user, and later children inherit that.
+        A kernel may pin or renice any process of its user, and later children inherit this change.
         """
         now = scheduling(pid)
         for what, before, after in zip(("CPUs", "priority"), self._scheduling, now, strict=True):
@@ -258,7 +257,7 @@ class Supervisor:
                 )
 
     def end(self) -> None:
-        """Kill the child and all processes that its kernels started. Keep its times by phase."""
+        """Kill the child and all processes that its kernels started. Keep the child's times."""
         for name, spent in self._child_spent_s.items():
             self._spent_s[name] += spent
         self._child_spent_s = {}
@@ -277,7 +276,7 @@ _ahead: dict[tuple[str, Timer, Path | None], Supervisor] = {}
 
 
 def supervisor_of(device: str, timer: Timer, kernels: Path | None) -> Supervisor:
-    """Return the supervisor of a folder's children, some of which may already wait."""
+    """Return the supervisor for a folder of kernels. Some of its children may already wait."""
     return _ahead.pop((device, timer, kernels), None) or Supervisor(device, timer, kernels)
 
 

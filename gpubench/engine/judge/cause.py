@@ -14,14 +14,15 @@ from gpubench.engine.operands.make import make_reference
 from gpubench.model import Problem
 
 UNRELATED = 0.1
-"""Largest correlation of an unrelated result with the right one. The correlation of 1,024 random
-numbers is below 0.1 in 998 of 1,000 cases."""
+"""Largest correlation of an unrelated result with the right result. The correlation of 1,024 pairs
+of random numbers is below 0.1 in 998 of 1,000 cases."""
 
-ENOUGH = 1024  # minimum number of elements for this correlation
+ENOUGH = 1024  # minimum number of elements at which `UNRELATED` is used
 
 SAME = 2e-2  # largest relative difference of results that are the same up to roundings
 
-NARROW = {"float16 or TF32": 11, "bfloat16": 8}  # bits of types in which products are computed
+NARROW = {"float16 or TF32": 11, "bfloat16": 8}
+"""Narrow types in which a kernel may compute, with the number of bits of their significands."""
 
 
 @np.errstate(invalid="ignore", over="ignore")  # operands may have a NaN, or be all zeros
@@ -35,11 +36,12 @@ def why_wrong_rows(
     finds_rounding: bool = False,
     is_transposed: bool = False,
 ) -> tuple[str, float]:
-    """Judge some rows of a result. Return why they are wrong, or an empty text, and their error.
+    """Return why some rows of a result are wrong, or an empty text, and the error of the rows.
 
     `inputs` are the operands in host memory, and `earlier` the operands of the previous launch into
     the same output. For operations on vectors, `output` is the complete result, because it is
-    short. With `is_transposed`, a reason calls the first operand B, and the second A.
+    short. If `is_transposed` is true, the reason calls the first operand B, and the second operand
+    A.
     """
     error = rows_error(np, problem, inputs, rows, output)
     if not (reason := why_inaccurate(error, problem.tolerance)):
@@ -58,20 +60,20 @@ def why_wrong_rows(
 
 
 def cause_of(right: NDArray[Any], output: NDArray[Any]) -> str:
-    """Describe a wrong result; the text is empty if this function does not recognize it."""
+    """Return why a result is wrong; the text is empty if this function recognizes no cause."""
     if is_unwritten(np, output):
         return "the result was never written"
     right, wide = right.astype(np.float64), output.astype(np.float64)
     if not wide.any():
         return "the result is all zeros"
     if not np.isfinite(wide).all():
-        return ""  # the reason for the error names NaN
+        return ""  # the reason by `why_inaccurate` names NaN
     other = _other_operation(right, wide) if right.ndim > 1 else ""
     return other or _unrelated_or_narrow(right, wide, is_integer=output.dtype.kind == "i")
 
 
 def _other_operation(right: NDArray[np.float64], output: NDArray[np.float64]) -> str:
-    """Describe the function, such as ReLU, that was applied to the product, if there is one."""
+    """Return a text about the function, such as ReLU, that was applied to the product, if any."""
     for what, other in (
         ("with its negative elements as zeros, as ReLU does", np.maximum(right, 0)),
         ("divided by its sum over the row, as softmax does", _softmax(right)),
@@ -89,7 +91,7 @@ def _other_operation(right: NDArray[np.float64], output: NDArray[np.float64]) ->
 def _unrelated_or_narrow(
     right: NDArray[np.float64], output: NDArray[np.float64], *, is_integer: bool
 ) -> str:
-    """Describe a result that is unrelated to the right result, or that keeps only few bits."""
+    """Return a text about a result that is unrelated to the right one, or keeps only few bits."""
     lengths = float(np.linalg.norm(right) * np.linalg.norm(output))
     cosine = float(np.vdot(right, output)) / (lengths or 1.0)
     if abs(cosine) < UNRELATED and right.size >= ENOUGH:

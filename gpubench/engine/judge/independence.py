@@ -38,20 +38,20 @@ TURNS: tuple[int, ...] = (6, 6, 36)
 two cases differ by a ratio such as `RATIO`."""
 
 MIXED_PAIRS: tuple[int, ...] = (-1, 1, 523)
-"""Maximum number of mixed pairs at which two cases differ, for each of the `TURNS`. A pair has a
-launch of each of the two cases. The pair is mixed if its launch of the slower case is the faster
-launch. The probability that two equal cases have at most this number of mixed pairs is 1e-6 (exact
-distribution of U for 12 and 48 launches of each case; Mann and Whitney, 1947). -1: the stage
+"""Two cases differ if they have at most this number of mixed pairs, for each of the `TURNS`. A pair
+has a launch of each of the two cases. The pair is mixed if its launch of the slower case is the
+faster launch. The probability that two equal cases have at most this number of mixed pairs is 1e-6
+(exact distribution of U for 12 and 48 launches of each case; Mann and Whitney, 1947). -1: the stage
 decides nothing, and a further stage must follow."""
 
 RATIO = 1.25
 """Smallest ratio between the times of two cases that counts as a difference, by the host's clock.
-On a CPU beside other work, a right function of 23 µs took 1.17 times as long with operands that had
-just been written, in 2 of 6 runs."""
+On a CPU that also ran other programs, a right function of 23 µs took 1.17 times as long with
+operands that had just been written, in 2 of 6 runs."""
 
 RATIO_FILLED = 1.1
 """Smallest ratio that counts as a difference for a filled output. With this ratio, none of 760
-measurements of ten right functions became wrong."""
+measurements of ten right functions was judged wrong."""
 
 RATIO_BY_EVENTS = 1.05
 """Smallest ratio that counts as a difference by the GPU's clock. On an H200, the ratios of 54
@@ -62,16 +62,16 @@ MIN_DIFFERENCE_US = 3.0
 the caches hold, which changes the time of a short call."""
 
 LONG_TURNS = (1, 1, 4, 3)  # `TURNS` of long launches
-LONG_MIXED_PAIRS = (-1, -1, -1, 0)
-LONG_RATIO = 1.5  # smallest ratio that counts for long launches; probability by chance: 2e-5
+LONG_MIXED_PAIRS = (-1, -1, -1, 0)  # `MIXED_PAIRS` of long launches; probability by chance: 2e-5
+LONG_RATIO = 1.5  # smallest ratio that counts as a difference for long launches
 
 COMPARED = 4
-"""Number of results of which one, at random, is compared with a reference, if making a reference
-takes long."""
+"""If making a reference takes long, a result is compared with a reference with a probability of 1 /
+COMPARED."""
 
 SAME = 1e-2
-"""Largest difference of two results, relative to the largest element. The exact checks are
-elsewhere; this check must only notice that nothing was computed."""
+"""Largest difference between two results that count as equal, relative to the largest element. The
+exact checks are elsewhere; this check must only notice that nothing was computed."""
 
 
 class Case(StrEnum):
@@ -209,7 +209,7 @@ class _Launches:
 
     @property
     def _has_seen_bits(self) -> bool:
-        """Whether the output has the bits of the first result."""
+        """Whether the output has the same bits as the first result."""
         return not count_true(self._output != self._right)
 
     def _is_new_result(self, hosts: Sequence[NDArray[Any]], moved: int) -> bool:
@@ -254,13 +254,15 @@ def _error(
 
 
 def _write_moved(array: Any, rows: Any, places: int) -> None:
-    """Write rows into an array, each moved down by some places; the last rows move to the top."""
+    """Write rows into an array, each `places` rows further down; the last rows move to the top."""
     end = len(rows) - places
     array[:places], array[places:] = rows[end:], rows[:end]
 
 
 def _extend(times_us: dict[Case, list[float]], once: Callable[[Case], float], turns: int) -> None:
-    """Add launches of all cases. Each turn has a new order, so a disturbance affects all cases.
+    """Launch all cases `turns` times, and append the times.
+
+    Each turn has a new order, so a disturbance affects all cases.
 
     The very first launch is of the case `POISONED`, because later results are compared with its
     result.
@@ -284,7 +286,7 @@ def _by_suspicion(times_us: dict[Case, list[float]], case: Case) -> tuple[list[f
 
 
 def _counts(short_us: list[float], long_us: list[float], limit: float) -> bool:
-    """Whether the lower quartiles differ enough. No disturbance shortens a launch."""
+    """Whether the lower quartiles, which disturbances hardly change, differ enough to count."""
     low, high = (sorted(times_us)[len(times_us) // 4] for times_us in (short_us, long_us))
     return high > limit * low and high - low > MIN_DIFFERENCE_US
 

@@ -1,14 +1,14 @@
-"""An exact probe: operands whose products never round, so that a result is right to the last bit.
+"""An exact probe: operands whose products never round, so every bit of a result can be checked.
 
-Every element of the result is a single product, because a row of A and a column of B have one
-nonzero element in common. One factor of each product uses all its bits, and the other factor is a
-power of two (an odd number for integers, whose product keeps all bits too). So the last bit is
-wrong if a kernel rounds its operands, or omits or repeats a value of k. The tolerance of a sum of
-many products could hide such errors.
+Every element of the result is a single product, because a row of A and a column of B are both
+nonzero at only one k. One factor of each product uses all its bits, and the other factor is a power
+of two (an odd number for integers, whose product keeps all bits too). So the last bit is wrong if a
+kernel rounds its operands, or omits or repeats a value of k. The tolerance of a sum of many
+products could hide such errors.
 
 The size of a probe resembles the point's size: its extents have the same remainders (`PERIOD`),
-span several tiles, and do not exceed the point's extents. A kernel is therefore never launched at a
-kind of size that the user did not request. The number of products in a sum is the same as in the
+span several tiles, and do not exceed the point's extents. A kernel is therefore launched only at
+sizes like those that the user requested. The number of products in a sum is the same as in the
 point, except for our own kernels, whose code is the same for any number of products.
 """
 
@@ -48,20 +48,20 @@ of these probes, at random."""
 
 PERIOD = 256
 """Modulus for which the extents of a probe and of its point have equal remainders. For users'
-kernels, their remainders modulo the tile's extents are also equal. Our own kernels check their
+kernels, the remainders modulo the tile's extents are also equal. Our own kernels check their
 bounds, so these remainders do not matter for our kernels."""
 
 TILES = (2, 4, 8, 16, 32)
-"""Numbers of tiles that a probe may span in each direction, if the point has more. A probe uses the
-first number at which the variant launches the same kernels as at the point's size."""
+"""Numbers of tiles that a probe may span in each direction, if the point spans more tiles. A probe
+uses the first number at which the variant launches the same kernels as at the point's size."""
 
-LIBRARY_TILE = 32  # extent of a tile for functions without tiles, which may refuse small sizes
+LIBRARY_TILE = 32  # assumed tile of functions without tiles, which may refuse small sizes
 
 UNUSUAL = (149, 157, 139, 13, 11, 7)
 """Prime extents. A kernel that is right at these extents checks its bounds, and requires no
 alignment."""
 
-UNUSUAL_LONG = (1283, 1283)  # prime extents for operations that memory limits
+UNUSUAL_LONG = (1283, 1283)  # prime extents for operations that memory bandwidth limits
 
 MAX_PROBES = 8
 """Maximum number of launches among which the values of k are divided. Several launches are needed
@@ -74,8 +74,8 @@ HOST_RESULTS = 2**18
 kernels."""
 
 KEPT_BYTES = 2**26
-"""Maximum bytes of a problem whose probes' operands are kept. All kernels of a sweep are probed at
-a few sizes."""
+"""Maximum bytes of a problem if the operands of its probes are kept for the next kernel. All
+kernels of a sweep are probed at a few sizes."""
 
 LARGEST_SCALE = 3  # scales are 2 to the power of −3 to 3, so that results are in range
 
@@ -198,8 +198,8 @@ AnyProbe = Probe | ChainProbe | WidthProbe | BatchProbe
 
 _RIGHT: WeakKeyDictionary[AnyProbe, NDArray[Any]] = WeakKeyDictionary()
 """The right result of each small probe, once a kernel has computed it. All kernels of a sweep are
-probed at a few sizes, and comparing two results takes a hundredth of the time to compute a
-result."""
+probed at a few sizes, and comparing two results takes a hundredth of the time that computing the
+right result takes."""
 
 
 def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
@@ -282,7 +282,7 @@ def _period(point: Point) -> int:
 
 
 def _near(extent: int, period: int, min_extent: int) -> int:
-    """Return the smallest number, from `min_extent` to `extent`, with the remainder of `extent`."""
+    """Return the smallest number from `min_extent` on that equals `extent` modulo `period`."""
     remainder = extent % period
     return min(
         extent,
@@ -338,7 +338,7 @@ def in_batch(problem: Problem, seed: int, make: Make) -> tuple[AnyProbe, ...]:
 
 @lru_cache(16)
 def make_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
-    """Return probes whose first operand uses all bits, then probes whose second operand does.
+    """Return probes whose first operand uses all bits, and probes whose second operand does so.
 
     Each value of k has a product in one of the probes, if `MAX_PROBES` are enough. A large product
     has a single probe (`make_full_probe`).
@@ -428,7 +428,7 @@ def _scales(rng: np.random.Generator, problem: Problem) -> Iterator[NDArray[Any]
 
 
 def _chain_probes(rng: np.random.Generator, problem: Problem) -> Iterator[ChainProbe]:
-    """Yield probes in which each row and each column has an element, up to MAX_PROBES."""
+    """Yield probes until each row and each column has had an element, or MAX_PROBES are made."""
     count, longer = sorted((problem.m, problem.n))
     for has_all_bits in (True, False):
         order, fixed = rng.permutation(longer), rng.permutation(count)
@@ -461,7 +461,7 @@ def _drawn(
 
 
 def _all_bits(rng: np.random.Generator, precision: Precision, shape: Any) -> Any:
-    """Draw numbers ± [1/2, 1) whose last bit is set; integers from their whole range."""
+    """Return random numbers in ±[1/2, 1) with the last bit set, or integers of any size."""
     kind = np.dtype(precision.element)
     if kind.kind == "i":
         limits = np.iinfo(kind)
@@ -475,7 +475,7 @@ def _all_bits(rng: np.random.Generator, precision: Precision, shape: Any) -> Any
 
 
 def _one_bit(rng: np.random.Generator, precision: Precision, shape: Any) -> Any:
-    """Draw powers of two, so small that a product of three is in range; or draw odd integers."""
+    """Return random powers of two whose products of three are in range, or random odd integers."""
     kind = np.dtype(precision.element)
     if kind.kind == "i":
         return _all_bits(rng, precision, shape) | kind.type(1)
@@ -533,9 +533,10 @@ def all_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
 
 
 def require_exact_outputs(contents: Sequence[bytes], problem: Problem, seed: int) -> None:
-    """Raise WrongError unless `contents` are the exact results of a problem's probes, by rows.
+    """Raise WrongError unless `contents` are the exact results of a problem's probes.
 
-    The parent calls this, because a function could change the checks in its own process.
+    The elements of a result are in the order of rows. The parent calls this function, because a
+    function could change the checks in its own process.
     """
     probes, kind = all_probes(problem, seed), np.dtype(problem.precision.result)
     size = math.prod(problem.output_shape)
@@ -547,7 +548,7 @@ def require_exact_outputs(contents: Sequence[bytes], problem: Problem, seed: int
 
 
 def at_probe(point: Point, problem: Problem) -> Point:
-    """Return the point at a probe's size, without choosing an algorithm for that size."""
+    """Return the point at a probe's size, without a search for the best algorithm at that size."""
     variant = point.variant
     if isinstance(variant, CallVariant):
         variant = replace(variant, tune=None)

@@ -1,10 +1,10 @@
-"""Finds a rounded operand in the errors of a result, on the operands that are timed.
+"""Finds out from the errors of a timed result whether a kernel rounded an operand.
 
 A kernel can recognise the operands of an exact probe by their zeros, and a tolerance that grows
-with K lets rounded operands pass at a large K. So the errors of some results are compared with the
-errors that rounding an operand would cause. In a right kernel, both are independent, because the
-roundings of its sums depend on all bits of both operands. The cosine of their angle is then
-about ±1/√n for n results.
+with K accepts rounded operands at a large K. So the errors of some results are compared with the
+errors that rounding an operand would cause. In a right kernel, these two kinds of errors are
+independent, because the roundings of its sums depend on all bits of both operands. The cosine of
+the angle between the errors is then about ±1/√n for n results.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,35 +17,36 @@ from numpy.typing import NDArray
 from gpubench.engine.operands.make import product
 from gpubench.model import Precision, Problem
 
-EDGE = 64  # number of rows and of columns of a product whose errors are compared, at random
+EDGE = 64  # number of random rows, and of columns, of a product whose errors are compared
 MAX_RESULTS = 1024  # maximum number of elements of a vector whose errors are compared
 
 MAX_ELEMENTS = 2**21  # maximum number of elements of the first operand that are compared
 
 LEAST_DEVIATIONS = 8.0
-"""Smallest cosine that counts, in multiples of the 1/√n of independent errors. Right sums of 64 to
-16,384 products in four orders had at most 3. Operands of 13 to 20 bits had at least 10 up to a K
-of 16,384, for n = 4,096."""
+"""Smallest cosine that counts, in multiples of 1/√n, the cosine of independent errors. Right
+kernels had at most 3 (sums of 64 to 16,384 products, in four orders). Kernels that rounded operands
+to 13 to 20 bits had at least 10, for K up to 16,384 and n = 4,096."""
 
 LEAST_K = 64
-"""Smaller sums are not compared: a tolerance shows rounded operands there, and the roundings of few
-products may resemble the roundings of operands."""
+"""Minimum K of a product that is examined. At a smaller K, the tolerance already rejects rounded
+operands, and the roundings of few products may resemble the roundings of operands."""
 
 WIDTHS = range(-11, -2)
-"""The widths that are tried, as numbers of bits that the operand's significand loses. A tolerance
-shows smaller widths. Larger widths differ too little."""
+"""Widths of a rounded operand that are tried, in bits relative to its full significand. The
+tolerance already rejects smaller widths. Larger widths differ too little from the full
+significand."""
 
-FLUSHED = (9, 11, 13, 15)  # elements below 2⁻ⁱ that are taken as 0, for each of these i
+FLUSHED = (9, 11, 13, 15)  # for each i, elements below 2⁻ⁱ that were replaced by 0 are sought
 
 LEAST_BITS = 4
 
-WIDE_BITS = 32  # results of narrower operands have a tolerance that shows rounded operands
+WIDE_BITS = 32  # minimum bits of operands that are examined; else, the tolerance suffices
 
 
 class RoundedOperand(NamedTuple):
     """The rounding that a result's errors resemble most."""
 
-    which: str = ""  # the operand, or empty if the errors resemble none
+    which: str = ""  # the operand; empty if the errors resemble no rounding
     width: str = ""
     cosine: float = 0.0
 
@@ -58,7 +59,7 @@ def can_show_rounding(problem: Problem) -> bool:
 
 
 def choose_lines(problem: Problem, count: int) -> list[int]:
-    """Return rows or columns of the result at random: at most EDGE, or EDGE² / 16 of a vector."""
+    """Return random rows or columns of the result: at most EDGE, or MAX_RESULTS of a vector."""
     max_lines = EDGE if len(problem.output_shape) > 1 else MAX_RESULTS
     depth = max(problem.input_shapes[0])
     number = min(max_lines, count, MAX_ELEMENTS // depth)
@@ -70,10 +71,10 @@ def choose_lines(problem: Problem, count: int) -> list[int]:
 def find_rounding(
     problem: Problem, inputs: Sequence[NDArray[Any]], rows: Sequence[int], output: NDArray[Any]
 ) -> RoundedOperand:
-    """Return the rounding that the errors of some rows of a result show.
+    """Return the rounding of an operand that the errors of some rows of a result show.
 
-    `inputs` are the operands in host memory, and `output` has only these rows. A vector has a row
-    for each element.
+    `inputs` are the operands in host memory, and `output` has only these rows. If the result is a
+    vector, each element counts as a row.
     """
     first, second = inputs
     chosen = choose_lines(problem, len(rows))
@@ -92,7 +93,7 @@ def find_rounding(
     errors = output.astype(np.float64)
     for part in parts:
         errors = errors - part
-    # A sum that truncates has errors along the result, so this direction does not count.
+    # Sums that truncate have errors in proportion to the result: this part does not count.
     errors -= parts[0] * _ratio((errors * parts[0]).sum(), (parts[0] ** 2).sum())
     size = float(np.sqrt((errors**2).sum()))
     if not size:
@@ -118,10 +119,11 @@ def find_rounding(
 def _cosines(
     values: NDArray[Any], gradient: NDArray[Any], squares: NDArray[Any], precision: Precision
 ) -> Iterator[tuple[str, float]]:
-    """Yield the names of changes of an operand, and the cosine between their errors and a result's.
+    """Yield the name of each rounding, and the cosine of its errors with the result's errors.
 
     `gradient` is the sum of the result's errors times the other operand, and `squares` the sum of
-    the other operand's squares. So a change has the length √Σ(change²·squares) in the result.
+    the other operand's squares. So a change of the operand changes the result by a vector of the
+    length √Σ(change²·squares).
     """
     own_bits = np.finfo(values.dtype).nmant + 1
     allowed = precision.input_roundoff

@@ -1,10 +1,10 @@
-"""A probe of the width of sums: large terms that cancel, with small terms between them.
+"""A probe of the number of bits of sums: large terms that cancel, and small terms between them.
 
 The terms of a row are ±2ʷ at random places, with alternating signs, and ±1 at all other places. A
 sum that keeps more than w bits is exact in any order, and a narrower sum loses some of the small
-terms, also if only the sums of parts of K are narrow. Rows have different w, so a single launch
-shows how many bits the sums keep. (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA
-tensor cores, 2021, find the width of a tensor core by such terms.)
+terms, even if only the partial sums over parts of K are narrow. Rows have different w, so a single
+launch shows how many bits the sums keep. (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of
+NVIDIA tensor cores, 2021, find the width of a tensor core by such terms.)
 """
 
 import math
@@ -27,7 +27,8 @@ row's large terms sum to at most 2^(b − SPARE_BITS), and w is at most b − SP
 spared because tensor cores truncate terms."""
 
 LARGEST_IN_FLOAT32 = 20
-"""The largest w of float32 sums. How tensor cores add the last bits differs between GPUs."""
+"""The largest w of float32 sums. It is limited, because GPUs differ in how tensor cores add the
+last bits."""
 
 PATTERNS = 4  # number of random orders of terms for each w
 LEAST_DEPTH = 16  # minimum length of a sum that has room for large and small terms
@@ -63,11 +64,11 @@ class WidthProbe:
         return first, second.reshape(self.problem.shapes_of_one[1])
 
     def bits_kept(self, xp: Any, output: Any) -> int | None:
-        """Return the number of bits that sums keep; None stands for all bits that are examined."""
+        """Return the number of bits that sums keep; None if they keep all examined bits."""
         expected = np.multiply.outer(self.totals[self.pattern_of_row], self.column_signs)
         part = output.reshape(expected.shape).astype(np.float64)
         differs = (part != xp.asarray(expected)).astype(np.float64)
-        is_wrong = on_host(differs @ xp.ones(expected.shape[1])) > 0  # by the BLAS (`count_true`)
+        is_wrong = on_host(differs @ xp.ones(expected.shape[1])) > 0  # summed by the BLAS
         narrow = self.exponent_of_row[is_wrong]
         return int(narrow.min()) if narrow.size else None
 
@@ -75,7 +76,8 @@ class WidthProbe:
 def extents(problem: Problem) -> tuple[int, int, int]:
     """Return rows, columns and depth of a product.
 
-    For a chain, this is the last product. All products of a batch have the same extents.
+    For a chain of products, these are the extents of the last product. All products of a batch have
+    the same extents.
     """
     (rows, depth), *_, result = problem.shapes_of_one
     if problem.operation.first_is_transposed:
@@ -85,7 +87,7 @@ def extents(problem: Problem) -> tuple[int, int, int]:
 
 @lru_cache(16)
 def make_width_probes(problem: Problem, seed: int) -> tuple[WidthProbe, ...]:
-    """Return the probe of the width of sums; nothing for exact sums, short sums and chains."""
+    """Return the probe of the width of sums; no probe for exact sums, short sums and chains."""
     precision = problem.precision
     rows, columns, depth = extents(problem)
     if problem.operation.is_chain or precision.is_integer or depth < LEAST_DEPTH:

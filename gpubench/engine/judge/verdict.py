@@ -1,4 +1,4 @@
-"""Decides whether a measurement is wrong: each `why_…` returns the reason, or an empty text.
+"""Decides whether a measurement is wrong: each function `why_…` returns a reason or an empty text.
 
 The other modules of this package only observe; they do not decide. Comparisons are written so that
 a NaN counts as wrong.
@@ -12,7 +12,7 @@ from gpubench.model import Measurement, Precision, Status
 from gpubench.text import digits
 
 NAMED_WIDTHS = {8: "bfloat16", 11: "float16", 14: "float8 on tensor cores", 24: "float32"}
-"""Types of sums, by their number of bits."""
+"""Types in which sums may be computed, by the number of bits that such sums keep."""
 
 NOT_ALL = "not all was computed, or the time is wrong"
 
@@ -49,7 +49,7 @@ def as_judged(measurement: Measurement, wrong: WrongError) -> Measurement:
 def missing(left: str) -> WrongError:
     """Return the error of a launch that did not compute its result.
 
-    `left` says what the launch left behind.
+    `left` is a text about what the launch left behind.
     """
     return WrongError(f"a launch did not compute its result: {left}")
 
@@ -69,7 +69,10 @@ def why_inexact(size: str, wrong: int, results: int, cause: str = "") -> str:
 
 
 def why_narrow(size: str, bits: int | None, precision: Precision) -> str:
-    """Judge how many bits sums keep (`judge.sum_width`). None: all bits that are examined."""
+    """Return why sums keep too few bits (`judge.sum_width`).
+
+    `bits` is the number of bits that sums keep, or None if they keep all bits that are examined.
+    """
     if bits is None:
         return ""
     as_type = f", as sums in {NAMED_WIDTHS[bits]} do" if bits in NAMED_WIDTHS else ""
@@ -80,7 +83,10 @@ def why_narrow(size: str, bits: int | None, precision: Precision) -> str:
 
 
 def why_inaccurate(error: float, tolerance: float, multiple: int = 0) -> str:
-    """Judge the largest `relative_error` of a result that is `multiple` times the right result."""
+    """Return why the `relative_error` of a result is too large.
+
+    `multiple` is n if the result is n times the right result, or else 0.
+    """
     if error <= tolerance:
         return ""
     if multiple:
@@ -96,14 +102,14 @@ def why_inaccurate(error: float, tolerance: float, multiple: int = 0) -> str:
 
 
 def why_nan_is_lost(row_is_nan: Sequence[bool]) -> str:
-    """Judge a row of a result whose row of A has a NaN: all its elements must be NaN."""
+    """Return why a row of a result is wrong if its row of A has a NaN: all elements must be NaN."""
     if all(row_is_nan):
         return ""
     return "a NaN in A did not reach the result: elements were skipped, replaced, or not computed"
 
 
 def why_rounded(which: str, width: str, cosine: float) -> str:
-    """Judge the operand, if any, whose rounding a result's errors resemble (`judge.rounding`)."""
+    """Return why a result is wrong if a rounded operand explains its errors (`judge.rounding`)."""
     if not which:
         return ""
     return (
@@ -119,7 +125,7 @@ def why_dependent(on: str, time_us: float, with_it: str, time_with_it_us: float)
 
 
 def why_too_short(time_us: float, least_us: float) -> str:
-    """Judge a time per launch by the minimum time that the device needs for the problem."""
+    """Return why a time per launch is wrong if the device needs at least `least_us`."""
     if time_us > least_us:
         return ""
     limit = f"the device cannot take less than {digits(least_us)}"
@@ -127,7 +133,7 @@ def why_too_short(time_us: float, least_us: float) -> str:
 
 
 def why_too_fast(gflops: float, highest_gflops: float, margin: float) -> str:
-    """Judge a rate by the highest rate that was measured on the device, times a margin."""
+    """Return why a rate is wrong if it exceeds the highest measured rate times a margin."""
     if gflops <= margin * highest_gflops:
         return ""
     highest = f"the device's multiply-adds reach {digits(highest_gflops, 4)}"
@@ -135,7 +141,7 @@ def why_too_fast(gflops: float, highest_gflops: float, margin: float) -> str:
 
 
 def why_unconfirmed(reported_us: float, parent_us: float, ratio: float) -> str:
-    """Judge a child's time. The parent's time may be at most `ratio` times as long."""
+    """Return why a child's time is wrong if the parent's time exceeds `ratio` times this time."""
     if parent_us <= ratio * reported_us:
         return ""
     elsewhere = f"at least {digits(parent_us)} µs by the clock of another process"

@@ -38,7 +38,7 @@ INTEGER_POISON = -(2**31) + 12345
 """Content of an integer output before the kernel runs, an unlikely product of the operands."""
 
 BYTE_POISON = 0xFF
-"""Content of each byte of an output of several results, before the kernel runs."""
+"""Content of each byte of an output that holds several results, before the kernel runs."""
 
 CHECKED_ROWS = 16
 """Number of rows of a product that are compared, if each launch has operands of its own."""
@@ -49,11 +49,11 @@ KEPT_OUTPUTS = 8
 """Maximum number of outputs of a point that are kept until its timed launches have ended."""
 
 MAX_MULTIPLE = 2**20  # largest multiple of the right result that is recognized
-SAME = 1e-2  # maximum relative difference of a result from that multiple
+SAME = 1e-2  # maximum relative difference of a result from such a multiple
 
 ROUNDED_ONCE = 1.01
-"""Factor of the unit roundoff. It exceeds 1, because the sum that is rounded has errors of its
-own."""
+"""Factor by which the unit roundoff is multiplied. It exceeds 1, because the sum that is rounded
+has errors of its own."""
 
 STALE = (
     "it left its output as it was. Its arguments had moved since earlier launches: it may keep "
@@ -69,9 +69,10 @@ class Check:
     An output with the same bits as a right output is right. Only other outputs are compared with
     the reference, so every timed output can be checked in every round. `xp` is the array module.
 
-    Copies of a user's outputs are kept until `settle`. The reference of such an output is then made
-    after the timed launches, so that no launch can find it in memory. The errors of a user's kernel
-    on random operands are compared with the errors that rounded operands cause.
+    Copies of the outputs of a user's kernel are kept until `settle`. The reference of such an
+    output is then made after the timed launches, so that no launch can find it in memory. The
+    errors of a user's kernel on random operands are compared with the errors that rounded operands
+    cause.
     """
 
     def __init__(
@@ -104,7 +105,8 @@ class Check:
     def start(self) -> None:
         """Fill the outputs that launches wrote into with poison (`poison_of`).
 
-        Fill all outputs if they hold the poison of another kind of variant.
+        Fill all outputs if they hold the wrong poison: it differs for variants that read their
+        output.
         """
         rotation, sets = self.operands.rotation, self.operands.sets
         if rotation.zeroed != self._reads_output:
@@ -155,7 +157,7 @@ class Check:
             raise
 
     def _reference_of(self, content: int) -> Reference:
-        """Return the reference of a set's content. Sets of a linear operation share a reference."""
+        """Return the reference for a set. All sets of a linear operation share one reference."""
         is_linear = self.operands.problem.operation.is_linear
         return self._reference() if is_linear else self._reference(content)
 
@@ -193,10 +195,10 @@ def require_right(
 def right_on(
     xp: Any, problem: Problem, inputs: Sequence[Any], *, at_once: bool = False
 ) -> Callable[[Any], None]:
-    """Return a function that raises WrongError unless an output is the result of operands.
+    """Return a function that raises WrongError unless an output is the result on `inputs`.
 
-    The operands are in host memory. The reference is made for the first output, or immediately with
-    `at_once`.
+    `inputs` are operands in host memory. The reference is made when the first output is compared,
+    or immediately if `at_once` is true.
     """
 
     @cache
@@ -221,13 +223,13 @@ def require_right_on(xp: Any, problem: Problem, inputs: Sequence[Any], output: A
 
 
 def _require_compared(compared: Compared) -> Errors:
-    """Return the errors of an output that the operation compares. Raises WrongError."""
+    """Return the errors of an output that the operation itself has compared. Raises WrongError."""
     require(compared.reason, compared.judged)
     return Errors(compared.judged, compared.largest, compared.rms)
 
 
 def _multiple(xp: Any, output: Any, reference: Reference, factor: int) -> int:
-    """Return n if an output is n times the right result, with n from 2 on; otherwise 0."""
+    """Return n if an output is n times the right result and n is at least 2; otherwise return 0."""
     right = factor * reference.parts[0].ravel().astype(np.float64)
     largest = int(xp.abs(right).argmax())
     ratio = float(output.ravel()[largest]) / (float(right[largest]) or 1.0)
@@ -353,7 +355,7 @@ def compare_small(operand_cache: OperandCache, xp: Any, points: Sequence[Point])
 def rows_error(
     xp: Any, problem: Problem, inputs: Sequence[Any], rows: Sequence[int], output: Any
 ) -> float:
-    """Return the `relative_error` of some rows of a product, from its operands in the module `xp`.
+    """Return the `relative_error` of some rows of a product, from operands that are arrays of `xp`.
 
     `output` has only these rows. For operations on vectors, `output` is the complete result,
     because it is short.

@@ -25,7 +25,7 @@ class EmptyRequests:
         self._release: Callable[[int], None] | None = None
 
     def make_room(self, problem: Problem, launches: int, position: int) -> str:
-        """Allocate the new operands of a number of launches. Return why that is impossible."""
+        """Allocate operands for a number of launches. Return an empty text, or why this failed."""
         shape, kind = problem.input_shapes[position], np.dtype(problem.types[position])
         size = set_size(shape, kind.itemsize)
         self._release = self._operands = None

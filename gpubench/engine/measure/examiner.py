@@ -1,4 +1,4 @@
-"""Launches that the parent requests to judge a user's kernel, made in the child."""
+"""Makes launches in the child that the parent requests to judge a user's kernel."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ from gpubench.engine.operands.shared import shared_bytes
 from gpubench.errors import ChildLostError, CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import Cache, Point, Problem
 
-MOST_ROWS = 1024  # minimum number of rows of the A whose first rows `row_digests` takes
+MOST_ROWS = 1024  # minimum number of rows of the A from which `row_digests` takes the first rows
 
 
 class _New(NamedTuple):
@@ -42,7 +42,8 @@ class _New(NamedTuple):
     position: int  # index of the overwritten operand: 0 for A, 1 for B
     sets: tuple[tuple[Any, ...], ...]
     memory: Any
-    """All copies of the overwritten operand, each `set_size` elements after the copy before it."""
+    """Memory of all copies of the overwritten operand. Each copy begins `set_size` elements after
+    the previous copy."""
 
     values: Any  # the operand's elements are drawn from these values
     outputs: Any  # the outputs of all sets, one after the other
@@ -80,7 +81,7 @@ class Examiner:
 
     @_or_lost()
     def probe_outputs(self, point: Point) -> list[bytes]:
-        """Return the results on the operands of the point's probes, by rows.
+        """Return the results on the operands of the point's probes, as bytes in the order of rows.
 
         Raises ChildLostError for a result that cannot be computed.
         """
@@ -101,7 +102,7 @@ class Examiner:
 
         Return microseconds per launch, as `Kernel.run` does. Raises ChildLostError.
         """
-        if self._kernel is None:  # to bind thousands of sets takes longer than to launch
+        if self._kernel is None:  # bind once: binding thousands of sets takes longer than launching
             kernel = self._backend.bind(point, self._operand_cache.operands(point))
             self._kernel = self._on_best_threads(point, kernel)
         return self._kernel.run(launches)
@@ -109,7 +110,7 @@ class Examiner:
     def open_outputs(self, problem: Problem, handle: bytes, launches: int) -> str:
         """Let launches on new operands write into memory of another process.
 
-        Return why that is impossible, or nothing.
+        Return why that is impossible, or an empty text.
         """
         self._new = self._outputs = None
         if self._backend.ipc is None:
@@ -188,7 +189,7 @@ class Examiner:
     def row_digests(
         self, point: Point, rows: int, seed: int, launches: int
     ) -> list[tuple[str, str]]:
-        """Return digests of the first row and of the whole result of each launch, on `rows` rows.
+        """Launch on `rows` rows, and return digests of each launch's first row and whole result.
 
         The first rows of A, and all of B, are equal for every number of rows up to the larger of
         `MOST_ROWS` and the point's number of rows. Raises ChildLostError.

@@ -26,7 +26,7 @@ def outputs_in(memory: Any, problem: Problem, kind: Any) -> Any:
 def read_lines(outputs: Any, launches: Sequence[int], lines: Sequence[int], position: int) -> bytes:
     """Return a row of each launch's output, or a column if `position` is 1.
 
-    Without `lines`, return the whole output of the first launch.
+    If `lines` is empty, return the whole output of the first launch.
     """
     bits = outputs.view(f"u{outputs.dtype.itemsize}")  # CuPy indexes only arrays of its own types
     bits = bits.swapaxes(1, -1) if position else bits
@@ -49,13 +49,13 @@ class Keeper:
         self._problem: Problem | None = None
 
     def keep(self, problem: Problem, launches: int) -> tuple[bytes, str]:
-        """Keep the outputs of a number of launches.
+        """Allocate memory for the outputs of a number of launches.
 
         Return the handle of the outputs' memory, and the reason why no process can open the memory,
         or an empty text.
         """
         self._problem, needed = problem, shared_bytes(problem, launches)[1]
-        if needed > self._exported[1].size:  # at least twice as much, as no memory is freed
+        if needed > self._exported[1].size:  # at least twice the memory, which is never freed
             if self._backend.ipc is None:
                 raise ChildLostError("has no memory that another process can open")
             try:
@@ -65,11 +65,11 @@ class Keeper:
         return self._exported[0], ""
 
     def read_results(self, copies: Sequence[int], rows: Sequence[int], position: int) -> bytes:
-        """Return rows or columns of the outputs, which the parent chooses now (`read_lines`)."""
+        """Return the rows or columns of the outputs that the parent has chosen (`read_lines`)."""
         return read_lines(self._outputs, copies, rows, position)
 
     def read_elements(self, copy: int, positions: Sequence[int]) -> bytes:
-        """Return elements of an output, which the parent chooses now (`read_elements`)."""
+        """Return the elements of an output that the parent has chosen (`read_elements`)."""
         return read_elements(self._outputs, copy, positions)
 
     @property

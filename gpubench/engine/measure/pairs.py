@@ -1,8 +1,8 @@
-"""Measures a kernel and a library in turns at the power limit, to compare neighbours in time.
+"""Measures a kernel and a library in turns at the power limit, to compare neighbouring visits.
 
-At the power limit, the clock changes for seconds, and differs between visits. The power regulator
-affects both visits of a pair in the same way. So the ratio of neighbouring visits scatters less
-than the ratio of medians (docs/measuring.md has figures).
+At the power limit, the clock keeps changing for seconds, and differs between visits. The power
+regulator affects both visits of a pair in the same way. So the ratio of neighbouring visits
+scatters less than the ratio of medians (docs/measuring.md has figures).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ SETTLE_S = 5.0  # maximum time to heat until clock and power are stationary
 WINDOW_S = 0.4  # length of each of the windows whose times and energies are compared
 
 STATIONARY = 0.004
-"""Maximum relative difference between the mean of the last two windows and the mean of the two
-windows before them, in time and in energy per launch, if the kernels are stationary."""
+"""Kernels are stationary if the mean of the last two windows differs from the mean of the two
+windows before by at most this fraction, in time and in energy per launch."""
 
 VISIT_S = 0.35
 """Time of a visit. The regulator takes 0.1 to 0.3 s to react to a change of the load."""
@@ -28,7 +28,7 @@ PROCESSES = 3
 process."""
 
 PAIR_S = PROCESSES * (SETTLE_S + 2 * PAIRS * VISIT_S)
-"""Expected time of a kernel and a library in turns. On an H200, each pair heated for the whole
+"""Expected time to measure a kernel and a library in turns. On an H200, heating took the whole
 SETTLE_S."""
 
 
@@ -56,7 +56,7 @@ def paired(
 
 
 def _settle(kernel: Kernel, library: Kernel, clock: Callable[[], float]) -> float:
-    """Launch both in turns until they are stationary, and return the seconds that it took."""
+    """Launch both in turns until they are stationary, and return the seconds that this took."""
     began_s = clock()
     windows: list[tuple[float, float]] = []
     while (passed_s := clock() - began_s) < SETTLE_S and not _is_stationary(windows):

@@ -102,10 +102,11 @@ class Runner:
     ) -> Measurement:
         """Measure a point once. A failure becomes the measurement's status and reason.
 
-        `wall_limit_s` is the wall time that a budget leaves for the point. Sampling stops there,
-        but not before it has the minimum number of samples. `earlier` is the point's measurement in
-        another process, where it was probed and verified. The timed outputs are also verified in
-        this process. `seed` is the seed of the operands and probes, if it is not the job's.
+        `wall_limit_s` is the wall time that a budget leaves for the point. Sampling stops after
+        this time, but not before it has the minimum number of samples. `earlier` is the point's
+        measurement in another process, where the point was probed and verified. The timed outputs
+        are also verified in this process. `seed` is the seed of the operands and probes, if it
+        differs from the job's seed.
         """
         self._operand_cache.use_seed(seed)
         self.examiner.forget()

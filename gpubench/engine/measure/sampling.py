@@ -15,17 +15,17 @@ Sample = Callable[[int, int], list[float]]
 microseconds per launch of each sample."""
 
 SHRINKING = 0.9
-"""Ratio of an interval's width to its width at half of the samples, above which the interval is not
-shrinking. With twice the samples, an interval should shrink to 0.71 of its width."""
+"""An interval has stopped shrinking if its width exceeds this fraction of its width at half of the
+samples. With twice the samples, an interval should shrink to 0.71 of its width."""
 
 LONG = 10
 """Ratio of the time of a launch to the minimum length of a sample, above which the time need not be
 estimated exactly."""
 
 WARM_S = 0.02
-"""Time of a launch, in seconds, above which the first launch also counts. On an H200 the first of
-four launches of 10 to 75 ms took as long as the others (72 visits, median of the differences 0.002
-%)."""
+"""Time of a launch, in seconds, above which the first launch counts as a sample, too. On an H200,
+the first of four launches of 10 to 75 ms took as long as the other three (72 visits, median of the
+differences 0.002 %)."""
 
 THREAD_TURNS = 3  # number of launches with each number of threads, in each of two passes
 
@@ -45,7 +45,7 @@ def collect(
     clock: Callable[[], float] = perf_counter,
     min_launches: int = 1,
 ) -> Series:
-    """Sample until the policy has enough samples.
+    """Take samples until there are enough by the policy `timing`, and return them.
 
     The first launches warm up the device and give an estimate. Their times do not count, unless the
     measured time and the expected time both exceed `WARM_S`. (If only the measured time is long,
@@ -91,11 +91,11 @@ def best_threads(
     times: dict[int, list[float]] = {}
     for count in counts:
         times[count] = [time_us(count)]
-        if times[count][0] <= slow_us:  # the first launch started or ended threads
+        if times[count][0] <= slow_us:  # again, because the first launch started or ended threads
             times[count] = [time_us(count) for _ in range(THREAD_TURNS)]
         if min(times[count]) > CLEARLY_SLOWER * min(map(min, times.values())):
             break
-    for count in times:  # a second pass, so that a disturbance does not affect one number alone
+    for count in times:  # a second pass, so that a disturbance does not affect only one number
         if times[count][0] <= slow_us:
             times[count] += [time_us(count) for _ in range(THREAD_TURNS)]
     medians = {count: float(np.median(taken)) for count, taken in times.items()}
@@ -109,7 +109,7 @@ def _least(sample_s: float, timing: Timing) -> int:
 
 
 def _next_batch(have: int, sample_s: float, wall_s: float, timing: Timing) -> int:
-    """Return the number of samples to take before looking at the interval again.
+    """Return the number of samples to take before the interval is checked again.
 
     The first batch has the minimum number of samples. The next batch fills the rest of the round's
     device time. Later batches take `STEP_DEVICE_S` each. The remaining wall time limits the number,

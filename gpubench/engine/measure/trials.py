@@ -46,7 +46,8 @@ from gpubench.model import (
 from gpubench.plan.scrutiny import scrutiny_of
 
 LONG_LAUNCH_US = 2000.0
-"""Time of a launch above which each case of `judge.independence` has few launches."""
+"""Time of a launch, in microseconds, above which each case of `judge.independence` has few
+launches."""
 
 Instance = tuple[Variant, Config | None, str, tuple[str, ...]]
 """Key of code that is compiled once for all sizes: variant, tile, dtype and column-major
@@ -132,8 +133,9 @@ class Trials:
     ) -> None:
         """Raise WrongError if a launch depends on what the output held, or on earlier operands.
 
-        Our own kernels are known to be independent, so only a user's kernel is launched for this.
-        The first round of such a kernel examines all cases. A later round examines a random case.
+        Our own kernels are known to be independent, so only a user's kernel is launched for this
+        test. The first round of such a kernel examines all cases. A later round examines one random
+        case.
         """
         problem, time_us = point.problem, result.series.median_us if result.series else math.inf
         is_long = time_us > LONG_LAUNCH_US

@@ -47,23 +47,23 @@ SETTLED = 0.9  # minimum ratio to the previous prediction at which a prediction 
 
 WATCHED_LAUNCHES = 40
 """Number of launches of a point whose outputs are compared one by one, if time allows. A kernel
-that is wrong in one of twenty launches is then wrong twice."""
+that is wrong in one of twenty launches is then wrong about twice."""
 
 WATCHING_S = 0.004
-"""Time limit, in seconds, for these comparisons before the first sample. Outputs of slower launches
-are compared between samples."""
+"""Time limit, in seconds, for comparing outputs one by one before the first sample. Outputs of
+slower launches are compared between samples."""
 
 WATCHING_OUTSIDE_S = 0.25
-"""Time limit, in seconds, for these comparisons if another process takes the samples. The other
-process compares only some rows of each output."""
+"""Time limit, in seconds, for comparing outputs one by one if another process takes the samples.
+The other process compares only some rows of each output."""
 
 SLOWDOWNS = ("thermal slowdown", "hardware slowdown")
-"""States in which a time reveals nothing about the kernel. A power cap is normal, and only
-marked."""
+"""States of a GPU in which a time reveals nothing about the kernel. A power cap is normal, and is
+only recorded."""
 
 COOLING_S = (1.0, 4.0, 10.0)
-"""Pauses before a point is timed again after a slowdown. The last measurement is kept and
-marked."""
+"""Pauses before a point is timed again after a slowdown. The last measurement is kept, and its row
+names the slowdown."""
 
 
 @dataclass
@@ -181,7 +181,7 @@ class Visits:
     def check(
         self, point: Point, operands: OperandSets, earlier: Measurement | None = None
     ) -> Check:
-        """Return the comparison of a point's outputs with its reference."""
+        """Return the object that compares a point's outputs with the reference."""
 
         def reference(content: int = 0) -> Reference:
             return self._operand_cache.reference(point, content)
@@ -202,8 +202,9 @@ class Visits:
         """Accept the verdict of another process, and launch on few rows to load the kernel here.
 
         A function that compiles or chooses a kernel for each size is called at the full size. A
-        compiled kernel needs no such launch if it was launched at another size, or if launches are
-        short: the first sample then includes loading, is discarded, and is taken again.
+        compiled kernel needs no such launch if it was launched at another size. The launch is also
+        omitted if launches are short: a first sample that includes loading is discarded and taken
+        again.
         """
         state = self._states[point]
         state.expected_us = series.median_us
@@ -243,12 +244,12 @@ class Visits:
         with self._phase("verifying"):
             self._trials.probe(point)
             if not point.operands.reveals_errors:
-                # Results of zeros, ones or short mantissas can be right although a product was lost
+                # On zeros, ones or short mantissas, results can be right if a product is missing
                 uniform = replace(point, operands=Fill.UNIFORM)
                 operands = self._operand_cache.operands(uniform)
                 on_uniform = self._backend.bind(uniform, operands)
                 self._compare_first(uniform, on_uniform, self.check(uniform, operands))
-                self._states[uniform].first_us = None  # the sweep may have this point
+                self._states[uniform].first_us = None  # the sweep may also measure this point
             self._compare_first(point, kernel, check)
 
     def _compare_first(self, point: Point, kernel: Kernel, check: Check) -> None:
@@ -337,7 +338,7 @@ class Visits:
         )
 
     def _checked_samples(self, kernel: Kernel, check: Check) -> Sample:
-        """Return a function that samples the kernel, and checks its first single launches."""
+        """Return a function that takes samples, and checks outputs of the first single launches."""
         left, sets = WATCHED_LAUNCHES, len(check.operands.sets)
 
         def sample(launches: int, count: int) -> list[float]:

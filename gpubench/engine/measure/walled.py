@@ -1,4 +1,4 @@
-"""Launches, in the child, on operands that come with each request of the parent.
+"""Launches kernels in the child, on operands that come with each request of the parent.
 
 The parent owns the outputs, makes the operands, and times the requests (`engine.outside.wall`).
 """
@@ -47,7 +47,7 @@ class Walled:
         """Bind the point's kernel to this memory. Raises ChildLostError."""
         if self._operands is None:
             raise ChildLostError("has no memory for its operands")
-        # The addresses are fixed, so no arrays need to be copied for a kernel that keeps addresses.
+        # All launches use the same addresses, so a kernel that keeps addresses needs no copies.
         variant = replace(point.variant, fixed_addresses=False)
         try:
             kernel = self._backend.bind(replace(point, variant=variant), self._operands)
@@ -58,8 +58,8 @@ class Walled:
     def launch(self, launches: int) -> float:
         """Map the operands that come with the request, and launch on each set of operands.
 
-        Return microseconds per launch by the clock of this process. Without launches, only map the
-        operands. Raises ChildLostError.
+        Return microseconds per launch by the clock of this process. If `launches` is 0, only map
+        the operands. Raises ChildLostError.
         """
         if self._windows is None:
             raise ChildLostError("has no memory for its operands")

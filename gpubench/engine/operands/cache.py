@@ -27,7 +27,7 @@ class OperandCache:
     def use_seed(self, seed: int | None) -> None:
         """Draw operands from another seed; None means the job's seed.
 
-        Drop the operands of all seeds but this seed and the job's seed.
+        Drop the operands of all seeds except this seed and the job's seed.
         """
         self.seed = self._job_seed if seed is None else seed
         kept = {self._job_seed, self.seed}
@@ -35,7 +35,7 @@ class OperandCache:
         self._references = {key: x for key, x in self._references.items() if key[0] in kept}
 
     def operands(self, point: Point) -> OperandSets:
-        """Return the operands of a point's problem, in the sets that its cache state requires.
+        """Return the sets of operands that a point's problem and its cache state require.
 
         Raises DoesNotFitError.
         """
@@ -49,7 +49,7 @@ class OperandCache:
             return self._sets[key]
         needed = self._backend.bytes_needed(problem, cold=cold, one_set=one_set)
         needed += verifying_bytes(problem)
-        while self._sets and 2 * needed > self._backend.bytes_free():  # leave half free
+        while self._sets and 2 * needed > self._backend.bytes_free():  # so that half stays free
             (seed, evicted, fill, *_), _ = self._sets.popitem(last=False)
             for content in range(len(FACTORS)):
                 self._references.pop((seed, evicted, fill, content), None)
@@ -76,7 +76,7 @@ class OperandCache:
     def reference(self, point: Point, content: int = 0) -> Reference:
         """Return the reference for the first set, made from the operands in host memory.
 
-        If sets have different values, `content` is the number of a set's values.
+        If sets have different values, `content` is the index of the values.
         """
         key = self.seed, point.problem, point.operands, content
         if key not in self._references:

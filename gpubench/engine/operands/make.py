@@ -1,4 +1,4 @@
-"""Makes operands from a seed, and references: their results in higher precision."""
+"""Makes operands from a seed, and their references: the results in higher precision."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,23 +17,24 @@ from gpubench.model import OPERATIONS, Compared, Fill, Operation, Problem
 SEED_BITS = 62  # bits of a seed that is chosen at random
 
 SLICE_BITS = 53
-"""Bits of a float64 significand. A product of slices is exact if its sums need no more bits."""
+"""Number of bits of a float64 significand. A product of slices is exact if its sums need at most
+this number of bits."""
 
-LARGEST_SMALL = 4  # largest magnitude of the operands `integers`
-LOW_BITS = 4  # bits of mantissa of the operands `low-entropy`
+LARGEST_SMALL = 4  # largest magnitude of operands with `--operands integers`
+LOW_BITS = 4  # bits of mantissa of operands with `--operands low-entropy`
 EXACT_STEP = 2**20  # number of products of 16-bit halves (< 2³²) whose sum is exact in float64
 
 
 def make_inputs(
     problem: Problem, seed: int, fill: Fill = Fill.UNIFORM, content: int = 0
 ) -> tuple[np.ndarray, ...]:
-    """Return the operands of a problem: by default uniform in [−1, 1], or the range of an integer.
+    """Return the operands of a problem, by default uniform in [−1, 1] or in an integer's range.
 
-    Products of int32 wrap. int8 omits −128, which has no negative, because sets of operands differ
-    in sign. Random numbers are the default because operands of zeros switch fewer gates, so that
-    kernels run up to 15 % faster. `Fill` describes the other values. With `Fill.INDEX`, element i
-    of operand p (from 1) is p·i, and integers wrap. An operation may make its operands itself.
-    Another `content` gives other values.
+    Products of int32 wrap. Operands of int8 omit −128, which has no negative, because sets of
+    operands differ in sign. Random numbers are the default because operands of zeros switch fewer
+    gates, so that kernels run up to 15 % faster. `Fill` describes other kinds of values. With
+    `Fill.INDEX`, element i of operand p (from 1) is p·i, and integers wrap. An operation may make
+    its operands itself. Each number `content` gives different values.
     """
     if make := problem.operation.make:
         made = make(np.random.default_rng([seed, content]), problem.input_shapes)
@@ -75,7 +76,7 @@ def make_new_values(
 
     The default shape is the shape of the values from which the elements of new operands are drawn.
 
-    The values are uniform if the fill has no random values.
+    If the fill has no random values, the values are uniform.
     """
     rng, kind = np.random.default_rng(seed), np.dtype(problem.precision.element)
     is_random = fill not in {Fill.INDEX, Fill.ZEROS, Fill.ONES}
@@ -83,7 +84,7 @@ def make_new_values(
 
 
 def transposed(problem: Problem) -> Problem:
-    """Return the product of the same matrices that has Bᵀ as its A: Cᵀ = Bᵀ·Aᵀ."""
+    """Return the problem that computes Cᵀ = Bᵀ·Aᵀ from the same matrices: its A is Bᵀ."""
     layout = (
         to for to, matrix in zip("ABC", "BAC", strict=True) if matrix not in problem.column_major
     )
@@ -102,7 +103,7 @@ def new_operand(problem: Problem, values: NDArray[Any], seed: int, copy: int) ->
 def new_rows(
     problem: Problem, values: NDArray[Any], seed: int, copies: Sequence[int], rows: Sequence[int]
 ) -> NDArray[Any]:
-    """Return rows of new first operands. `copies` has the index of the operand of each row."""
+    """Return rows of new first operands; `copies` has the index of each row's operand."""
     (height, width), by_columns = problem.input_shapes[0], problem.by_columns[0]
     row, column = np.asarray(rows)[:, None], np.arange(width)
     place = column * height + row if by_columns else row * width + column
@@ -173,12 +174,12 @@ def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """Return a float8 operand in float32, as CuPy has no float8, and other operands unchanged."""
+    """Return a float8 operand in float32, because CuPy has no float8; return others unchanged."""
     return array.astype(np.float32) if array.dtype.name.startswith("float8") else array
 
 
 def verifying_bytes(problem: Problem) -> int:
-    """Return the maximum number of bytes for making a reference and comparing results with it."""
+    """Return the maximum number of bytes to make a reference and to compare results with it."""
     inputs = sum(math.prod(shape) for shape in problem.input_shapes)
     return 8 * (4 * inputs + 8 * math.prod(problem.output_shape))
 
@@ -212,7 +213,8 @@ class Reference:
     scales."""
 
     compare: Callable[[Any], Compared] | None = None
-    """Function of the operation that compares an output, instead of `parts` and the scale."""
+    """Function of the operation that compares an output. If it is not None, `parts` and the scale
+    are not used."""
 
     errors: dict[tuple[int, int], Errors] = field(default_factory=dict)
     """Errors of outputs that were right, by the factor of their set and their fingerprint."""
@@ -290,7 +292,7 @@ def _product_of_result(xp: Any, a: Any, first: Reference) -> Reference:
     """Compute A·b for a product b = B·v, with the errors that a kernel may make in b.
 
     A kernel's b has errors δ with |δᵢ| ≤ τ·sᵢ, where τ is the tolerance and sᵢ the scale of a
-    product alone, ‖row i of B‖·‖v‖ + √N·|bᵢ|. These errors reach cⱼ as Σᵢ Aⱼᵢ·δᵢ. The roundings of
+    single product, ‖row i of B‖·‖v‖ + √N·|bᵢ|. These errors reach cⱼ as Σᵢ Aⱼᵢ·δᵢ. The roundings of
     different rows are independent, so their sum grows as the root of the sum of squares (as √K does
     for the roundings of one row): √(Σᵢ (Aⱼᵢ·sᵢ)²) is added to cⱼ's own scale.
     """
@@ -331,7 +333,7 @@ def product(xp: Any, a: Any, b: Any) -> Reference:
 
 
 def _row_norms(xp: Any, matrix: Any) -> Any:
-    """Return each ‖row‖₂, by the BLAS. CuPy's own function takes a second or two per shape."""
+    """Return each ‖row‖₂, computed by the BLAS. CuPy's own function takes seconds per shape."""
     return xp.sqrt(xp.square(matrix.astype(np.float64)) @ xp.ones(matrix.shape[1]))
 
 
@@ -350,7 +352,7 @@ def _product_modulo_2_32(xp: Any, a: Any, b: Any) -> Any:
 
 
 def _product_in_parts(xp: Any, a: Any, b: Any) -> tuple[Any, ...]:
-    """Compute a float64 product beyond float64, from slices whose products are exact.
+    """Compute a float64 product more exactly than in float64, from slices with exact products.
 
     Ozaki, Ogita, Oishi, Rump: Error-free transformations of matrix multiplication (2012).
     """

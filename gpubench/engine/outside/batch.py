@@ -23,7 +23,7 @@ from gpubench.model import Problem
 from gpubench.process.descendants import cpu_ns, descendants, resident_bytes
 from gpubench.process.shared_memory import new_file, new_sealed_file
 
-CHECKED_RESULTS = 2  # number of compared launches, if a row cannot be compared alone
+CHECKED_RESULTS = 2  # number of launches whose whole results are compared, if single rows cannot be
 
 
 class Seen(NamedTuple):
@@ -65,13 +65,16 @@ class Batch:
 
     @property
     def _has_rows(self) -> bool:
-        """Whether a row of a result can be compared alone."""
+        """Whether a row of a result can be compared without the other rows."""
         return self.problem.operation.is_product and self.problem.operation.is_by_rows
 
     def _sets(
         self, age: int = 0, outputs: NDArray[np.uint8] | None = None
     ) -> tuple[tuple[Any, ...], ...]:
-        """Return the arrays of each launch of this request (`age` 0), or of the previous one."""
+        """Return the arrays of each launch.
+
+        The launches are of this request if `age` is 0, and of the previous request if `age` is 1.
+        """
         outputs = self._outputs if outputs is None else outputs
         return shared_sets(self.problem, self.launches, self._contents[age], outputs)
 
@@ -87,9 +90,9 @@ class Batch:
 
         `spans` states for each launch whether its operands span their type (`outside.values`).
         Outputs that launches read get small numbers instead of poison. If the operands span their
-        type, such outputs get zeros, because a sum with small numbers would be rounded. With
-        `has_nan`, an element of A is NaN in one launch, if each row of the result is computed from
-        a row of A, in floating-point numbers.
+        type, such outputs get zeros, because a sum with small numbers would be rounded. If
+        `has_nan` is true, one element of A is NaN in one launch. This is only done if each row of
+        the result is computed from one row of A, in floating-point numbers.
         """
         self._contents.reverse()
         self._spans, sets = spans, self._sets()

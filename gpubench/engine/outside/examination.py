@@ -33,7 +33,7 @@ from gpubench.model import (
 )
 from gpubench.plan.scrutiny import scrutiny_of
 
-MAX_JUDGED_BYTES = 2**31  # results of larger problems are judged in the child only
+MAX_JUDGED_BYTES = 2**31  # results of larger problems are judged only in the child
 
 LIBRARY_KERNELS = re.compile(
     r"nvjet|cutlass|cublas|cudnn|xmma|splitKreduce|gemmSN|gemmk1|gemv2|gemvNSP"
@@ -44,11 +44,11 @@ LIBRARY_KERNELS = re.compile(
 
 
 class Examination:
-    """Judges a child's measurements. An examination requests further launches from it.
+    """Judges a child's measurements, and requests further launches from the child.
 
     A user's function could change the checks and the clock in its own process. So in every round,
     this process compares the function's results on operands from seeds that it draws itself, and
-    times the function by its own clock. This clock also examines some measurements of CUDA sources
+    times the function by its own clock. This clock also checks some of the times of CUDA sources
     (`Timing.examined_in`).
     """
 
@@ -57,19 +57,19 @@ class Examination:
     ) -> None:
         self._child, self._device = child, device
         self._keep = keep
-        """Calls a method of another process (`Wall.keep`). None if that process already owns the
-        outputs."""
+        """Function that calls a method in another process (`Wall.keep`). None on a CPU, where the
+        present process owns the outputs."""
 
         self._fragile: set[Variant] = set()
         """Variants that ended a child at an unusual size. Other tiles of these variants are not
-        launched at such sizes, because a new child takes seconds."""
+        launched at such sizes, because starting a new child takes seconds."""
 
         self._notes: dict[Instance, str] = {}  # the note on each instance at an unusual size
 
     def judge(
         self, result: Measurement, timing: Timing, *, is_first: bool
     ) -> tuple[Measurement, bool]:
-        """Return the judged measurement, and whether load may be the cause if it is wrong."""
+        """Return the judged measurement, and whether other work may be the cause if it is wrong."""
         point, limit_s = result.point, timing.hang_s
 
         def request(method: Callable[..., Any], *arguments: Any) -> Any:
@@ -185,10 +185,10 @@ def _joined(*notes: str) -> str:
 
 
 def _require_result(request: Callable[..., Any], point: Point) -> None:
-    """Raise WrongError unless the result is right on operands of a seed that is drawn here.
+    """Raise WrongError unless the result is right on operands from a seed that this process draws.
 
-    The operands and the reference may take long to make. This process makes them while the child
-    makes the same operands and launches.
+    The operands and the reference may take long to make. This process makes both while the child
+    makes the same operands and launches the function.
     """
     problem, seed = point.problem, randbits(SEED_BITS)
 

@@ -28,42 +28,42 @@ from gpubench.errors import ChildLostError, DeviceUnavailableError, first_line
 from gpubench.model import CLOCKS_AGREE, Cache, Device, Launches, Measurement, Scope, Timer
 
 MAX_LAUNCHES = 32
-"""Maximum number of launches on new operands on a CPU. Short launches are judged together, so that
-their time is long beside the time of a request."""
+"""Maximum number of launches on new operands in one request on a CPU. A request has several short
+launches, so that it takes much longer than a request without launches."""
 
 MAX_BYTES = 2**22  # maximum total bytes of the problems of these launches
 HELD_US = (50.0, 2e4)
-"""On a GPU: the minimum time of all launches together at which the ratio of the two clocks counts,
-and the time for which the number of launches is chosen, in microseconds."""
+"""Two total times of a request's launches on a GPU, in microseconds: the minimum at which the ratio
+of the two clocks counts, and the time that the number of launches is chosen to reach."""
 
 HELD_LAUNCHES = (8, 256)  # minimum and maximum number of launches on a GPU
 HELD_BYTES = 2**31  # maximum total bytes of the problems of launches on a GPU
 
 BESIDE_S = 5e-3
-"""Time of a request without its launches, if this time is not measured. It is also the maximum of
-this time if no other process measures it."""
+"""Assumed time of a request without its launches, if this time is not measured. If only the
+function's own process can measure it, this is also the maximum that is subtracted."""
 
 LATE_S = 1.5e-3
-"""Maximum time by which a request may exceed its launches and a request without launches together.
-If a request takes longer, the reported time is wrong. On an H200, requests exceeded this sum by up
-to 0.5 ms with launches of 8 µs, and by up to 1.1 ms with launches of 3 ms. Requests of the library
-beside the function took longer, too.
+"""Maximum time by which a request may exceed the sum of its launches' time and the time of a
+request without launches. If a request takes longer, the reported time is judged wrong. On an H200,
+requests exceeded this sum by up to 0.5 ms with launches of 8 µs, and by up to 1.1 ms with launches
+of 3 ms. Requests with a library's launches in the same sweep exceeded the sum, too.
 """
 
 HELD_REQUESTS = 10
 """Number of requests without a launch. The time of the shortest request is subtracted."""
 
 CHECKED_BYTES = 2**20
-"""Maximum number of bytes of a result that is read whole before the clock stops, if its rows cannot
-be read alone. Only some elements of a larger result are read then, because reading 64 MB took 31
-ms, and this time varies by more than `LATE_S`."""
+"""Maximum number of bytes of a result that is read whole before the clock stops, if single rows
+cannot be compared. Only some elements of a larger result are then read, because reading 64 MB took
+31 ms, and this time varies by more than `LATE_S`."""
 
-CHECKED_ELEMENTS = 1024  # number of such elements
+CHECKED_ELEMENTS = 1024  # number of elements that are read of a larger result
 
 NEW_RATIO = 2.0
-"""Ratio of the time on new operands to the reported time, above which the reported time is wrong.
-For a hot cache, the time to fetch new operands from memory is added to the reported time. The
-device's clock and other work may differ between the two measurements."""
+"""Ratio of the time on new operands to the reported time, above which the reported time is judged
+wrong. For a hot cache, the time to fetch new operands from memory is added to the reported time.
+The device's clock and other work may differ between the two measurements."""
 
 NOT_YET = "the result was not written when its launch had ended"
 
@@ -74,7 +74,7 @@ FEWER = 4
 class OnNewOperands:
     """Launches of a measured point, each on an A or a B that a seed of this process determines.
 
-    The other operand is the operand of the timed launches. It is random whether A or B is new. So a
+    The other operand is the same as in the timed launches. It is random whether A or B is new. So a
     function that keeps results for known values of A or B is found.
     """
 
@@ -87,8 +87,8 @@ class OnNewOperands:
         keep: Callable[..., Any] | None = None,
     ) -> None:
         self._request, self._pid, self._point = request, pid, result.point
-        self._keep = keep  # calls a process that never runs a user's function
-        self._content = b""  # the results that were chosen after the last launch
+        self._keep = keep  # calls a method in a process that never runs a user's function
+        self._content = b""  # the chosen results of the latest request
         self._reported_us = result.series.median_us if result.series else 0.0
         problem, fill, seed = self._point.problem, self._point.operands, result.seed or 0
         self._values = make_new_values(problem, seed, fill)
@@ -111,15 +111,15 @@ class OnNewOperands:
         self._launches = self._sets = max(1, self._number())
         self._seed = 0
         self.why_open = self._share_outputs()
-        """Why no other process could own the function's results; empty if one does, or none was
-        needed."""
+        """Why no other process could own the function's results; empty if another process owns
+        them, or if none is needed."""
 
     def _number(self) -> int:
         """Return the number of launches that take long enough together."""
         bytes_of_one = self._point.problem.bytes
         if self._point.variant.fixed_addresses:
             return 1
-        if not self._is_timed:  # the time to enqueue such launches counts
+        if not self._is_timed:  # the time to enqueue such launches is included
             return min(MAX_LAUNCHES, MAX_BYTES // bytes_of_one)
         return min(HELD_BYTES // bytes_of_one, self._enough())
 
@@ -171,7 +171,7 @@ class OnNewOperands:
         return ratio
 
     def _ratio(self, agreeing_s: float) -> float | None:
-        """Return the ratio of the two times, or None if they are too short or not comparable.
+        """Return the ratio for `judge`; None if the times are too short or cannot be compared.
 
         The launches are repeated for `agreeing_s` until the ratio is at most `CLOCKS_AGREE`. Raises
         WrongError.
@@ -221,14 +221,15 @@ class OnNewOperands:
 
     @property
     def _in_queue(self) -> bool:
-        """Whether launches are enqueued before the seed is sent. `waited` launches are not."""
+        """Whether launches are enqueued before the seed is sent; not so in the mode `waited`."""
         return self._is_timed and self._point.launches != Launches.WAITED
 
     def _taken_s(self, launches: int) -> float:
-        """Return the time of launches, until some of their results have been copied.
+        """Return the time from requesting launches until some of their results are copied.
 
-        A function could let its process wait for a core while the GPU computes. So all time counts
-        if another process owns the outputs. Raises WrongError if a result changes later.
+        A function could let its process wait for a core while the GPU computes. So waiting time
+        also counts, if another process owns the outputs. Raises WrongError if a result changes
+        later.
         """
         if not self._put(launches):
             raise ChildLostError("has no memory or no queue for launches that it had before")
@@ -247,7 +248,7 @@ class OnNewOperands:
         return elapsed_s if self._keep else taken_s
 
     def _nothing_s(self, keep: Callable[..., Any]) -> float:
-        """Return the time of the same request without launches, in a process without foreign code.
+        """Return the time of such a request without launches, in a process without foreign code.
 
         A function could lengthen such requests in its own process.
         """
@@ -260,7 +261,7 @@ class OnNewOperands:
     def _read_results(self) -> bytes:
         """Choose results, of the last launch and of other launches, and read them.
 
-        If rows of a result can be compared alone, read rows. Otherwise read elements of a large
+        If single rows of a result can be compared, read rows. Otherwise read elements of a large
         output, or a whole small output.
         """
         last, shape = self._sets - 1, self._problem.output_shape

@@ -16,9 +16,9 @@ from gpubench.model import CLOCKS_AGREE
 BATCH_S = 0.05  # duration of a batch of launches that the parent times
 
 LAUNCH_US = 2.0
-"""Time on the host, for each launch, that the child does not count, such as to select operands.
-This time is subtracted, except for launches that wait in the queue of a GPU: the host has already
-enqueued these launches."""
+"""Time on the host, for each launch, that the child does not count, such as the time to select
+operands. This time is subtracted, except for launches that wait in the queue of a GPU: the host has
+already enqueued these launches."""
 
 GROWTH = 5
 """Ratio of the length of a batch to the length of the previous batch. The first batch has few
@@ -27,8 +27,8 @@ launches, because the reported time may be too short."""
 REQUEST_S = 3e-4  # time of a request without its launches; it is subtracted
 
 PATIENCE_S = 3.0
-"""Time, in seconds, after which the child's time is wrong, if every batch disagreed with it. Other
-work on the machine does not disturb all batches."""
+"""Time, in seconds, after which the child's time is judged wrong, if every batch disagreed with it.
+Other work on the machine does not disturb all batches."""
 
 AGREEING_S = 0.5
 """Time, in seconds, for which batches are repeated until a batch confirms the reported time
@@ -36,11 +36,11 @@ AGREEING_S = 0.5
 
 RATIO = 1.5
 """Ratio of the time of a batch by the parent's clock to the reported time, above which the reported
-time is wrong. The device's clock and other work may differ between the two measurements."""
+time is judged wrong. The device's clock and other work may differ between the two measurements."""
 
 LEAST_US = 200.0
-"""Minimum time of launches on a GPU that are timed here. Shorter launches cannot be distinguished
-from the time to enqueue them. They are timed while they wait in the GPU's queue
+"""Minimum time of a launch on a GPU that is timed in this module. Shorter launches cannot be
+distinguished from the time to enqueue them. They are timed while they wait in the GPU's queue
 (`OnNewOperands`)."""
 
 T = TypeVar("T")
@@ -56,8 +56,8 @@ def require_time(
     too short. Raises WrongError if launches take longer than was reported.
 
     The time in which either process waits for a core is subtracted. Both processes may wait at the
-    same time, which would be subtracted twice. So the launches take at least the time in which the
-    process `pid` runs.
+    same time, which would be subtracted twice. So the result is at least the time in which the
+    process `pid` ran.
     """
     if by_events and reported_us < LEAST_US:
         return None
@@ -87,9 +87,9 @@ def require_time(
 def timed(request: Callable[[], T], pid: int) -> tuple[T, float, float, float]:
     """Return the answer to a request, and its time in seconds, measured in three ways.
 
-    The first time leaves out the waiting of both processes for a core. The second time is the whole
-    time. The third time leaves out only the waiting of this process, because the clock of the
-    process `pid` also counts the waiting of that process between two launches.
+    The first time leaves out the time in which either process waits for a core. The second time is
+    the whole time. The third time leaves out only the time in which this process waits for a core.
+    It is compared with the clock of the process `pid`, which includes the waiting of that process.
     """
     _, own_before_s = _scheduled("thread-self")
     ran_before_s, other_before_s = _scheduled(pid)
@@ -106,7 +106,7 @@ def timed(request: Callable[[], T], pid: int) -> tuple[T, float, float, float]:
 def _scheduled(task: str | int) -> tuple[float, float]:
     """Return how long a process's first thread ran and waited for a core, in seconds.
 
-    Both times are zero where the system does not report them; Linux does.
+    Linux reports both times. On other systems, both are zero.
     """
     ran, waited, *_ = (*read_text(f"/proc/{task}/schedstat").split(), 0, 0)
     return int(ran) / 1e9, int(waited) / 1e9

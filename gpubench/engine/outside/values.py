@@ -1,4 +1,7 @@
-"""Makes operands that span their type, to find kernels that are right only for usual values."""
+"""Makes operands that span their type, to find kernels that are right only for usual values.
+
+The magnitudes of such operands cover a large part of the type's range.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,7 +16,7 @@ SPANNED = 0.25
 """Probability that the operands of a launch span their type, if the sweep requests uniform
 operands."""
 
-BLOCKS = 4  # number of parts of an extent that get a factor of their own
+BLOCKS = 4  # number of blocks of an extent, each with its own factor
 
 EXPONENTS = {"float8_e4m3fn": 2, "float8_e5m2": 2, "float16": 3, "float64": 1}
 """Largest exponent of a factor, for types with a small range. A factor is a power of two, and an
@@ -79,7 +82,7 @@ def _scaled(array: NDArray[Any], factor: NDArray[Any]) -> NDArray[Any]:
 
 
 def _with_extremes(array: NDArray[Any], axis: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Return integers with the smallest value in a third of the lines, and the largest in another.
+    """Return integers with the smallest value in a third of the lines, and the largest in a third.
 
     Some elements with the largest value are reduced by one, so that a sum in a floating-point type
     is rounded.
