@@ -92,7 +92,7 @@ def environment_with_caches() -> tuple[dict[str, str], str]:
     why = _why_unusable(directory)
     if why is None:
         return {"NUMBA_CACHE_DIR": str(directory / "numba"), **os.environ}, ""
-    notice = f"kernels are compiled for this run alone, as {directory} cannot be used: {why}"
+    notice = f"kernels are compiled only for this run, because {directory} cannot be used: {why}"
     try:
         directory = Path(tempfile.mkdtemp(prefix=TEMPORARY))
     except OSError as error:

@@ -146,7 +146,7 @@ class Output:
         return file
 
     def _place(self, temporary: Path) -> None:
-        """Give the complete file its name. Raises FileExistsError if another file has it."""
+        """Give the complete file its name. Raises FileExistsError if another file has this name."""
         if self._replaces:
             temporary.replace(self.path)
             return

@@ -45,9 +45,9 @@ class RoundsNeeded(NamedTuple):
             for number in (self.needed.kernel, self.needed.point)
         )
         return (
-            f"diff --threshold {100 * self.threshold:g}% finds {self.percent} in 9 of 10 cases, if "
-            f"times scatter as in {self.source}: at all points of a kernel with {of_kernel}, at a "
-            f"single point with {of_point}"
+            f"diff --threshold {100 * self.threshold:g}% finds a slow-down of {self.percent} in 9 "
+            f"of 10 cases, if times scatter as in {self.source}: at all points of a kernel with "
+            f"{of_kernel}, at a single point with {of_point}"
         )
 
 
@@ -56,7 +56,7 @@ def rounds_needed(percent: str, device: Device, threshold: float | None = None) 
 
     The default threshold is 2 %, or half of a smaller slow-down.
 
-    Raises UsageError if the threshold hides the slow-down, or if the device has no results.
+    Raises UsageError if the slow-down is not above the threshold, or if the device has no results.
     """
     size = parse_fraction(percent, "--to-find", low=1e-4)
     if threshold is None:

@@ -132,9 +132,9 @@ def read(path: Path) -> list[BuildRow]:
     """
     rows = _FILE.read(path)
     if not rows:
-        raise UsageError(f"{path}: holds no rows")
+        raise UsageError(f"{path}: has no rows")
     repeated = next((key for key, n in Counter(row.key for row in rows).items() if n > 1), None)
     if repeated:
         label = next(row.label for row in rows if row.key == repeated)
-        raise UsageError(f"{path}: {label} is there twice")
+        raise UsageError(f"{path}: {label} occurs twice")
     return rows

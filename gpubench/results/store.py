@@ -42,7 +42,7 @@ def checked(name: str, flag: str) -> str:
     if _NAME.fullmatch(name):
         return name
     raise UsageError(
-        f"{flag}: '{name}' is not a name: letters, digits, '.', '_' and '-', at most 64"
+        f"{flag}: '{name}' is not a valid name: use at most 64 letters, digits, '.', '_' and '-'"
     )
 
 

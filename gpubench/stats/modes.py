@@ -111,10 +111,10 @@ def may_be_modes(
 ) -> Flags:
     """Return which significant effects may come from two speeds that the rounds do not show.
 
-    If a point's two speeds are known, its fraction of slow rounds gives the probability that it has
-    only fast rounds in the base and only slow rounds in the new side. Effects in one direction are
-    accepted if two speeds cause at least this number of effects with a probability of at most `q`
-    (Poisson).
+    If a point's two speeds are known, the fraction of slow rounds gives the probability that all
+    rounds of the base are fast and all rounds of the new side are slow by chance. Effects in one
+    direction are accepted if two speeds cause at least this number of effects with a probability of
+    at most `q` (Poisson).
     """
     base, new = (side.number for side in sides)
     expected, count = np.zeros((2, len(effect)))

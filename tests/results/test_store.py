@@ -50,11 +50,11 @@ def test_saving_twice_keeps_both(own_store: Path) -> None:
 
 def test_an_invalid_name_is_refused_before_anything_is_measured() -> None:
     for name in ("../up", "a/b", "", "-x", "a" * 65):
-        with pytest.raises(UsageError, match="is not a name"):
+        with pytest.raises(UsageError, match="is not a valid name"):
             store.save(rows(), name)
     code, _, err = call("sweep", "--save", "a/b", "--device", "cpu")
     assert (code, err.count("\n")) == (2, 1)
-    assert "--save: 'a/b' is not a name" in err
+    assert "--save: 'a/b' is not a valid name" in err
 
 
 def test_a_sweep_is_saved_under_its_name_and_compared_with_it() -> None:

@@ -28,8 +28,8 @@ A = TypeVar("A")
 
 THREADS_SLEEP = {"OPENBLAS_THREAD_TIMEOUT": "4"}
 """Variable that makes idle threads of OpenBLAS sleep after 2⁴ clock ticks. By default, idle threads
-keep their CPUs busy for at least 2²⁶ ticks, which disturbs the next kernel's samples. If other work
-needs a CPU, a product waits for such threads (docs/decisions/0019)."""
+keep their CPUs busy for at least 2²⁶ ticks, which disturbs the next kernel's samples. If another
+program needs a CPU, a product has to wait for such threads (docs/decisions/0019)."""
 
 QUIET = {"KINETO_LOG_LEVEL": "6"}
 """Variable that keeps torch's profiler from printing a line when it starts and stops."""

@@ -128,7 +128,7 @@ def why_too_short(time_us: float, least_us: float) -> str:
     """Return why a time per launch is wrong if the device needs at least `least_us`."""
     if time_us > least_us:
         return ""
-    limit = f"the device cannot take less than {digits(least_us)}"
+    limit = f"the device cannot take less than {digits(least_us)} µs"
     return f"{digits(time_us)} µs a launch, and {limit}: {NOT_ALL}"
 
 

@@ -105,8 +105,7 @@ class Check:
     def start(self) -> None:
         """Fill the outputs that launches wrote into with poison (`poison_of`).
 
-        Fill all outputs if they hold the wrong poison: it differs for variants that read their
-        output.
+        Fill all outputs if they hold the wrong poison. Variants that read their output need zeros.
         """
         rotation, sets = self.operands.rotation, self.operands.sets
         if rotation.zeroed != self._reads_output:
@@ -291,8 +290,8 @@ def relative_error(
     The first term bounds the partial sums if the operands have random signs. The second term bounds
     the partial sums if the operands have one sign: the partial sums then grow to the result, and
     their K roundings add up as √K (Higham, Accuracy and Stability of Numerical Algorithms, 2.8). A
-    chained product adds the errors inherited from the first product. Rounding the sum once to the
-    result's type, by `result_roundoff` of the element, is not counted as an error.
+    chained product adds the errors inherited from the first product. The rounding of the sum to the
+    result's type, which is at most `result_roundoff` times the element, does not count as an error.
 
     The right output is `factor` times the reference. Return NaN if any element is NaN, and for
     integers the largest difference modulo 2³².

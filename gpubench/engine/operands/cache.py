@@ -55,7 +55,7 @@ class OperandCache:
                 self._references.pop((seed, evicted, fill, content), None)
         free = self._backend.bytes_free()
         if needed > free:
-            raise DoesNotFitError(f"needs {needed:,} bytes of memory, {free:,} are free")
+            raise DoesNotFitError(f"needs {needed:,} bytes of memory, but only {free:,} are free")
         inputs = make_inputs(problem, self.seed, point.operands)
         operands = self._backend.load(problem, inputs, cold=cold, one_set=one_set)
         if not problem.operation.is_linear:

@@ -217,7 +217,8 @@ class Reference:
     are not used."""
 
     errors: dict[tuple[int, int], Errors] = field(default_factory=dict)
-    """Errors of outputs that were right, by the factor of their set and their fingerprint."""
+    """Errors of right outputs. A key has the factor of the output's set, and the output's
+    fingerprint."""
 
 
 @dataclass(frozen=True)

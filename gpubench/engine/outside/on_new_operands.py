@@ -63,7 +63,7 @@ CHECKED_ELEMENTS = 1024  # number of elements that are read of a larger result
 NEW_RATIO = 2.0
 """Ratio of the time on new operands to the reported time, above which the reported time is judged
 wrong. For a hot cache, the time to fetch new operands from memory is added to the reported time.
-The device's clock and other work may differ between the two measurements."""
+The clock and the load of the device may differ between the two measurements."""
 
 NOT_YET = "the result was not written when its launch had ended"
 
@@ -156,9 +156,9 @@ class OnNewOperands:
 
         Each launch has a new operand. If the cache is hot for the timed launches, these launches
         may be slower, because their operands come from memory. The ratio is then measured again
-        with launches on a single new operand, which is in the cache for all launches but the first.
-        A function could compute only the first of these launches, so they are not made if another
-        process owns the outputs.
+        with launches on a single new operand, which is in the cache for all launches except the
+        first. A function could compute only the first of these launches, so they are not made if
+        another process owns the outputs.
         """
         self._fit_queue()
         self._launches = self._sets = max(1, self._launches)
@@ -259,7 +259,7 @@ class OnNewOperands:
         return perf_counter() - started
 
     def _read_results(self) -> bytes:
-        """Choose results, of the last launch and of other launches, and read them.
+        """Choose results of the last launch and of random launches, and read them.
 
         If single rows of a result can be compared, read rows. Otherwise read elements of a large
         output, or a whole small output.

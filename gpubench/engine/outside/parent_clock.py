@@ -36,7 +36,8 @@ AGREEING_S = 0.5
 
 RATIO = 1.5
 """Ratio of the time of a batch by the parent's clock to the reported time, above which the reported
-time is judged wrong. The device's clock and other work may differ between the two measurements."""
+time is judged wrong. The clock and the load of the device may differ between the two
+measurements."""
 
 LEAST_US = 200.0
 """Minimum time of a launch on a GPU that is timed in this module. Shorter launches cannot be

@@ -37,8 +37,9 @@ def new_inputs(
 ) -> Iterator[tuple[NDArray[Any], ...]]:
     """Yield the operands of each launch, which a secret seed determines.
 
-    Where `spans` is true, operands of a product span their type. Other operands of a product are
-    uniform. The operands of another operation are made as the operation states.
+    Where `spans` is true, operands of a product span their type. If the operands of any launch span
+    their type, those of all other launches are uniform. The operands of another operation are made
+    as the operation states.
     """
     is_wide = any(spans) and problem.operation.is_product
     inputs = make_many(problem, seed, Fill.UNIFORM if is_wide else fill, len(spans))
