@@ -9,7 +9,7 @@ import numpy as np
 
 from gpubench.errors import UsageError
 from gpubench.grouping import grouped
-from gpubench.model import Device, PointKey, Status, Timer
+from gpubench.model import CPU_TIMERS, Device, PointKey, Status
 from gpubench.plan.ranges import parse_fraction
 from gpubench.plan.registry import baselines
 from gpubench.results import store
@@ -106,7 +106,7 @@ def _times(files: Sequence[Path], device: str) -> tuple[bool, dict[PointKey, lis
 
     rows = [row for path in files for row in read(path, COLUMNS) if row.status == Status.OK]
     rows = [row for row in rows if row.device == device]
-    on_cpu = any(row.timer == Timer.HOST for row in rows)
+    on_cpu = any(row.timer in CPU_TIMERS for row in rows)
     times_us = {
         key: [
             time for row in of_point for time in (shortest(row) if on_cpu else row.round_medians_us)

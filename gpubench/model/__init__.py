@@ -26,6 +26,7 @@ from gpubench.model.operation import Shape as Shape
 from gpubench.model.operation import Size as Size
 from gpubench.model.operation import size_of as size_of
 from gpubench.model.operation import size_text as size_text
+from gpubench.model.point import CPU_TIMERS as CPU_TIMERS
 from gpubench.model.point import Cache as Cache
 from gpubench.model.point import Fill as Fill
 from gpubench.model.point import Launches as Launches

@@ -104,6 +104,10 @@ class Timer(StrEnum):
     """The clock of another process, which does not run users' functions (`engine.outside.wall`)."""
 
 
+CPU_TIMERS = frozenset({Timer.HOST, Timer.OUTSIDE})
+"""The clocks of points that run on a CPU."""
+
+
 class Status(StrEnum):
     """How a point ended. Every status except `ok` has a reason."""
 

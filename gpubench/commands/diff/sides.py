@@ -13,7 +13,7 @@ from pathlib import Path
 from gpubench.commands.diff.findings import Key, PooledPoint
 from gpubench.errors import UsageError
 from gpubench.hardware.architectures import EXAMPLES
-from gpubench.model import Status, Timer
+from gpubench.model import CPU_TIMERS, Status
 from gpubench.plan.registry import baselines
 from gpubench.results.row import Row, read
 from gpubench.stats.intervals import known_median
@@ -147,7 +147,7 @@ def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
     }
     timed = list(chain.from_iterable(sweeps.values()))
     clocks = [row.sm_mhz for row in timed if row.sm_mhz]
-    on_cpu = rows[0].timer == Timer.HOST
+    on_cpu = rows[0].timer in CPU_TIMERS
     shortest = [[row.min_us for row in sweep if row.min_us] for sweep in sweeps.values()]
     started = [min(row.started_utc or "" for row in sweep) for sweep in sweeps.values()]
     return PooledPoint(

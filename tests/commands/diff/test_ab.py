@@ -16,6 +16,7 @@ from commandline import OWN, TIMEOUT_S, outcome
 from diffs import rows
 
 from gpubench.commands.diff.ab import build
+from gpubench.commands.diff.sides import read_side
 from gpubench.errors import UsageError
 from gpubench.model import Device
 from gpubench.results.row import Row, read, write
@@ -181,6 +182,8 @@ def test_directories_of_kernels_on_a_cpu_are_measured_without_a_start_for_each_s
     sweeps = [read(path) for path in sorted(directory.iterdir())]
     assert [{row.variant for row in sweep} for sweep in sweeps] == [{"mine"}] * 4
     assert {row.rounds for sweep in sweeps for row in sweep} == {1}
+    pooled = read_side(sorted(directory.glob("new-*.csv"))).pooled
+    assert all(point.on_cpu for point in pooled.values())
 
     Path("new/mine.py").write_text("VARIANT = 1 +")
     code, _, err = call("base", "new", *options)
