@@ -27,7 +27,9 @@ from gpubench.engine.run import open_pool, run
 from gpubench.engine.scatter import rounds_needed
 from gpubench.errors import GpubenchError, UsageError
 from gpubench.files import Output, make_directory
+from gpubench.model import OPERATIONS
 from gpubench.options import OPTIONS, option_texts, read_sweep
+from gpubench.plan.sweep import Sweep
 from gpubench.process.child import run_program, run_with_folder
 from gpubench.results.result_file import ResultFile
 from gpubench.stats import looks
@@ -121,9 +123,14 @@ class OpenBuild(Build):
 
 
 @contextmanager
-def opened(side: Build, options: Mapping[str, str], *, on_cpu: bool) -> Iterator[Build]:
-    """Open the CPU for a directory of kernels. Yield another side as it is."""
-    if not on_cpu or side.kernels is None:
+def opened(side: Build, options: Mapping[str, str], sweep: Sweep) -> Iterator[Build]:
+    """Open the CPU for a directory of kernels. Yield another side as it is.
+
+    Two directories may state an operation with the same name. Only one process for each directory
+    can measure such kernels.
+    """
+    is_shared = OPERATIONS.is_ours(sweep.op) and _on_cpu(sweep.device)
+    if side.kernels is None or not is_shared:
         yield side
         return
     with (
@@ -199,28 +206,19 @@ def compare_builds(
 
     Raises UsageError for sides, options and files that cannot be used, before anything is measured.
     """
-    limits = read_limits(settings)
     texts = option_texts(options, config)
-    sweep = read_sweep(texts)
-    budget_s = sweep.timing.budget_s
-    if budget_s and pairs:
-        raise UsageError("--pairs: --budget chooses the number of pairs; leave one of them out")
-    if to_find:
-        if pairs or budget_s:
-            raise UsageError("--to-find: chooses the number of pairs; leave out --pairs, --budget")
-        pairs, settings = _to_find(to_find, sweep.device, settings)
-    on_cpu = _on_cpu(sweep.device)
-    if pairs is None:
-        pairs = AB_CPU_PAIRS if on_cpu else AB_PAIRS
-    if not MIN_PAIRS <= pairs <= MAX_PAIRS:
-        raise UsageError(f"--pairs: {pairs} is out of range: from {MIN_PAIRS} to {MAX_PAIRS}")
-    texts = {name: text for name, text in texts.items() if name not in OWN}
     if settings.output:
         Output(settings.output, overwrite=settings.force)
     with unpacked("base", base) as old, unpacked("new", new) as latest:
         sides = build("base", old), build("new", latest)
-        if "kernels" in texts and any(side.kernels for side in sides):
+        kernels = sides[1].kernels or sides[0].kernels
+        if kernels and "kernels" in texts:
             raise UsageError("--kernels: a side is a directory of kernels already")
+        # The directory may state the operation.
+        sweep = read_sweep(texts | {"kernels": str(kernels)} if kernels else texts)
+        pairs, settings = _max_pairs(sweep, pairs, to_find, settings)
+        limits = read_limits(settings)
+        texts = {name: text for name, text in texts.items() if name not in OWN}
         directory = results or Path("results") / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-ab"
         make_directory(directory, "--results")
         if any(directory.iterdir()):
@@ -237,12 +235,10 @@ def compare_builds(
         again += " --strict" if settings.strict else ""
         decided = partial(_decided, limits)
         try:
-            with (
-                opened(sides[0], texts, on_cpu=on_cpu) as base_side,
-                opened(sides[1], texts, on_cpu=on_cpu) as new_side,
-            ):
-                in_turns = base_side, new_side
-                files, q = measure_in_turns(in_turns, texts, directory, pairs, budget_s, decided)
+            with opened(sides[0], texts, sweep) as first, opened(sides[1], texts, sweep) as second:
+                files, q = measure_in_turns(
+                    (first, second), texts, directory, pairs, sweep.timing.budget_s, decided
+                )
         except KeyboardInterrupt:
             if any(directory.glob("base-*.csv")) and any(directory.glob("new-*.csv")):
                 say(f"stopped; compare what was measured: {again}", err=True)
@@ -250,6 +246,27 @@ def compare_builds(
     code = run_diff(*files, settings, (str(base), str(new)), q=q)
     say(f"again: {again}", err=True)
     return code
+
+
+def _max_pairs(
+    sweep: Sweep, pairs: int | None, to_find: str | None, settings: Options
+) -> tuple[int, Options]:
+    """Return the maximum number of pairs, and the settings, whose threshold `to_find` changes.
+
+    Raises UsageError for options that contradict each other.
+    """
+    budget_s = sweep.timing.budget_s
+    if budget_s and pairs:
+        raise UsageError("--pairs: --budget chooses the number of pairs; leave one of them out")
+    if to_find:
+        if pairs or budget_s:
+            raise UsageError("--to-find: chooses the number of pairs; leave out --pairs, --budget")
+        return _to_find(to_find, sweep.device, settings)
+    if pairs is None:
+        pairs = AB_CPU_PAIRS if _on_cpu(sweep.device) else AB_PAIRS
+    if not MIN_PAIRS <= pairs <= MAX_PAIRS:
+        raise UsageError(f"--pairs: {pairs} is out of range: from {MIN_PAIRS} to {MAX_PAIRS}")
+    return pairs, settings
 
 
 def _to_find(percent: str, device: str, settings: Options) -> tuple[int, Options]:

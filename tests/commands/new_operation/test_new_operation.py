@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -173,3 +174,7 @@ def test_the_statements_of_the_page_accept_a_right_kernel(tmp_path: Path) -> Non
         (folder / f"{folder.name}_numpy.py").write_text(text)
         checked = call(tmp_path, "check", "--op", folder.name, "--kernels", "own")
         assert (checked.code, "is right" in checked.out) == (0, True), checked
+    copytree(tmp_path / "own", tmp_path / "old")
+    options = ("--op", "softmax", "--variants", "softmax_numpy", "--sizes", "32x40", "--pairs", "2")
+    compared = call(tmp_path, "ab", "old", "own", "--device", "cpu", *options)
+    assert (compared.code, "of 1 point" in compared.out) == (0, True), compared
