@@ -133,7 +133,7 @@ def test_a_picture_of_too_many_panels_or_lines_is_refused_and_the_report_says_so
     assert call(tmp_path, "plot", "panels.csv", "--kind", "tiles", "--only", "8").code == 0
     assert call(tmp_path, "report", "panels.csv").code == 0
     page = (tmp_path / "report.html").read_text()
-    assert f"Not drawn: a picture of {MAX_PANELS + 1} panels" in page
+    assert f"Not drawn: the picture would have {MAX_PANELS + 1} panels" in page
     assert page.count("<svg") == 1  # the picture of speed by size
 
 

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from gpubench.engine.run import Outcome
 
 BEYOND = 1.1
-"""Factor over the budget above which a sweep's wall time is reported."""
+"""A message is printed if the wall time of a sweep exceeds its budget by more than this factor."""
 
 MAX_NAMED = 3
-"""Maximum number of kernels without a dtype that are named."""
+"""Maximum number of kernels that the message on a missing dtype names."""
 
 
 def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
     """Print the points of each variant, the skips with their reasons, and the expected time.
 
-    `ending` is the end of the default file's name. Raises UsageError for a sweep to resume.
+    `ending` is the end of the output file's default name. Raises UsageError if `resume` is given.
     """
     if resume:
-        raise UsageError("--dry-run: leave out --resume: the file has the points of its sweep")
+        raise UsageError("--dry-run: leave out --resume, whose file has the points of its sweep")
     how = "to race" if job.strategy.is_race else f"in {counted(job.sweep.timing.rounds, 'round')}"
     too_large = job.too_large()
     points = [point for point in job.points if point not in too_large]
@@ -64,14 +64,14 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
 def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
     """Print the last lines of an outcome that has a file, and return the exit code.
 
-    `continued_by` is the path that `--resume` takes, if it is not the outcome's path.
+    `continued_by` is the path to give to `--resume`, if it is not the path of the outcome.
     """
     if outcome.absent:
         say(without_dtypes(outcome.absent), err=True)
     say(where_time_went(outcome), err=True)
     budget_s = outcome.budget_s or math.inf
     if not outcome.interrupted and outcome.wall_s > BEYOND * budget_s:
-        say(f"--budget {budget_s:g} was not met: it limits sampling alone", err=True)
+        say(f"--budget {budget_s:g} was not met: it limits only sampling", err=True)
     if outcome.interrupted:
         path = shlex.quote(str(continued_by or outcome.path))
         say(f"interrupted: what was measured is kept; --resume {path} continues", err=True)
@@ -86,7 +86,7 @@ def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
 
 
 def without_dtypes(absent: Mapping[str, Sequence[str]]) -> str:
-    """Return `left out: cpu_blas has no int32`, or only the number of kernels if they are many."""
+    """Return `left out: cpu_blas has no int32`. Many kernels are counted, not named."""
     parts = []
     for dtype, names in absent.items():
         listed = f"{len(names)} kernels" if len(names) > MAX_NAMED else ", ".join(names)

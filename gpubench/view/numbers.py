@@ -22,11 +22,11 @@ UNITS = {
     "bits": "bits",
     "mhz": "MHz",
 }
-"""Endings of the names of facts, and the units that a table shows instead."""
+"""Endings of the names of a device's facts, and the unit that a table shows for each ending."""
 
 
 def with_unit(name: str) -> str:
-    """Return the heading of a fact of a device: `memory, bytes` for `memory_bytes`."""
+    """Return a table's heading for a fact of a device: `memory, bytes` for `memory_bytes`."""
     for ending, unit in UNITS.items():
         if name.endswith(f"_{ending}"):
             return f"{name.removesuffix(f'_{ending}').replace('_', ' ')}, {unit}"
@@ -54,12 +54,15 @@ def milliseconds(time_us: float | None) -> str:
 
 
 def number(value: float | None, digits: int) -> str:
-    """Return a number with this number of decimals; empty for None."""
+    """Return a number with `digits` decimals, or an empty text for None."""
     return "" if value is None else f"{value:,.{digits}f}"
 
 
 def rate(value: float | None) -> str:
-    """Return a figure with four digits, or as a whole number: `0.55`, `55,842`, `824,300`."""
+    """Return a rate as text: `0.55`, `55,842`, `824,300`.
+
+    The text has four significant digits; between 1,000 and 100,000, it is a whole number.
+    """
     if value is None:
         return ""
     if value >= ROUNDED:
@@ -82,6 +85,6 @@ def spans(tiles: Sequence[str]) -> str:
 
 
 def tile_order(tile: str) -> tuple[object, ...]:
-    """Return the sort key of a tile: its numbers one after the other."""
+    """Return the key that sorts tiles by the numbers in their names, then by their names."""
     numbers = [number.lstrip("0") for number in re.findall("[0-9]+", tile)]
     return [(len(number), number) for number in numbers], tile

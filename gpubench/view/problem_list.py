@@ -17,7 +17,7 @@ _PROBLEM = attrgetter("numbers", "compute_mode")
 
 
 def list_summaries(rows: Iterable[Row]) -> list[RenderableType]:
-    """Return the tables and the totals of the lists that the rows belong to; often none.
+    """Return the tables and totals of the problem lists to which rows belong, or an empty list.
 
     Rows of different conditions, such as a cold and a hot cache, have separate summaries.
     Several dtypes or layouts of a list have separate summaries, too.
@@ -61,8 +61,8 @@ def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
         totals.add_row(variant, f"{len(solved)}{part}", time_text(_total_us(solved)))
     complete = [variant for variant in ranked if len(by_variant[variant]) == len(best)]
     libraries = [variant for variant in complete if all(map(is_baseline, by_variant[variant]))]
-    best_total = f"{time_text(_total_us(best.values()))} with the best of each"
-    statement = f"no kernel takes the whole list; the list takes {best_total}"
+    best_total = f"{time_text(_total_us(best.values()))} with the best kernel of each problem"
+    statement = f"no kernel ran the whole list; the list takes {best_total}"
     if complete:
         named = (libraries or complete)[0]
         statement = (

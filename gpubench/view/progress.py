@@ -92,7 +92,7 @@ class SweepProgress(Steps, Watcher):
     def measured(self, measurement: Measurement) -> None:
         """Count the visit, and print a failure as a line."""
         if measurement.status == Status.ELIMINATED:
-            return  # decided without a launch
+            return  # the configuration was eliminated without a launch
         self._done += 1
         if measurement.reason and measurement.status != Status.SKIPPED:
             self.line(

@@ -19,7 +19,7 @@ from gpubench.view.numbers import number, rate, spans, tile_order, time_text
 from gpubench.view.tables import Table, table
 
 NAIVE_LOOP = "cpu_naive"
-"""The baseline of published speed-ups: one thread, no blocking."""
+"""The kernel to which speed-ups are relative: one thread, without blocking."""
 
 BEST = "*"
 TIED = "="
@@ -82,7 +82,7 @@ NAMES = (
 
 
 def filled(rows: Sequence[Row], columns: Iterable[Column]) -> list[Column]:
-    """Return the columns that are not empty for all rows: a peak may be unknown."""
+    """Return the columns in which some row has a text. A peak, for example, may be unknown."""
     return [column for column in columns if any(map(column.text, rows))]
 
 
@@ -99,8 +99,8 @@ def rows_table(rows: Sequence[Row], columns: Iterable[Column]) -> Table:
 def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
     """Return tables: times by tile, the best tile of each variant, and what was not measured.
 
-    The remarks follow the tables. Without `tiles`, the times by tile are left out. More than
-    `MAX_POINTS` points have no tables.
+    The remarks follow the tables. Without `tiles`, the times by tile are left out. If there are
+    more than `MAX_POINTS` points, a text on how to list some of them replaces the tables.
     """
     if len(rows) > MAX_POINTS:
         return Group(too_many(rows))
@@ -158,7 +158,7 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False, intervals: bool = True)
 
 
 def _missed_precision(rows: Sequence[Row]) -> str:
-    """Return how wide the intervals are that exceed --precision; empty without such an interval."""
+    """Return how wide the intervals above --precision are, or an empty text if there are none."""
     missed = sorted(row.half_interval or 0.0 for row in rows if row.missed_precision)
     if not missed:
         return ""
@@ -170,7 +170,7 @@ def _missed_precision(rows: Sequence[Row]) -> str:
 
 
 def _devices_differ(rows: Sequence[Row]) -> str:
-    """Return by how much devices that shared a sweep differ; empty for a single device."""
+    """Return by how much the devices of a sweep differ in speed; an empty text for one device."""
     shared = [row for row in rows if row.percent_of_devices is not None]
     speeds = {f"{row.host} {row.slot}": row.percent_of_devices or 0.0 for row in shared}
     if len(speeds) < 2:  # noqa: PLR2004 - a comparison needs two
@@ -178,8 +178,9 @@ def _devices_differ(rows: Sequence[Row]) -> str:
     slowest, fastest = min(speeds.values()), max(speeds.values())
     listed = ", ".join(f"{name} {speed:.1f} %" for name, speed in sorted(speeds.items()))
     return (
-        f"measured on {len(speeds)} devices, which differ by {100 * (fastest / slowest - 1):.1f} % "
-        f"at the points that all measured: {listed} of the median device's speed"
+        f"measured on {len(speeds)} devices, whose speeds differ by "
+        f"{100 * (fastest / slowest - 1):.1f} % at the points that all devices measured: {listed} "
+        "of the median device's speed"
     )
 
 
@@ -193,7 +194,7 @@ def _contradicting(rows: Iterable[Row]) -> list[str]:
         if times > CONTRADICTS:
             lines.append(
                 f"{row.label} takes {times:.2g} times as long as {serial.variant} on one thread: "
-                "do not use percentages of either here"
+                "do not use percentages of either time here"
             )
     return lines
 
@@ -219,7 +220,10 @@ def tile_list(rows: Sequence[Row]) -> Table:
 
 
 def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
-    """Return the best tile of each variant, fastest first. `all_rows` also has the naive loop."""
+    """Return the best tile of each variant, fastest first.
+
+    `all_rows` also has the row of the naive loop, to which speed-ups are relative.
+    """
     best = fastest_first(best_of_each(rows).values())
     tiles = Column("best tile", lambda row: _tile_names(tied_tiles(rows, row)), is_text=True)
     return rows_table(best, [NAMES[0], tiles, *figures(rows[0], all_rows or rows)])
@@ -235,7 +239,7 @@ def _tile_names(tiles: Sequence[str]) -> str:
 def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
     """Return the columns of a row's speed, for the operation and backend of the example.
 
-    `rows` has the naive loop to which speed-ups are relative.
+    `rows` has the row of the naive loop to which speed-ups are relative.
     """
     loops = {_size_key(row): row for row in rows if row.variant == NAIVE_LOOP and row.median_us}
     if is_bandwidth_bound(example):
@@ -257,7 +261,7 @@ def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
 
     blas, *_ = (example.library or "BLAS").split()
     if not OPERATIONS.is_ours(example.op):
-        blas = "baseline"  # of a user's own operation
+        blas = "baseline"  # a user's own operation has a baseline, not a BLAS
     return [
         Column("time", marked),
         Column("±", uncertainty),
@@ -288,7 +292,7 @@ def is_bandwidth_bound(row: Row) -> bool:
 
 
 def is_baseline(row: Row) -> bool:
-    """Return whether the row is the BLAS that `percent_of_blas` of its file refers to."""
+    """Return whether the row is the BLAS to which `percent_of_blas` in its file is relative."""
     return row.percent_of_blas is not None and math.isclose(row.percent_of_blas, 100, rel_tol=1e-9)
 
 
@@ -315,7 +319,7 @@ def best_of(rows: Iterable[Row]) -> Row:
 def best_of_each(
     rows: Iterable[Row], key: Callable[[Row], Any] = attrgetter("variant")
 ) -> dict[Any, Row]:
-    """Return the fastest row of each group. Without a `key`, the rows of a variant are a group."""
+    """Return the fastest row of each group. By default, a group has one variant."""
     return {name: best_of(group) for name, group in grouped(rows, key).items()}
 
 
@@ -360,7 +364,7 @@ def title(row: Row) -> str:
 
 
 def _tied(row: Row, best: Row) -> bool:
-    """Whether the intervals overlap. Rows of fewer than three rounds have no interval."""
+    """Return whether the intervals overlap. Rows of fewer than three rounds have no interval."""
     low_us, high_us = row.ci_low_us, best.ci_high_us
     return low_us is not None and high_us is not None and low_us <= high_us
 

@@ -1,4 +1,4 @@
-"""A sentence per problem that a person can quote: how many times as fast the fastest kernel is."""
+"""Sentences that a person can quote: how many times as fast one kernel is as another."""
 
 import math
 import statistics
@@ -68,7 +68,7 @@ def _compared(rows: Sequence[Row], names: frozenset[str]) -> tuple[Row, Row] | N
 
 
 def _as_chosen(best: Row, other: Row, rows: Sequence[Row]) -> tuple[Row, Row]:
-    """Return two rows with intervals that hold although they were chosen among the rows."""
+    """Return two rows with intervals that hold although both rows were chosen among `rows`."""
     with_interval = [row for row in rows if row.half_interval is not None]
     halves = together(
         [row.half_interval or 0.0 for row in with_interval],
@@ -105,7 +105,10 @@ def _sentence(best: Row, other: Row, *, tiles: bool) -> str:
 
 
 def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:
-    """Return one sentence on many problems; empty if some have no BLAS, or rounds that disagree."""
+    """Return one sentence on many problems.
+
+    The text is empty if some problem has no BLAS, or if rounds disagree.
+    """
     if any(o.variant not in names or b.unstable or o.unstable for b, o in pairs):
         return ""
     ratios = [_ratio(best, other)[0] for best, other in pairs]
@@ -119,9 +122,9 @@ def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:
 
 
 def _in_another_precision(pairs: Sequence[tuple[Row, Row]], name: str) -> str:
-    """Return in which precision the other rows compute, and by how much the errors differ.
+    """Return a text on the other rows' precision, and on how much larger their errors are.
 
-    The text is empty if all rows compute in the precision that their column names.
+    The text is empty if all libraries compute in the precision that their rows state.
     """
     precisions = {PRECISIONS[other.compute_mode].in_blas for _, other in pairs} - {""}
     if not precisions or any(other.variant not in registry.libraries() for _, other in pairs):
@@ -140,7 +143,7 @@ def _in_another_precision(pairs: Sequence[tuple[Row, Row]], name: str) -> str:
 def _ratio(best: Row, other: Row) -> tuple[float, float | None]:
     """Return the speed relative to the other row, and half its interval.
 
-    The intervals of both rows are added as squares.
+    The squares of both half intervals are added.
     """
     if best.pair_ratio and best.pair_library == other.kernel:
         low, high = best.pair_ratio_low or best.pair_ratio, best.pair_ratio_high or best.pair_ratio

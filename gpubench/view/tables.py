@@ -32,8 +32,8 @@ class Table:
 
     headings: Sequence[str]
     left: Collection[str] | None = ()
-    """Headings of the columns of text, which are left-aligned; None: all columns. All other columns
-    hold figures."""
+    """Headings of the columns of text, which are left-aligned. None means all columns. All other
+    columns hold figures."""
 
     lines: list[tuple[Cell, ...]] = field(default_factory=list)
 
@@ -91,7 +91,7 @@ class Table:
         return widths
 
     def _split(self, width: int, widths: Sequence[int]) -> list[list[int]]:
-        """Return the columns of tables of at most this width. Each has all columns of text."""
+        """Return the columns of tables of at most this width, each with all columns of text."""
         texts = [index for index, name in enumerate(self.headings) if self._is_text(name)]
         room = width - sum(2 + widths[index] for index in texts)
         tables: list[list[int]] = [[]]

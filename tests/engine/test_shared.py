@@ -128,7 +128,7 @@ def test_rounds_of_a_point_are_of_one_device(
     assert all("other workers on its CPU, which disturb it: 2" in (r.reason or "") for r in rows)
     assert not (tmp_path / "a.csv.partial").exists()
     said = str(remarks(rows)[-1])
-    assert "measured on 3 devices, which differ by 20.0 % at the points that all measured" in said
+    assert "measured on 3 devices, whose speeds differ by 20.0 % at the points that all" in said
 
 
 @pytest.mark.parametrize("alone", [False, True])

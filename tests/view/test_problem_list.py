@@ -30,17 +30,17 @@ LIST = [
 
 
 def test_the_list_takes_the_weighted_sum_with_the_blas_and_with_the_best_of_each() -> None:
-    assert "takes 310.0 µs with blas, 250.0 µs with the best of each" in shown(LIST)
+    assert "takes 310.0 µs with blas, 250.0 µs with the best kernel of each problem" in shown(LIST)
 
 
 def test_only_the_fastest_tile_of_a_variant_counts() -> None:
     slower = replace(LIST[1], tile="16", median_us=500.0)
-    assert "250.0 µs with the best of each" in shown([*LIST, slower])
+    assert "250.0 µs with the best kernel of each problem" in shown([*LIST, slower])
 
 
 def test_a_kernel_without_a_problem_is_not_named_as_taking_the_list() -> None:
     text = shown([LIST[0], LIST[3]])
-    assert "no kernel takes the whole list" in text
+    assert "no kernel ran the whole list" in text
     assert "1 of 2" in text
 
 
@@ -54,8 +54,8 @@ def test_conditions_are_summed_apart() -> None:
 
 def test_dtypes_are_summed_apart_if_a_problem_has_several_and_together_if_not() -> None:
     doubles = [replace(r, dtype="float64", compute_mode="float64") for r in LIST]
-    assert shown([*LIST, *doubles]).count("with the best of each") == 2
-    assert shown([*LIST[:2], *doubles[2:]]).count("with the best of each") == 1
+    assert shown([*LIST, *doubles]).count("with the best kernel of each problem") == 2
+    assert shown([*LIST[:2], *doubles[2:]]).count("with the best kernel of each problem") == 1
 
 
 def test_rows_of_a_plain_sweep_have_no_summary() -> None:

@@ -29,7 +29,7 @@ def check(
         str | None,
         typer.Argument(
             metavar="VARIANT|FILE.cu",
-            help="Kernel, such as shared_tile, or a CUDA file. Left out: all kernels of --kernels.",
+            help="Kernel, such as shared_tile, or a CUDA file. Default: all kernels of --kernels.",
             autocompletion=completion.variants,
         ),
     ] = None,

@@ -10,10 +10,11 @@ from gpubench.model import LAYOUTS, OPERATIONS, Config, CudaVariant, HostVariant
 from gpubench.on_cpu.case import Case, titled
 
 MAX_TILES = 3
-"""Number of tiles that are taken at even distances from a large space, beside the default tiles."""
+"""Number of tiles that are chosen at even distances from a large space, in addition to the default
+tiles."""
 
 EDGES = (1, 3, 13, 32)
-"""Tiles that are always taken if a tile is one number: 1, two odd primes, and a power of two."""
+"""Tiles that are always chosen if a tile is one number: 1, two odd primes, and a power of two."""
 
 RACE_TILES = 2
 """Number of tiles that run under ThreadSanitizer. All tiles of a variant use barriers and shared
@@ -206,7 +207,7 @@ def affordable(variant: Source, tile: Config | None, problem: Problem) -> Proble
 
 
 def nearest(variant: Source, tile: Config | None, problem: Problem) -> Problem | None:
-    """Return the problem if the variant takes it, else one with rounded extents, else None.
+    """Return the problem if the variant takes it, else a problem with rounded extents, else None.
 
     If the variant takes none of these sizes, squares (all extents equal) are tried.
     """

@@ -55,7 +55,7 @@ SIZES = ((1, 1, 1), (32, 32, 32), (13, 7, 5), (33, 1, 20))
 """M, N and K at which a function that takes arrays is checked."""
 
 NO_SHARED = "extern __shared__ memory in a launch without any"
-"""Message of shim/runtime.cpp if a kernel uses dynamic shared memory that its launch lacks."""
+"""Message of shim/runtime.cpp if a kernel uses dynamic shared memory, but its launch has none."""
 
 NO_FILE = re.compile(r"No such file or directory|cannot open source file")
 """Messages of nvcc and NVRTC on a missing header."""
@@ -180,7 +180,8 @@ def _compile(
             elif tile is not None:
                 compiler.compile_instance(*variant.compilation(tile, dtype, architecture))
     except CompileError as error:
-        # The kernel is not at fault if a header is missing, or nvcc, which host code requires.
+        # The kernel is not at fault if a header is missing, or if nvcc is missing, which host code
+        # requires.
         has_host_code = compiler.HOST_CODE.search(read_source(variant.source))
         if NO_FILE.search(str(error)) or (nvcc.find() is None and has_host_code):
             say(f"not compiled for a GPU: {error}", "yellow")
@@ -242,7 +243,10 @@ def _check_source(
 
 
 def _cause(case: Case) -> str:
-    """Return a text on shared memory that is read too early, else on the stores of the result."""
+    """Return the likely cause of a wrong result.
+
+    The cause is shared memory that is read too early, or else a line that stores the result.
+    """
     with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
         if case.problem.operation.is_product:
             variables = uninitialized_variables(case, expected(case.problem), Path(name, "zeros"))

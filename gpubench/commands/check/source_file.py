@@ -21,8 +21,8 @@ from gpubench.plan.python_file import is_name
 SUFFIXES = (".cu", ".cuh")
 
 ONLY_RESULT = ("C",)
-"""Layout in which only the result is column-major. The cause is more likely a store with exchanged
-indices, so such a result is checked as row-major."""
+"""Layout in which only the result is column-major. If a source seems to have this layout, it more
+likely stores with exchanged indices, so the result is checked as row-major."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,9 @@ class Described:
 
 
 def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
-    """Describe each function that launches kernels, or else each kernel, in an empty folder.
+    """Yield each function that launches kernels, or else each kernel, with its description.
+
+    `folder` must be empty: the descriptions are written into it.
 
     Raises UsageError for a source that cannot be read or has no kernel.
     """
@@ -58,7 +60,8 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
                 wrapper, launcher = written
                 description = describe_file(wrapper, path.stem, op, launcher, home=str(folder))
             if description.asked:
-                note = f"the meaning of its parameters is not known: {', '.join(description.asked)}"
+                names = ", ".join(description.asked)
+                note = f"the meaning of these parameters is not known: {names}"
                 yield Described(function=function, note=note)
                 continue
             if mixed := re.search(f"{NO_PRECISION}.*", description.text):
@@ -83,9 +86,10 @@ def _loaded(description: Description, path: Path, op: str) -> Variant:
 def _note(description: Description, variant: Variant) -> str:
     """Return which parts of a description are guesses, and its layout, or an empty text."""
     is_guess = "grid" in description.guesses
-    notes = ["grid and block are guesses from its indices"] if is_guess else []
+    notes = ["grid and block are guesses from the kernel's indices"] if is_guess else []
     if variant.column_major:
-        notes.append(f"column-major, according to its indices: {', '.join(variant.column_major)}")
+        names = ", ".join(variant.column_major)
+        notes.append(f"column-major, according to the kernel's indices: {names}")
     return "\n".join(notes)
 
 

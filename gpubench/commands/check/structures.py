@@ -49,7 +49,10 @@ def function_on_arrays(source: Path, text: str, folder: Path) -> tuple[Path, str
 
 
 def _body(function: Function, plain: str) -> Iterator[str]:
-    """Yield the lines that fill the three structures. Raises LookupError or ValueError."""
+    """Yield the lines that fill the three structures.
+
+    Raises LookupError or ValueError if the parameters are not three such structures.
+    """
     for matrix, parameter in zip("ABC", function.parameters, strict=True):
         rows, columns = ROWS_AND_COLUMNS[matrix]
         name, members = matrix.lower(), _members(parameter.type_name, plain)

@@ -29,7 +29,7 @@ def why_wrong(
 
 
 def stores_of_result(case: Case) -> Iterator[tuple[str, int]]:
-    """Yield the files and lines that assign an element of the result by its name."""
+    """Yield the file and line of each assignment to an element of the result."""
     name = case.array_names[len(case.problem.operation.arrays) - 1]
     store = re.compile(rf"\b{name}\s*\[[^;]*?\]\s*[+-]?=(?!=)")
     for path in case.variant.sources:

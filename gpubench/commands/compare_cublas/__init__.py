@@ -13,7 +13,7 @@ app = typer.Typer()
 BACKEND = "cuda"
 
 COMPILING_S = 600.0
-"""Time limit of a point with --rivals: their compilers time candidates at each new size."""
+"""Time limit of a point with --rivals. The rivals' compilers time candidates at each new size."""
 
 WITHOUT_GPU = "'gpubench sweep --device cpu' compares against the CPU's BLAS"
 
@@ -28,7 +28,9 @@ def compare_cublas(
     ] = False,
     rivals: Annotated[
         bool,
-        typer.Option("--rivals", help="Triton, torch.matmul and torch.compile too, if installed."),
+        typer.Option(
+            "--rivals", help="Also measure Triton, torch.matmul and torch.compile if installed."
+        ),
     ] = False,
     resume: option.Resume = None,
     force: option.Force = False,

@@ -80,7 +80,7 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
 
 
 def _filled(kernel: Row, library: Row, processes: Sequence[PairedTimes]) -> Row:
-    """Return the kernel's row with the ratio of its pairs, from at least two processes."""
+    """Return the kernel's row with the ratio of its pairs, measured in at least two processes."""
     ratio = ratio_of_pairs(
         [geometric_mean(times.library_times_us) for times in processes],
         [geometric_mean(times.times_us) for times in processes],
@@ -98,7 +98,7 @@ def _filled(kernel: Row, library: Row, processes: Sequence[PairedTimes]) -> Row:
 
 
 def pairs_table(rows: Sequence[Row]) -> Table | None:
-    """Return the table of the pairs; None without a pair."""
+    """Return the table of the pairs, or None if no pair was measured."""
 
     def interval(row: Row) -> str:
         return f"{row.pair_ratio_low or 0:.3f} .. {row.pair_ratio_high or 0:.3f}"

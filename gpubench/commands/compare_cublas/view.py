@@ -60,7 +60,7 @@ def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[Re
         failed = [row for row in rows if row.status not in {Status.OK, Status.SKIPPED}]
         parts += [*not_measured(failed), *remarks(kept, intervals=False)]
         parts.append(
-            Text(f"only the fastest of {variants} rows are shown: gpubench show FILE has all")
+            Text(f"only the fastest of {variants} rows are shown: gpubench show FILE shows all")
         )
     else:
         parts.append(ladder or results(rows, tiles=False))

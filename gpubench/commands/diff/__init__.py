@@ -17,7 +17,7 @@ app = typer.Typer()
 
 
 class _FilesPerSide(TyperCommand):
-    """Accept `--base a.csv b.csv`, as shells expand `base-*`, for `--base a.csv --base b.csv`."""
+    """Accept several files after one `--base` or `--new`, as a shell writes them for `base-*`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat the option before each further file."""
@@ -97,8 +97,8 @@ def ab(
         Path,
         typer.Argument(
             metavar="BASE",
-            help="Python interpreter or environment with a gpubench, or a directory of kernels, "
-            "also of a git revision: v1:kernels.",
+            help="Python interpreter or environment with a gpubench, or a directory of kernels; "
+            "v1:kernels is the directory in the git revision v1.",
         ),
     ],
     new: Annotated[
@@ -112,7 +112,7 @@ def ab(
     pairs: Annotated[
         int | None,
         typer.Option(
-            help="Maximum number of pairs of sweeps, without --budget. "
+            help="Maximum number of pairs of sweeps if there is no --budget. "
             f"Default: {AB_PAIRS}, and {AB_CPU_PAIRS} on a CPU."
         ),
     ] = None,
@@ -169,13 +169,15 @@ def bisect(
     ],
     *,
     config: option.Config = None,
-    pairs: Annotated[int, typer.Option(help="Number of pairs of sweeps, without --budget.")] = 10,
+    pairs: Annotated[
+        int, typer.Option(help="Number of pairs of sweeps if there is no --budget.")
+    ] = 10,
     **options: Any,
 ) -> None:
     """Find the commit that slowed a kernel, with git bisect run.
 
-    Measures the kernels that are checked out in turns with the good version, as 'ab' does. The
-    commit is bad if a point is slower, and good if every point is shown not to be slower.
+    Measures the checked-out kernels and the good version in turns, as 'ab' does. The commit is bad
+    if a point is slower, and good if every point is shown not to be slower.
     """
     from gpubench.commands.diff.bisect import judge_commit
 

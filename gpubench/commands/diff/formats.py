@@ -48,7 +48,7 @@ meaning."""
 MAX_TABLE_ROWS = 1000
 """Maximum number of regressions and of broken points in the text; JSON and JUnit have all."""
 
-MAX_MARKDOWN_ROWS = 50  # maximum number of each in Markdown
+MAX_MARKDOWN_ROWS = 50  # maximum number of regressions, and of broken points, in Markdown
 
 WORDS = {"", "because", "also changed"}
 """Headings of the columns that hold words, not numbers."""
@@ -90,7 +90,8 @@ class Report:
     """Verdicts that JUnit counts as skipped, or as failures if `strict` is set."""
 
     headings: tuple[str, ...]
-    """Headings of a table of findings, without the heading of the first column, the labels."""
+    """Headings of a table of findings, except the heading of the first column, which has the
+    labels."""
 
     lines: tuple[Line, ...]
     headline: str

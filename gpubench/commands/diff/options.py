@@ -13,8 +13,8 @@ from gpubench import options as option
 
 AB_PAIRS = 26  # default number of pairs of sweeps that `gpubench ab` measures on a GPU
 AB_CPU_PAIRS = 72
-"""Default number of pairs on a CPU. Beside other programs, most sweeps have no undisturbed sample
-(results/decisions/ab_shortest.md)."""
+"""Default number of pairs on a CPU. While other programs run, most sweeps have no undisturbed
+sample (results/decisions/ab_shortest.md)."""
 
 
 class Format(StrEnum):
@@ -47,17 +47,17 @@ class Options:
         Path | None,
         option.files(
             "Also judge the weighted total of a list of problems, as --sizes takes it; a change "
-            "of more than a quarter of --threshold matters."
+            "of the total by more than a quarter of --threshold matters."
         ),
     ] = None
     strict: Annotated[
         bool,
         typer.Option(
-            "--strict", help="Exit 3 if a point is ambiguous or missing, or the machine shifted."
+            "--strict", help="Exit 3 if a point is ambiguous or missing, or if the machine shifted."
         ),
     ] = False
     ignore_device: Annotated[
-        bool, typer.Option("--ignore-device", help="Compare different GPUs, drivers or CUDA.")
+        bool, typer.Option("--ignore-device", help="Compare even if GPU, driver or CUDA differ.")
     ] = False
     only: option.Only = None
     exclude: option.Exclude = None

@@ -30,7 +30,7 @@ from gpubench.view.numbers import milliseconds
 from gpubench.view.sentences import conditions, ratio_text
 
 LABELLED = {"variant", "tile", "backend", "m", "n", "k", "extents"}
-"""Columns of the key that are not added to a label: it has them already, or never needs them."""
+"""Columns of the key that are not added to labels, which have them already or never need them."""
 
 MIN_SHARED = 3
 """Minimum number of points for a statement about most points."""
@@ -61,7 +61,10 @@ def make_report(
     options: Options,
     builds: tuple[str, str] | None = None,
 ) -> Report:
-    """Return the report. `builds` has the names of the sides of `ab`, for its last sentence."""
+    """Return the report.
+
+    `builds` has the names of the sides of `ab`, which the report's last sentence uses.
+    """
     rows = {row.key: row for row in (*base.rows, *new.rows)}
     dtypes = dict.fromkeys(row.dtype for row in rows.values())
     sentence = _sentence(comparison, rows, builds) if builds else ""
@@ -128,7 +131,8 @@ def _headline(
         return f"{shift}broken: {broken} {points} wrong or lost{slower}"
     if slowdowns := comparison.of(DiffVerdict.SLOWER):
         worst, finding = next(iter(slowdowns.items()))
-        # The point's line shows `ratio`, and beyond this distance also `judged_ratio`, in a remark.
+        # The point's line shows `ratio`. If `judged_ratio` is further away than this, a remark
+        # shows it.
         distance = abs(math.log((finding.judged_ratio or 1.0) / (finding.ratio or 1.0)))
         is_remarked = distance > math.log1p(comparison.limits.threshold) / 2
         change = _change(finding.judged_ratio if is_remarked else finding.ratio)
@@ -171,12 +175,12 @@ def _why_untested(comparison: Comparison) -> str:
     """Return why points could not be judged, and what to measure."""
     causes = {finding.cause for finding in comparison.untested.values()}
     if Cause.TOO_FEW_SWEEPS in causes:
-        return f"one sweep a side on a CPU, measure {SWEEPS}"
-    return "one round a side, measure with more --rounds" if causes else ""
+        return f"one sweep per side on a CPU, measure {SWEEPS} per side"
+    return "one round per side, measure with more --rounds" if causes else ""
 
 
 def _labels(rows: Mapping[Key, Row]) -> dict[Key, str]:
-    """Name each point, with the columns of its key that vary."""
+    """Return the label of each point, with the columns of its key that vary."""
     values = {name: {getattr(row, name) for row in rows.values()} for name in KEY}
     varying = [name for name in KEY if name not in LABELLED and len(values[name]) > 1]
     labels = {}
@@ -197,8 +201,8 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
     bimodal = [key for key, finding in two_sided.items() if finding.modes > 1]
     if open_modes := [key for key in bimodal if two_sided[key].verdict == DiffVerdict.AMBIGUOUS]:
         yield (
-            f"{shortened([rows[key].label for key in open_modes])} ran at two speeds, one for each "
-            f"process. More rounds decide: both sides together need {DECIDING_ROUNDS} at least"
+            f"{shortened([rows[key].label for key in open_modes])} ran at two speeds, and each "
+            f"process at one of them. Measure more rounds: {DECIDING_ROUNDS} or more of both sides"
         )
     if comparison.drifted:
         yield (
@@ -236,7 +240,9 @@ def _disturbance(disturbance: Disturbance, base: Side, new: Side) -> str:
     """Return a text on a disturbed round: `round 3 of new.csv (new side), +30.1 %`."""
     path = list((base if disturbance.side == "base" else new).files)[disturbance.file]
     where = f"round {disturbance.round} of {path.name}" if disturbance.round else path.name
-    left_out = ", unequally, so it is left out" if disturbance.left_out else ""
+    left_out = (
+        ", but not equally at all points, so the round is left out" if disturbance.left_out else ""
+    )
     return f"{where} ({disturbance.side} side), {_change(disturbance.ratio)}{left_out}"
 
 
@@ -288,7 +294,7 @@ def _advice(
         words = [word for name, text in options.items() for word in (f"--{name}", text)]
         words += ["--strict"] if strict else []
         command = shlex.join(["gpubench", "ab", *(builds or ("BASE", "NEW")), *words])
-        lines.append(f"to settle it, measure {how}: {command}")
+        lines.append(f"to settle these points, measure {how}: {command}")
     return lines
 
 

@@ -67,7 +67,8 @@ COMPARED = {
     if column.metadata["group"] in {"code", "multiprocessor", "grid", *TOOLS}
     and column.name not in {"gpu", "limited_by", *(judged.lines for judged in JUDGED.values())}
 } | {"options": ""}
-"""The compared columns, each with the column that names the tool that fills it; empty: no tool."""
+"""The compared columns, each with the column that names the tool that fills it. The name is empty
+if no tool fills the column."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +116,7 @@ def read_limits(text: str | None) -> dict[str, str]:
         if not re.fullmatch(r"\d+(\.\d+)?%?", limit, re.ASCII):
             raise UsageError(
                 f"--allow: '{shown(item)}' is not understood; "
-                "write such as spill_bytes=64 or occupancy=10%"
+                "write, for example, spill_bytes=64 or occupancy=10%"
             )
         limits[name] = limit
         allowed.add(name)
@@ -151,7 +152,10 @@ def _judge(
         threads, bound = new.threads_per_block or 0, new.max_threads_per_block
         reason = "a launch would fail: a block exceeds the resources of a multiprocessor"
         if bound is not None and threads > bound:
-            reason = f"a launch would fail: {threads} threads in a block, launch bounds of {bound}"
+            reason = (
+                f"a launch would fail: a block has {threads} threads, but the launch bounds allow "
+                f"only {bound}"
+            )
         return BuildFinding(verdict=BuildVerdict.BROKEN, reason=reason, changes=changes)
     if base.loop_instructions and new.disassembler and not new.loop_instructions:
         reason = "no loop multiplies and adds any more"
@@ -179,7 +183,7 @@ def _changes(before: BuildRow, after: BuildRow, limits: Mapping[str, str]) -> tu
             changes.append(Change(column=name, base=base, new=new, effect=effect, line=line))
     effects = {change.column: change.effect for change in changes}
     if effects.get(SHARE) == BuildVerdict.BETTER and effects.get("occupancy") == BuildVerdict.WORSE:
-        # Fewer threads, each with more work: the recorded sweeps do not show a slowdown.
+        # Fewer threads that each do more work are not slower in the recorded sweeps.
         changes = [
             replace(change, effect=BuildVerdict.CHANGED)
             if change.column in {"occupancy", SHARE}

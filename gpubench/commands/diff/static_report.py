@@ -48,9 +48,9 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
     if os.path.realpath(base[0]) == os.path.realpath(new[0]):
         raise UsageError(f"{new[0]} is compared with itself")
     if options.threshold is not None:
-        raise UsageError("--threshold: is for times; build files have --allow")
+        raise UsageError("--threshold: is only for times; for build files, use --allow")
     if options.weights is not None:
-        raise UsageError("--weights: is for times; build files have none")
+        raise UsageError("--weights: is only for times; build files have no times")
     limits = read_limits(options.allow)
     before, after = read(base[0]), read(new[0])
     keep = selection([*before, *after], options.only, options.exclude)
@@ -99,7 +99,7 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
 
 
 def _headline(counts: Counter[BuildVerdict], code: int | None, compilers: tuple[str, str]) -> str:
-    """Return the verdict in a line, which begins with a change of the compiler.
+    """Return the verdict in a line. If the compiler changed, the line begins with this change.
 
     The code is None if no row was compared.
     """

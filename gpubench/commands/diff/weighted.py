@@ -12,8 +12,8 @@ from gpubench.model.operation import size_of
 from gpubench.plan.problems import ListedProblem, read_problems, with_dtypes
 
 PART = 0.25
-"""Part of the threshold by which a total may be slower. The scatter of single points cancels in a
-total, so a smaller difference of totals counts."""
+"""Fraction of the threshold by which a total may be slower. The scatter of single points cancels in
+a total, so a smaller difference counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,8 @@ class Total:
 def weighted_totals(path: Path, findings: Mapping[Key, Finding], limits: Limits) -> list[Total]:
     """Return the total of each kernel that has times of all problems of a list on both sides.
 
-    Raises UsageError for a list that cannot be read, and if no kernel has all of its problems.
+    Raises UsageError for a list that cannot be read, and if no kernel has times of all problems of
+    the list.
     """
     two_sided = [key for key, finding in findings.items() if finding.ratio]
     ops = {key.op for key in two_sided}
@@ -86,9 +87,9 @@ def _total(
 ) -> Total:
     """Return the total over a kernel's problems.
 
-    The half-width of its interval is the mean of the points' half-widths, weighted by their parts
-    of the total. This half-width is valid even if all points deviate together, such as by the speed
-    of a process.
+    The half-width of the total's interval is the mean of the points' half-widths, weighted by the
+    points' shares of the total. This half-width is valid even if all points deviate together, such
+    as in a slow process.
     """
     parts = [
         problem.weight * (finding.base_us or 0.0)

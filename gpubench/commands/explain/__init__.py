@@ -83,7 +83,7 @@ def build(
         ),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Compile every legal tile, not only the kernel's own.")
+        bool, typer.Option("--all", help="Compile every legal tile, not only the default tiles.")
     ] = False,
     output: Annotated[
         Path | None, option.output_file("The file, such as build.csv.", "FILE")

@@ -52,15 +52,15 @@ def run_build(
     output: Path | None,
     force: bool,
 ) -> int:
-    """Compile kernels, and write their rows to `output`, or to stdout without `output`.
+    """Compile kernels, and write their rows to `output`, or to stdout if `output` is None.
 
     `options` are options of a sweep: op, kernels, dtypes and sizes. Return 1 if a kernel does not
-    compile, or else 0. Raises UsageError.
+    compile, or else 0. Raises UsageError for invalid options.
     """
     claimed = output and Output(output, overwrite=force)
     chosen = choose_kernels(variants, options.get("op"), options.get("kernels"))
     try:
-        compiler.architectures()  # raises CompileError without NVRTC
+        compiler.architectures()  # raises CompileError if NVRTC is missing
         architectures = _architectures(arch)
     except CompileError as error:
         raise UsageError(str(error)) from error
@@ -101,9 +101,9 @@ def run_build(
 def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[CudaVariant]:
     """Return the kernels that a list names, of every operation or of `op`.
 
-    A directory of the user selects the operations that have a folder in it, or else the default
-    operation. `all` then selects only the directory's kernels. Raises UsageError for a name that is
-    no kernel, and for a description that cannot be used.
+    If there is a directory of the user and no `op`, the operations are those with a folder in this
+    directory, or else the default operation. `all` then selects only the directory's kernels.
+    Raises UsageError for a name that is no kernel, and for a description that cannot be used.
     """
     default = operation_named(op, kernels)
     ops = (
@@ -123,7 +123,7 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
             raise UsageError(broken[0].idea)
         chosen |= dict.fromkeys(each for each in fitting if isinstance(each, CudaVariant))
     if not chosen:
-        raise UsageError(f"'{names}' names no CUDA source; write such as register_tile,wgmma*")
+        raise UsageError(f"'{names}' names no CUDA kernel, such as register_tile or wgmma*")
     return [*chosen]
 
 
@@ -134,7 +134,7 @@ def _architectures(text: str | None) -> tuple[str, ...]:
         for name in names:
             require_architecture(name)
         if not names:
-            raise UsageError("--arch: the list is empty; write such as sm_80,sm_90")
+            raise UsageError("--arch: the list is empty; write, for example, sm_80,sm_90")
         return names
     try:
         return (find_devices("cuda")[0][0].architecture,)
@@ -150,10 +150,10 @@ def plan_instances(
     *,
     every: bool,
 ) -> list[Instance]:
-    """Return the instances, also the instances for which an architecture lacks a feature.
+    """Return the instances, including those that need a feature that the architecture lacks.
 
-    `every` takes all legal tiles, and not only the default tiles. Raises UsageError for an invalid
-    size, and for what a description raises.
+    With `every`, they have all legal tiles, and not only the default tiles. Raises UsageError for
+    an invalid size, and if a kernel's description raises an exception.
     """
     instances = []
     for variant in variants:
@@ -237,7 +237,7 @@ def _figures(explanation: Explanation) -> dict[str, Any]:
 
 
 def _access_columns(recorded: Accesses) -> dict[str, Any]:
-    """Return a build file's columns about accesses. A value is None without an analysed access."""
+    """Return a build file's columns about accesses. A value is None if no access was analysed."""
     skipped = []
     for each in recorded.not_analysed:
         what = each.what.partition(": ")[0]  # without an error that names paths of this machine

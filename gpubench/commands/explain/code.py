@@ -56,8 +56,8 @@ class Code:
     resources: Resources | None = None
     note: str = ""  # which compiler took NVRTC's place, or which headers were replaced
     max_threads: int | None = None  # by `__launch_bounds__`; None if unlimited or not listed
-    is_disassembled: bool = False  # false without a disassembler that lists the architecture's code
-    loop: InnerLoop | None = None  # None without a disassembled loop of multiply-adds
+    is_disassembled: bool = False  # false if no disassembler lists the architecture's code
+    loop: InnerLoop | None = None  # None if no loop with multiply-adds was disassembled
 
 
 Codes = dict[tuple[str, str], Code]  # the code of each instance, by expression and element type
@@ -65,14 +65,14 @@ Codes = dict[tuple[str, str], Code]  # the code of each instance, by expression 
 
 @cache
 def disassembler_version() -> str:
-    """Return the version of nvdisasm, such as `13.1.80`, or nothing without nvdisasm."""
+    """Return nvdisasm's version, such as `13.1.80`, or an empty text if nvdisasm is missing."""
     text = run_disassembler("--version")
     match = re.search(r"\bV(\d[\d.]*)", text or "")
     return match[1] if match else "unknown" if text else ""
 
 
 def missing_disassembler() -> str:
-    """Return a line on what is unknown without nvdisasm; empty if it is installed."""
+    """Return a line on what is unknown without nvdisasm, or an empty text if it is installed."""
     if disassembler_version():
         return ""
     install = install_command("sass")
@@ -135,7 +135,7 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]
 
 
 def _pool(processes: int) -> ProcessPoolExecutor | None:
-    """Return processes that compile; None if one is enough, or if /dev/shm is not writable."""
+    """Return processes that compile, or None if one is enough or /dev/shm is not writable."""
     if processes <= 1:
         return None
     # A new interpreter for each process: the parent's threads would not survive a fork.
@@ -184,7 +184,10 @@ def _code(compiled: Compiled, listed: Mapping[bytes, Mapping[str, str]], dtype: 
 
 
 def _kept_file(program: Program) -> Path:
-    """Return the file of the cache. The file's name changes with all that the figures depend on."""
+    """Return the program's file in the cache.
+
+    The file's name changes with everything that the figures depend on.
+    """
     return cache_file(
         "build",
         program.source_hash,
@@ -198,9 +201,9 @@ def _kept_file(program: Program) -> Path:
 
 
 def _read_kept(program: Program) -> Codes:
-    """Return the figures that were kept earlier, or none without an intact file.
+    """Return the figures that were kept earlier; an empty dictionary if there is no intact file.
 
-    Figures without an inner loop are valid only if there is no disassembler.
+    Figures that were made without a disassembler are valid only while there is none.
     """
     items = kept(_kept_file(program), list[tuple[tuple[str, str], Code]]) or []
     complete = not disassembler_version()

@@ -33,7 +33,7 @@ from gpubench.plan.python_file import described_by
 from gpubench.text import counted
 
 PROBE_EXTENT = 2**28  # M and N of a result so large that rounding up a grid is negligible
-MAX_ACCUMULATORS = 2**14  # more than any thread has. If more are computed, the grid did not grow
+MAX_ACCUMULATORS = 2**14  # no thread has more. If more are computed, the grid did not grow
 SPARE = 16  # number of registers that a kernel which spills may leave unused without a remark
 LONG_GRID = 20  # number of waves from which the last wave costs less than 5 % of the time
 FULL = 0.95  # fraction from which a wave, an issue bound or the use of bytes counts as full
@@ -128,7 +128,7 @@ class Explanation(Instance):
 
     @cached_property
     def accumulators(self) -> int | None:
-        """Number of elements of the result per thread, computed from the grid of a huge result.
+        """Number of elements of the result per thread, from the grid of a launch for a huge result.
 
         Assumes that the grid's x and y cover the result, and its z covers parts of K. None if the
         grid does not grow with the result, or if threads share an element.
@@ -196,9 +196,9 @@ class Explanation(Instance):
 
     @property
     def access_us(self) -> float | None:
-        """How long the accesses occupy the L1 cache and shared memory of all multiprocessors.
+        """Time in which the L1 cache and shared memory of all multiprocessors serve the accesses.
 
-        A multiprocessor looks up one line of 128 bytes per clock, and serves one wavefront of
+        Per clock, a multiprocessor looks up one line of 128 bytes, or serves one wavefront of
         shared memory. Both kinds of access pass through one pipeline.
         """
         device, recorded = self.device, self.accesses

@@ -49,7 +49,7 @@ def explain_instances(
 
 
 def _compile(instances: Sequence[Instance]) -> dict[Instance, Codes]:
-    """Compile instances with the same source, architecture and options as one program."""
+    """Compile the instances that share a source, architecture and options as one program."""
     hashes = {variant: source_hash(variant) for variant in {each.variant for each in instances}}
     programs = {
         Program(

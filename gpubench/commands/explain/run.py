@@ -30,7 +30,8 @@ def explained(
 ) -> Explained:
     """Explain a variant. `options` are options of a sweep.
 
-    Raises UsageError, and DeviceUnavailableError if the named GPU does not exist.
+    Raises UsageError for invalid options, and DeviceUnavailableError if the named GPU does not
+    exist.
     """
     kernel = find_kernel(variant, options.get("op"), options.get("kernels"), "explain")
     sweep = read_options(kernel, options, size="1024", every=every)
@@ -128,6 +129,6 @@ def _times_us(
     # If a tile has several times, the cache state that is first in the alphabet counts: cold.
     rows.sort(key=lambda row: (row.cache, row.timer), reverse=True)
     measured_on = rows[-1].device
-    note = f"times of {path} are of {measured_on}, the bound is that of {gpu.name}"
+    note = f"the times in {path} were measured on {measured_on}, the bound is for {gpu.name}"
     times_us = {row.tile: row.median_us for row in rows if row.median_us is not None}
     return times_us, "" if measured_on == gpu.name else note

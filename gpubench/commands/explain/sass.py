@@ -1,9 +1,9 @@
 """Finds a kernel's inner loop: disassembles a cubin with nvdisasm, and reads the listing.
 
 A loop is the code between a backward branch and its target. The *inner loop* is found by a
-heuristic: it is the loop with the most multiply-adds outside any loop within it. A matrix product
-spends its time there. Loops without multiply-adds do not count, such as a copying loop, or the trap
-after a kernel's end.
+heuristic: it is the loop with the most multiply-adds, not counting the multiply-adds of loops
+within it. A matrix product spends its time there. Loops without multiply-adds do not count, such as
+a copying loop, or the trap after a kernel's end.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ TIMEOUT_S = 120
 def sections(cubin: bytes) -> dict[str, str]:
     """Return what the disassembler prints about each section of a cubin, by the section's name.
 
-    Empty without a disassembler that lists the architecture's code.
+    The dictionary is empty if no disassembler lists the architecture's code.
     """
     _, *parts = _SECTION.split(disassemble(cubin) or "")
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def max_threads(attributes: str) -> int | None:
-    """Return the threads per block that a kernel was compiled for, or None without a limit.
+    """Return a kernel's launch bound, in threads per block, or None if it has no bound.
 
     `attributes` is the listing of the section `.nv.info.KERNEL`.
     """
@@ -122,9 +122,9 @@ class Instruction(NamedTuple):
         return prod(map(int, shape.split("x")) if "x" in shape else _WARP_SHAPES.get(shape, (0,)))
 
     def multiply_adds(self, dtype: str) -> int:
-        """Return a thread's multiply-adds of an instruction, except on tensor cores."""
+        """Return a thread's number of multiply-adds in the instruction, not on tensor cores."""
         if self.name == "IMAD" and (self.opcode != "IMAD" or "RZ" in self.operands):
-            return 0  # moves, shifts and addresses: IMAD.MOV, IMAD.WIDE, or nothing added
+            return 0  # it moves, shifts or computes an address: IMAD.MOV, IMAD.WIDE, or it adds 0
         return MULTIPLY_ADDS.get(dtype, {}).get(self.name, 0)
 
 
@@ -139,7 +139,8 @@ class InnerLoop:
     """Multiply-adds of matrix instructions, divided by the number of threads that issue them."""
 
     float64: int
-    """Arithmetic and conversions in float64, apart from multiply-adds in the element type."""
+    """Number of instructions that compute in float64 or convert it, except multiply-adds in the
+    element type."""
 
     shared_loads: dict[str, int]
     """Number of loads from shared memory by their width in bits: `{"32": 16, "128": 4}`."""
@@ -163,18 +164,19 @@ class InnerLoop:
 
     @property
     def multiply_adds_per_instruction(self) -> float:
-        """Multiply-adds per instruction, with a thread's part of those of matrix instructions."""
+        """Multiply-adds per instruction, with a thread's share of the matrix instructions."""
         return (self.multiply_adds + self.tensor_multiply_adds) / self.instructions
 
 
 def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
-    """Return the inner loop of a disassembled kernel, or None without multiply-adds.
+    """Return the inner loop of a disassembled kernel, or None if it has none.
 
-    A kernel that computes in float64 by mistake may have no multiply-add in its own type.
+    If no loop has a multiply-add in `dtype`, the loop with the most instructions in float64 is
+    returned, because a kernel may compute in float64 by mistake.
     """
 
     def work(instruction: Instruction) -> int:
-        # A tensor core instruction makes many multiply-adds, so it outweighs all others.
+        # A tensor core instruction makes many multiply-adds, so it counts as 1000 of them.
         return instruction.multiply_adds(dtype) + 1000 * (instruction.name in TENSOR)
 
     loops = _loops(disassembly)
@@ -241,7 +243,10 @@ def _loops(disassembly: str) -> list[list[Instruction]]:
 
 
 def _shared_bytes_per_operation(loop: Iterable[Instruction]) -> float | None:
-    """Return the bytes per operation. B is always in shared memory, and A may be."""
+    """Return the bytes that a loop reads from shared memory per operation of the tensor cores.
+
+    A warpgroup's instruction reads B from shared memory, and may also read A from it.
+    """
     read, operations, loaded = 0, 0, 0
     warps = 1
     for instruction in loop:

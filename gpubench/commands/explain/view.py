@@ -117,7 +117,8 @@ _COLUMNS: dict[str, Callable[[Explanation], str]] = {
     "ms": lambda each: milliseconds(each.measured_us),
     "% of bound": lambda each: number(percent(each.roofline_share, 1), 0),
 }
-"""Headings and cells. A heading of two words has two lines, so that the table has 80 columns."""
+"""Headings, and the functions that return the cells. A heading of two words has two lines, so that
+the table is at most 80 characters wide."""
 
 _LEGENDS = {
     "FMA %": "multiply-adds among the instructions of the inner loop",

@@ -36,8 +36,8 @@ def export(
 ) -> None:
     """Write a kernel as two files that need no gpubench.
 
-    The .cu file has launch code, and checks and times itself. The file needs only nvcc. The Python
-    file calls the kernel on CuPy's arrays.
+    The .cu file contains code that launches, checks and times the kernel. The file needs only nvcc.
+    The Python file calls the kernel on CuPy's arrays.
     """
     from gpubench.commands.export.run import run_export
 

@@ -1,7 +1,8 @@
 """`gpubench export`: writes a kernel as a CUDA C++ file with its launches, and a Python file.
 
-The launches in the file fit one tile, problem and number of multiprocessors only. Launches for
-other problems require another export, because the description that computes them is Python.
+The launches in the file are correct only for one tile, one problem and one number of
+multiprocessors. Launches for other problems require another export, because the description that
+computes them is Python.
 """
 
 import math
@@ -114,7 +115,7 @@ def exported(
 def compile_command(
     variant: CudaVariant, tile: Config, problem: Problem, device: Device, *, library: bool = False
 ) -> str:
-    """Return the command of nvcc that makes a program of the file, or a shared library."""
+    """Return the nvcc command that compiles the file to a program, or to a shared library."""
     number = variant.architecture("{}{}".format(*device.compute_capability or (0, 0)))
     options = " ".join(
         shlex.quote(option)
@@ -125,14 +126,15 @@ def compile_command(
     output = f"lib{variant.name}.so" if library else variant.name
     target = f"-gencode arch=compute_{number},code=sm_{number}"
     options += " " if options else ""
-    # NVRTC compiles all functions for the device: kernels call constexpr functions without a mark.
+    # NVRTC compiles all functions for the device, so kernels call constexpr functions that lack
+    # `__device__`.
     # Warning 177: a header that the file contains has constants that the kernel does not use.
     standard = "-std=c++17 -O3 --expt-relaxed-constexpr -diag-suppress 177"
     return f"nvcc {standard} {target} {options}{kind}-o {output} {variant.name}.cu"
 
 
 def _device(variant: CudaVariant, arch: str | None) -> Device:
-    """Return the GPU that launches are made for: this machine's, or an architecture's example."""
+    """Return the GPU that launches are made for: this machine's GPU, or an example of `arch`."""
     if arch is None:
         try:
             return find_devices(variant.backend)[0][0]
@@ -147,7 +149,7 @@ def _device(variant: CudaVariant, arch: str | None) -> Device:
 def _chosen(
     variant: CudaVariant, options: dict[str, Any], device: Device
 ) -> tuple[Config, Problem]:
-    """Return the tile and the problem. Raises UsageError."""
+    """Return the tile and the problem. Raises UsageError if they cannot be exported."""
     operation = OPERATIONS[variant.op]
     if operation.is_chain or not operation.is_product:
         raise UsageError(f"{variant.op} cannot be exported: the file checks a single product")

@@ -12,8 +12,8 @@ app = typer.Typer()
 
 @app.command(
     epilog="Example: gpubench fleet --on local. Exit codes: 0 all devices are fine; 1 a device "
-    "is slow or wrong; 2 usage; 3 a device cannot be judged; 4 a device is ambiguous, or half of "
-    "the devices are slow."
+    "is slow or wrong; 2 wrong usage; 3 a device cannot be judged; 4 a device is ambiguous, or "
+    "half of the devices are slow."
 )
 def fleet(
     on: option.On = None,
@@ -21,7 +21,9 @@ def fleet(
     rounds: Annotated[
         int,
         typer.Option(
-            min=2, max=100, help="Number of rounds in which devices measure alone, and together."
+            min=2,
+            max=100,
+            help="Number of rounds that each device measures alone, and then together with others.",
         ),
     ] = 3,
     threshold: Annotated[

@@ -22,8 +22,8 @@ from gpubench.stats.moderated import (
 from gpubench.stats.polish import row_medians
 
 MIN_OTHERS = 3
-"""Minimum number of other devices whose spread shows how much good devices differ. With fewer, good
-devices may differ by `BETWEEN`."""
+"""Minimum number of other devices whose spread shows how much good devices differ. With fewer other
+devices, good devices may differ by `BETWEEN`."""
 
 SMALL_FLEET = 15
 """Up to this number of other devices the spread is their standard deviation. Beyond this number,
@@ -61,16 +61,16 @@ TAILS = {
 """Scale and degrees of freedom by number of other devices. The distance of a good device from the
 median of the others, in units of their spread, is the scale times Student's t. Good devices differ
 as Student's t with 3 degrees of freedom, which has heavy tails; normal devices exceed a distance
-less often. `fleet_power.py --calibrate` of commit `a7eef527df57` made the table; the last line is
-the limit of many devices."""
+less often. `fleet_power.py --calibrate` of commit `a7eef527df57` made the table; the last entry
+also holds for larger numbers of devices."""
 
-TAME_VALUES = 1000  # minimum number of values, in units with many devices, that show the tails
+TAME_VALUES = 1000  # minimum number of values for judging the tails
 TAME_QUANTILE = 0.98
 TAME_TAIL = 2.6
-"""Devices count as normally distributed if `TAME_QUANTILE` of their distances from the median are
-below this number of spreads (normal: 2.3; Student's t with 5 degrees of freedom: 3.1, with 3: 4.0).
-Of fleets of 64 devices, three of four normal fleets pass this test, and one of a hundred fleets
-with 5 degrees of freedom."""
+"""Devices count as normally distributed if a fraction of `TAME_QUANTILE` of their distances from
+the median is below this number of spreads (normal: 2.3; Student's t with 5 degrees of freedom: 3.1,
+with 3: 4.0). Of fleets of 64 devices, three of four normal fleets pass this test, and one of a
+hundred fleets with 5 degrees of freedom."""
 
 MAD_TAILS = {
     7: (1.55, 2.51),
@@ -80,8 +80,8 @@ MAD_TAILS = {
     13: (1.19, 2.89),
     15: (1.17, 2.98),
 }
-"""Scale and degrees of freedom of the spread by the MAD, for few other devices. The MAD of fewer
-than seven devices is too inaccurate."""
+"""Scale and degrees of freedom if the spread is the MAD, by number of other devices. The MAD of
+fewer than seven devices is too inaccurate."""
 
 NORMAL = 1.25, 1e6
 """Scale and degrees of freedom if the devices' times follow a normal distribution. The scale
@@ -123,7 +123,7 @@ def judge(
     """Judge logarithms of times, of shape (devices, units, rounds); NaN: no time.
 
     `earlier` has the times of earlier runs, of the same devices and units. `processes` has, for
-    each unit, the number of a unit with the same work that measures each round in a new process; or
+    each unit, the index of a unit with the same work that measures each round in a new process; or
     `processes` is None, and every unit measures each round in a new process.
     """
     matters = float(np.log1p(threshold))
@@ -151,7 +151,7 @@ def judge(
         if len(there) < 2:  # noqa: PLR2004 # nothing to compare with
             continue
         values, errors = level[there, unit], own_error[there, unit]
-        reference, split = _reference(values, matters)  # unusual devices widen the others' spread
+        reference, split = _reference(values, matters)  # unusual devices would widen the spread
         against = _against(
             values, errors, reference, comparisons, matters, tame=tame, floor=floor[unit]
         )
@@ -292,7 +292,7 @@ def _against(
 
 
 def _limit(apart: Floats, unit: Floats, df: float, level: float) -> tuple[Floats, Floats]:
-    """Return the limits at a level, and the probability that a good device is as far `apart`."""
+    """Return the limits at a level, and the p-values of the devices' distances `apart`."""
     beyond = np.asarray(special.stdtr(df, -apart / np.maximum(unit, 1e-9)), float)
     return special.stdtrit(df, 1 - level) * unit, beyond
 

@@ -70,7 +70,7 @@ def run_fleet(
                 reports.append(report)
                 file.write(times_of.encode(report.times).partition(b"\n")[2])
                 file.flush()
-                of_all = f" of {turns}" if len(reports) <= turns else ", as times scatter"
+                of_all = f" of {turns}" if len(reports) <= turns else ", because times scatter"
                 steps.show(f"turn {len(reports)}{of_all}: {phase}, on {report.member.label}")
                 if report.error:
                     say(f"{phase}, on {report.member.label}: {report.error}", err=True)
@@ -115,7 +115,8 @@ def foresee(on: str, device: str, *, rounds: int, output: Path | None) -> None:
 
 
 Turn = tuple[str, str, int, frozenset[str]]
-"""The address of a worker, the phase, the number of rounds, and the units; no units: all units."""
+"""The address of a worker, the phase, the number of rounds, and the units; an empty set means all
+units."""
 
 Keep = Callable[[Report, str], None]  # receives a report and its phase
 
@@ -214,7 +215,10 @@ def host_steps(
 
 
 def _turns(rounds: int, devices: int) -> int:
-    """Return the number of turns on a host: a device has one alone per round, and one together."""
+    """Return the number of turns on a host.
+
+    A device has one turn per round alone, and one turn together with the other devices.
+    """
     return rounds * devices + devices * (devices > 1)
 
 

@@ -26,7 +26,7 @@ class Products(NamedTuple):
     """The products of a backend: a library routine at a size, in each dtype."""
 
     variant: str
-    extent: int  # M, N and K. The time to launch is small beside the time of the product
+    extent: int  # M, N and K. A product takes much longer than the launch itself
     dtypes: tuple[str, ...]
 
 
@@ -52,7 +52,7 @@ class Asked(NamedTuple):
     phase: str
     rounds: int  # number of rounds that count
     seed: int
-    verified: Sequence[Measurement] = ()  # right in the last turn, so not verified again
+    verified: Sequence[Measurement] = ()  # right in the last turn; they are not verified again
     units: frozenset[str] = frozenset()  # units to measure; empty: all of them
 
 
@@ -155,10 +155,10 @@ def _failed(rounds: Sequence[Measurement]) -> bool:
 
 
 def products(device: Device, rounds: int, asked: Asked) -> Job:
-    """Return the job that measures the products of a device, each round by the same policy.
+    """Return the job that measures the products of a device, each round with the same limits.
 
-    The job measures the products in `asked.units`, or the first product if `asked.units` names
-    none, because each round has a product.
+    The job measures the products in `asked.units`; all products if the set is empty; and the first
+    product if the set names no product, because each round needs a product.
 
     Raises UsageError for a backend that has no products.
     """

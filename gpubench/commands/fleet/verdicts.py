@@ -51,7 +51,7 @@ class UnitFinding:
     p_adjusted: float | None
     percent_of_before: float | None  # speed relative to the device's speed in earlier runs
     verdict: FleetVerdict
-    since_before: bool = False  # whether it is slow only relative to its earlier runs
+    since_before: bool = False  # whether the device is slow only relative to its earlier runs
     no_majority: bool = False  # the unit is ambiguous, as equally many devices are fast and slow
 
 
@@ -74,7 +74,7 @@ class DeviceFinding:
 
     @property
     def worst(self) -> UnitFinding | None:
-        """The unit where the device is furthest behind the others, or its earlier runs."""
+        """The unit in which the device is furthest behind others, or behind its earlier runs."""
         return min(self.units, key=_speed, default=None)
 
 
@@ -244,7 +244,7 @@ def _verdict(
 ) -> FleetVerdict:
     """Return the worst verdict of the units.
 
-    Return `wrong` if a unit failed or bits are wrong, and `unknown` without units.
+    Return `wrong` if a unit failed or bits are wrong, and `unknown` if no unit was measured.
     """
     failed = any(row.status in {Status.WRONG, Status.ERROR} for row in rows)
     if wrong_bits or failed:
@@ -284,7 +284,7 @@ def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list
         majority = 2 * count > len(by_device)
         for name, numbers in by_device.items():
             if not majority or numbers != {usual}:
-                others = "most devices" if majority else "each other's, and no bits have a majority"
+                others = "most devices" if majority else "others, and no bits have a majority"
                 reasons[name].append(f"{unit}: its bits differ from those of {others}")
     return reasons
 

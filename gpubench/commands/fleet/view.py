@@ -13,8 +13,8 @@ from gpubench.text import counted
 from gpubench.view.numbers import number
 from gpubench.view.tables import table
 
-SHOWN = 32  # maximum number of fine devices in the table; the JSON has all
-NAMED = 3  # maximum number of devices that are named beside a value; the others are counted
+SHOWN = 32  # maximum number of fine devices in the table; the JSON lists all devices
+NAMED = 3  # maximum number of devices that are named for a value; the others are counted
 COARSE = 0.10  # smallest detectable slowdown above which a unit is listed
 COLOURS = {FleetVerdict.WRONG: "red", FleetVerdict.SLOW: "red", FleetVerdict.UNKNOWN: "yellow"}
 
@@ -69,7 +69,7 @@ def _resolution(fleet: Fleet) -> list[str]:
             for unit, part in sorted(coarse.items(), key=lambda item: -item[1])
         )
         lines.append(
-            "Too few devices, or too unequal ones, to show a device that is 10 % slow. "
+            "Too few devices, or too unequal devices, to show that one is 10 % slow. "
             f"Smallest slowdowns that these units show: {worst}"
         )
     return lines

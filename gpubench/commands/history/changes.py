@@ -19,7 +19,7 @@ from gpubench.stats.modes import MODE_GAP
 from gpubench.stats.moves import MARGIN, Move, find_moves, machine_levels, since_anchor
 
 THRESHOLD = math.log1p(0.02)  # smallest reported change since the anchor, as in `diff`
-Q = 0.01  # the false discovery rate of these differences, as in `diff`
+Q = 0.01  # the false discovery rate of these changes, as in `diff`
 
 Saved = tuple[str, Row]
 """The name of a saved file, which states when it was saved, and a row of this file."""
@@ -186,7 +186,7 @@ def _why(before: Row, after: Row) -> str:
 
 
 def _is_reference(rows: Sequence[Row]) -> bool:
-    """Return whether all results of a point ran the same code: a library's, or compiled code."""
+    """Return whether all results of a point ran the same compiled code, or the same library."""
     if rows[0].variant in libraries():
         return len({row.library for row in rows}) == 1
     return len({row.code_hash for row in rows}) == 1 and rows[0].code_hash is not None

@@ -18,7 +18,7 @@ from gpubench.view.row_tables import best_of, marked, remarks, title, uncertaint
 from gpubench.view.tables import Table, console, say, table
 
 MAX_RESULTS = 10
-"""Maximum number of results of a point that are shown, the newest."""
+"""Maximum number of results of a point that are shown. Older results are left out."""
 
 DIGITS = 8
 """Number of shown digits of a commit or a hash."""
@@ -85,7 +85,7 @@ def _anchor(name: str, devices: Iterable[str]) -> list[Saved]:
 
 
 def histories(timed: Sequence[Saved]) -> Iterator[tuple[str, list[Saved]]]:
-    """Yield each problem and variant: the heading, and the results of one tile.
+    """Yield a heading, and the results of one tile, for each problem and variant.
 
     The tile is the one that is fastest in the newest result.
     """

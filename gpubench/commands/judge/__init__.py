@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 ROUNDS = 15
-"""Default number of rounds. With fewer, a drift of the rounds may look like a faster kernel."""
+"""Default number of rounds. With fewer rounds, a drift of times may look like a faster kernel."""
 
 
 @app.command(
     epilog="Example: gpubench judge mm --kernels own --sizes 1024,333x555x777 --json. Exit codes: "
-    "0 as claimed or faster; 1 slower or wrong; 2 usage; 3 not decided or refused."
+    "0 as claimed or faster; 1 slower or wrong; 2 wrong usage; 3 not decided or refused."
 )
 @partial(option.sweep_options, without=("variants", "exclude"))
 def judge(
@@ -121,7 +121,7 @@ def judge(
         code = judge_problems(names or [], solution, options, defaults, choices, as_json=as_json)
         raise typer.Exit(code)
     if resume:
-        raise UsageError("--resume: goes with a problem of another project")
+        raise UsageError("--resume: is only for a problem of another project")
     sweep = read_judged(options, defaults)
     backend = find_devices(sweep.device)[0][0].backend
 
@@ -156,14 +156,14 @@ def _with_baselines(
 ) -> tuple[Sweep, dict[str, tuple[str, ...]], set[str]]:
     """Return a sweep of kernels and baselines, the baselines of each kernel, and all baselines.
 
-    Raises UsageError.
+    Raises UsageError for arguments that cannot be used.
     """
     from gpubench.commands.judge.from_file import described, is_file_name
     from gpubench.plan.registry import choose, is_ours, library_of, of_op
 
     if names and any(map(is_file_name, names)):
         if sweep.kernels or len(names) > 1:
-            raise UsageError("KERNEL: judge a file alone, without --kernels and other kernels")
+            raise UsageError("KERNEL: judge a file alone: leave out --kernels and other kernels")
         name, sweep = described(names[0], sweep, backend)
         names = [name]
     if not names and not sweep.kernels:
@@ -184,7 +184,7 @@ def _baselines(variant: Variant, named: str | None, usual: str) -> tuple[str, ..
     """Return the names of a kernel's baselines, or `usual` if no baseline is named.
 
     `named` is the value of `--baseline`. The description of an untrusted kernel may name only a
-    library. Raises UsageError.
+    library. Raises UsageError for another name, and if no baseline is left.
     """
     from gpubench.plan.ranges import parse_names
     from gpubench.plan.registry import libraries

@@ -16,7 +16,8 @@ class Ahead:
     """Runs references, compiles solutions, and starts the children that measure.
 
     Groups of problems are prepared together while nothing is timed, because each process imports
-    torch for seconds. Solutions that compile for a minute are compiled beside the measurements.
+    torch for seconds. Solutions that compile for a minute are compiled while other problems are
+    measured.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Ahead:
     def prepare(self, number: int) -> None:
         """Prepare the problem with this number, and the other problems of its group.
 
-        Raises UsageError.
+        Raises UsageError for a problem that cannot be used.
         """
         path, _ = self._problems[number]
         if self._size < 2:  # noqa: PLR2004 # a single problem has no group
@@ -57,7 +58,7 @@ class Ahead:
         self._compilations.wait_for(path)
 
     def start_children(self, sweep: Sweep, count: int) -> None:
-        """Start `count` children for each prepared problem, before the first one is measured."""
+        """Start `count` children for each prepared problem, before any of them is measured."""
         if self._folders:
             name, timer = sweep.device, sweep.timer
             backend = find_devices(name)[0][0].backend

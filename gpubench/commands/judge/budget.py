@@ -40,7 +40,7 @@ class Budget:
         return is_first or self.budget_s is None or self._left_s > 0
 
     def begin(self) -> None:
-        """Begin a problem. It is prepared first."""
+        """Begin a problem, whose preparation starts now."""
         self._began_s = perf_counter()
         self.problems_left -= 1
 
@@ -49,8 +49,8 @@ class Budget:
 
         `prepared` is the number of problems that are prepared. The problems that follow need time
         for their preparation, too. A problem gets at most the number of rounds that every problem
-        can get. With more rounds in the time that is left at the end, the last problem might get
-        another verdict.
+        can get. If the last problem used all the time that is left, its additional rounds might
+        change its verdict.
         """
         self._prepared_s += perf_counter() - self._began_s
         self._began_s = perf_counter()

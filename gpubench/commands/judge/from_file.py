@@ -17,7 +17,7 @@ from gpubench.plan.sweep import Sweep
 from gpubench.text import shown
 
 _DECLARATION = re.compile(r"(?:\w+\s+)?(\w+)\s*\(([^()]*)\)")
-"""Matches the declaration of a C function: `void run(int M, …)`, or without the type."""
+"""Matches the declaration of a C function, with or without its type: `void run(int M, …)`."""
 
 _LIBRARY = """from gpubench.model import HostVariant
 
@@ -74,7 +74,7 @@ def _of_python(
             file, sweep.op, entry, home=os.path.realpath(path.parent), idea=f"from {file.name}",
             backend=backend, dtypes=tuple(sweep.dtypes), baseline=baseline,
         )  # fmt: skip
-    except UsageError as error:  # it begins with a flag of new-kernel
+    except UsageError as error:  # the message begins with a flag of new-kernel
         raise UsageError(f"KERNEL: {str(error).partition(': ')[2]}") from error
 
 
@@ -82,7 +82,7 @@ def _of_source(file: Path, path: Path, op: str, entry: str) -> str:
     """Describe a function of a CUDA source. Raise UsageError if the source is ambiguous."""
     try:
         description = describe_file(file, path.stem, op, entry, home=str(path.parent))
-    except UsageError as error:  # it begins with a flag of new-kernel
+    except UsageError as error:  # the message begins with a flag of new-kernel
         raise UsageError(f"KERNEL: {str(error).partition(': ')[2]}") from error
     if description.asked or description.guesses:
         asked = f"what {', '.join(description.asked)} mean" if description.asked else ""

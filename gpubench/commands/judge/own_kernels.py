@@ -17,9 +17,9 @@ SHORTLY = Timing(rounds=1, min_samples=2, min_device_s=1e-3, max_wall_s=1e-2)
 
 
 class OwnKernels:
-    """Compiles kernels in a process without foreign code, which measures copies of bytes.
+    """Compiles kernels in a process that measures copies of bytes and runs no foreign code.
 
-    The process runs beside other preparations. Foreign code may write into the cache of its
+    The process runs during other preparations. Foreign code may write into the cache of its
     kernels, so each folder of foreign kernels has a separate cache. Such a cache gets copies of the
     files that this process has compiled (`environment_of_foreign`). On an H200, a process needs 3 s
     to compile these kernels.
@@ -32,7 +32,7 @@ class OwnKernels:
         self._compiled = self._pool.submit(self._compile, backend)
 
     def _compile(self, backend: str) -> None:
-        with suppress(GpubenchError):  # if this fails, the processes that measure compile them
+        with suppress(GpubenchError):  # if this fails, measuring processes compile the kernels
             points, child = bytes_copy.points(backend), self._supervisor
             child.open()
             child.request(START_LIMIT_S, Runner.begin, SHORTLY, 0)

@@ -73,7 +73,7 @@ def judge_problems(
 ) -> int:
     """Judge the solutions of all problems of a path, print the verdicts, and return the exit code.
 
-    A budget is shared by the problems. Raises UsageError.
+    The problems share the budget. Raises UsageError for arguments that cannot be used.
     """
     problems = _found(names, solutions)
     output = Path(options["output"]) if options.get("output") else None
@@ -146,7 +146,7 @@ def _beyond(budget: Budget, problems: int, folder: Path | None) -> str:
     """Return a message on the problems that are left when the budget is used up."""
     rest = counted(problems, "problem")
     how = f"--resume {shown(str(folder))} judges the rest" if folder else "name a folder as -o"
-    return f"--budget {budget.budget_s:g} is used up before {rest}; {how}"
+    return f"--budget {budget.budget_s:g} is used up: {rest} not judged; {how}"
 
 
 def _found(
@@ -189,7 +189,10 @@ def _results_of(sweep: Sweep, folder: Path | None, choices: Choices) -> _Results
 
 
 def _judged(sweep: Sweep, results: _Results, choices: Choices) -> tuple[Problem, bool]:
-    """Judge a problem by new or kept measurements. Also return whether it was interrupted."""
+    """Judge a problem by new or kept measurements.
+
+    Also return whether the measurement was interrupted.
+    """
     home = sweep.kernels or Path()
     record = read_record(home / sweep.op)
     names = [name for name, each in of_op(sweep.op, home).items() if not is_ours(each)]
@@ -263,7 +266,10 @@ def why_few_bits(each: Judged) -> str:
     bits, of_reference = bits_of(each.row), bits_of(each.baseline)
     if bits is None or of_reference is None or bits >= of_reference - FEW_BITS:
         return ""
-    return f"within their tolerance; keeps {bits} bits where the reference keeps {of_reference}"
+    return (
+        f"results are within their tolerance, but keep only {bits} bits; the reference's results "
+        f"keep {of_reference}"
+    )
 
 
 def _members(problem: Problem) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from gpubench.view.tables import say, table
 ROWS = (1, 7, 64, 1024)
 """Numbers of rows of the results whose first rows are compared."""
 
-RUNS = 3  # launches on the same operands in each process
+RUNS = 3  # number of launches on the same operands in each process
 PROCESSES = 2
 
 
@@ -87,7 +87,11 @@ def _add_bits(bits: Reproducibility, point: Point, pool: LocalPool, seed: int) -
 
 
 def as_table(results: Sequence[Reproducibility]) -> RenderableType:
-    """Return one line per point: runs, numbers of rows, and the tiles of its kernel."""
+    """Return a table with a line per point.
+
+    A line states whether the bits are equal in all runs, for each number of rows, and for all tiles
+    of the kernel.
+    """
     texts, rows = ("kernel", "size", "precision"), (f"M = {number}" for number in ROWS)
     grid = table(*texts, f"{RUNS * PROCESSES} runs", *rows, "tiles", left=texts)
     tiles = _equal_tiles(results)

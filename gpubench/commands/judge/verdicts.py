@@ -23,7 +23,8 @@ SHORTEST_US = 40.0
 and computes all launches of a request at once, saves 1 to 2 µs per launch."""
 
 LARGEST_OVERHEAD = 0.05
-"""Maximum part of a launch's time for handing over the operands. Above it, there is no verdict."""
+"""Maximum fraction of a launch's time for handing over the operands. Above this fraction, nothing
+is decided."""
 
 
 class JudgeVerdict(StrEnum):
@@ -164,8 +165,8 @@ def _why_of_threads(row: Row, baselines: Sequence[Row], claim: float, level: flo
 def _faster_low(baseline: Row, row: Row, level: float, tiles: int) -> float | None:
     """Return the bound that must exceed the claim; None if there are too few rounds.
 
-    The row is the fastest of a number of tiles. The claim must also hold if the time of handing
-    over the operands is not subtracted.
+    The row is the fastest of `tiles` tiles. The claim must also hold if the time of handing over
+    the operands is not subtracted.
     """
     level = 1 - (1 - level) / tiles
     rows = baseline, row
@@ -201,7 +202,7 @@ def _handing_us(row: Row) -> float:
 
 
 def _by_other_clock(row: Row, baselines: Sequence[Row]) -> float:
-    """Return how much longer launches take by the clock of another process; 1 if it agrees.
+    """Return how much longer launches take by the clock of another process; 1 if both agree.
 
     A time that is too short may be a cheat. A time that is too long includes waiting for a core.
     For launches shorter than `LEAST_US`, the ratio includes the time of a request. If the

@@ -36,8 +36,8 @@ def new_kernel(
         str,
         typer.Option(
             metavar="FUNCTION",
-            help="Function of --from to describe: a host function or a kernel, or all, as NAME_1 "
-            "and so on. Default: NAME, or the first function that launches kernels.",
+            help="Function of --from to describe: a host function, a kernel, or all (described as "
+            "NAME_1, NAME_2, …). Default: NAME, or the first function that launches kernels.",
         ),
     ] = "",
     folder: Annotated[
@@ -52,7 +52,7 @@ def new_kernel(
     if source and like:
         raise UsageError("--from and --like: describe a source, or start from a kernel of gpubench")
     if kernel and not source:
-        raise UsageError("--kernel: names a function of --from FILE")
+        raise UsageError("--kernel: needs --from FILE, the file of the function")
     if source:
         describe_source(name, op, source, folder, kernel=kernel, force=force)
     else:

@@ -102,7 +102,7 @@ def prove(variant: Variant, kernels: Path) -> Proof:
 
 
 def _of_call(variant: CallVariant, kernels: Path) -> Proof:
-    """Return the proof of a function on arrays, which a sweep judges."""
+    """Judge a function that takes arrays, as a sweep does, and return the proof."""
     if not backends()[variant.backend].host_arrays:
         return Proof(reason="it needs a GPU; sweep it there")
     rows = rows_at(variant, kernels, SMALL)
@@ -111,7 +111,7 @@ def _of_call(variant: CallVariant, kernels: Path) -> Proof:
 
 
 def _tried(trial: Trial, problems: Sequence[Problem], squares: Sequence[Problem]) -> Proof:
-    """Return the proof of the problems as described, in another layout, or of squares alone."""
+    """Return the proof of the description as it is, in another layout, or for squares only."""
     reasons, share = trial.reasons(problems)
     if not any(reasons):
         sizes = " and ".join(problem.size for problem in problems)
@@ -161,7 +161,8 @@ class Trial:
     def reasons(self, problems: Sequence[Problem]) -> tuple[list[str], float]:
         """Return for each problem why its results are wrong, or an empty text.
 
-        Also return the share of wrong results. Raises CompileError.
+        Also return the share of wrong results. Raises CompileError if g++ cannot compile the
+        source.
         """
         if _CUTLASS.search(self.text):
             raise CompileError("g++ would take seconds to refuse its headers")

@@ -132,15 +132,16 @@ def _proved(
 ) -> str:
     """Prove a description that was written, and return the verdict.
 
-    If another layout or squares alone are right, the description is written again, and proved.
+    If results are right only in another layout, or only for squares, the description is written
+    again, and proved again.
     """
     if description.asked:
-        return f"First say in its signature what these are: {', '.join(description.asked)}."
+        return f"First state in its signature what these are: {', '.join(description.asked)}."
     path = folder / op / f"{name}.py"
-    hint = f" It may be no product: {description.hint}." if description.hint else ""
+    hint = f" It may not be a matrix product: {description.hint}." if description.hint else ""
     try:
         proof = prove(load(path, op), folder)  # this command wrote the file, so it is safe to run
-    except UsageError as error:  # the description as written is refused
+    except UsageError as error:  # the description that was written is refused
         return f"Not proved: {error}.{hint}"
     if proof.column_major is not None or proof.squares_only:
         description = redescribe(column_major=proof.column_major, squares_only=proof.squares_only)

@@ -21,7 +21,7 @@ def new_operation(
     ] = Path("own"),
     force: option.ForceFiles = False,
 ) -> None:
-    """Write the files of an operation of your own, to change: a statement, and working kernels."""
+    """Write the files of an operation of your own: a statement and working kernels, to change."""
     from gpubench.commands.new_operation.run import write_operation
 
     write_operation(name, folder, force=force)

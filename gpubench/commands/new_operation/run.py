@@ -14,7 +14,10 @@ TEMPLATE = Path(__file__).parent / "template"
 
 
 def write_operation(name: str, folder: Path, *, force: bool) -> None:
-    """Write `folder/<name>/`, and print the paths and the next commands. Raises UsageError."""
+    """Write `folder/<name>/`, and print the paths and the next commands.
+
+    Raises UsageError if the name cannot be used, or if the files cannot be written.
+    """
     if not is_name(name):
         raise UsageError(f"'{shown(name)}' cannot name an operation: {NAME_RULE}")
     if OPERATIONS.is_ours(name):

@@ -55,7 +55,7 @@ def _reading(path: Path) -> Iterator[None]:
         problem = "is not a regular file" if path.exists() else "does not exist"
         raise UsageError(f"{path} {problem}")
     try:
-        with warnings.catch_warnings(action="ignore"):  # of NumPy, about headers of Python 2
+        with warnings.catch_warnings(action="ignore"):  # NumPy warns about headers of Python 2
             yield
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
@@ -110,7 +110,7 @@ def _read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
     with path.open("rb") as file:
         head = file.read(_HEADER.size)
     if len(head) < _HEADER.size:
-        raise UsageError(f"{path}: {size} bytes are not an operand file: the header alone has 16")
+        raise UsageError(f"{path}: {size} bytes are no operand file: the header has 16 bytes")
     columns, rows = _HEADER.unpack(head)
     _require_extents(path, rows, columns)
     expected = _HEADER.size + _ITEM.itemsize * (rows * columns + columns)
@@ -131,9 +131,9 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
         members = {info.filename: info for info in archive.infolist()}
     if missing := [name for name in ("A", "v") if f"{name}.npy" not in members]:
         raise UsageError(f"{path}: holds no array '{missing[0]}'; it must hold A and v")
-    # The names have their suffix, because a member that is named 'A' would be another one.
+    # The names have their suffix, because a member that is named 'A' would be another member.
     infos = [members["A.npy"], members["v.npy"]]
-    # zipfile limits the inflated size to the size in the directory only for deflate.
+    # Only for deflate does zipfile limit the inflated size to the size in the archive's directory.
     if not {info.compress_type for info in infos} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise UsageError(f"{path}: it is compressed by another method than deflate")
     _require_memory(path, sum(info.file_size for info in infos))
@@ -154,7 +154,7 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def _require_memory(path: Path, needed: int) -> None:
     free = free_memory_bytes()
     if needed > free:
-        raise UsageError(f"{path}: its arrays take {needed:,} bytes, {free:,} are free")
+        raise UsageError(f"{path}: its arrays take {needed:,} bytes, but only {free:,} are free")
 
 
 def _require_extents(path: Path, rows: int, columns: int) -> None:

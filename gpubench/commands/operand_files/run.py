@@ -32,12 +32,14 @@ def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
     """Write a file of random operands, and print a line about it."""
     shapes = parse_sizes(shape, DEFAULT_FILE_OP, "--sizes")
     if len(shapes) != 1:
-        raise UsageError(f"--sizes: one shape such as 320x640 (MxN), not {len(shapes)}")
+        raise UsageError(f"--sizes: give one shape, such as 320x640 (MxN), not {len(shapes)}")
     problem = Problem.of(DEFAULT_FILE_OP, shapes[0], "float32")
     output = Output(path, overwrite=force)
     free = free_memory_bytes()
     if problem.bytes > free:
-        raise UsageError(f"--sizes: {problem.bytes:,} bytes of operands, {free:,} are free")
+        raise UsageError(
+            f"--sizes: the operands take {problem.bytes:,} bytes, but only {free:,} are free"
+        )
     files.write_operands(output, *make_inputs(problem, seed))
     say(f"{path}: A {problem.m}x{problem.n} and v, float32, seed {seed}")
 
@@ -52,7 +54,7 @@ def run(path: Path, output: Path, options: Mapping[str, str | None], *, force: b
         raise UsageError(f"--op: {unknown('operation', op, _OPS)}")
     tiles = parse_tiles(tile, "--tiles") if tile else (None,)
     if len(tiles) != 1:
-        raise UsageError(f"--tiles: one tile, not {len(tiles)}")
+        raise UsageError(f"--tiles: give one tile, not {len(tiles)}")
     claimed = Output(output, overwrite=force)
     if output.exists() and path.exists() and output.samefile(path):
         raise UsageError(f"--output: {output} is the operand file itself")
@@ -106,7 +108,7 @@ def compute(
     needed = backend.bytes_needed(problem, cold=False) + verifying_bytes(problem)
     free = backend.bytes_free()
     if needed > free:
-        raise DoesNotFitError(f"needs {needed:,} bytes of memory, {free:,} are free")
+        raise DoesNotFitError(f"needs {needed:,} bytes of memory, but only {free:,} are free")
     backend.compile([point], lambda _built: None)
     operands = backend.load(problem, tuple(inputs), cold=False)
     kernel = backend.bind(point, operands)
@@ -119,7 +121,7 @@ def compute(
 
 
 def _usual_variant(backend: str, problem: Problem) -> Variant:
-    """Return the backend's BLAS on all threads, or the first kernel for a dtype that it lacks."""
+    """Return the backend's BLAS on all threads, or the first kernel if the BLAS lacks the dtype."""
     candidates = [
         variant
         for variant in variants()

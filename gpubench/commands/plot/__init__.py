@@ -15,7 +15,8 @@ app = typer.Typer()
 def plot(
     files: option.Results,
     kind: Annotated[
-        Kind, typer.Option(help="Kind of picture; auto: by the columns in which rows differ.")
+        Kind,
+        typer.Option(help="Kind of picture; auto chooses by the columns in which rows differ."),
     ] = Kind.AUTO,
     output: Annotated[
         Path | None,

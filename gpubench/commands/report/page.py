@@ -45,8 +45,8 @@ CONTEXT = (
 
 CAPTIONS = {
     Kind.TILES: "Time per launch against tile size, both axes logarithmic. The large marker is the "
-    "best tile, a cross a tile whose kernel uses local memory, and the band, which may be "
-    "thinner than the line, the 95 % interval.",
+    "best tile. A cross is a tile whose kernel uses local memory. The band is the 95 % interval; "
+    "it may be thinner than the line.",
     Kind.SIZES: "Speed of each variant at its best tile against matrix size, with the theoretical "
     "peak and the BLAS.",
     Kind.BLAS: "Speed of each variant at its best tile, in percent of the BLAS of the same device, "
@@ -80,9 +80,9 @@ BEST_RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas", "p
 
 GROUPS = ("rates", "why", "clocks", "host")  # groups of columns in the list of points
 MENUS = {"variant", "size", "dtype", "cache", "scope", "on", "file"}
-"""Headings of the columns with a menu above the table, if they have several values."""
+"""Headings of the columns that get a menu above the table if they have several values."""
 
-MAX_LISTED = 10_000  # maximum number of rows of a table: a browser sorts them at once
+MAX_LISTED = 10_000  # maximum number of rows of a table, so that a browser sorts it at once
 
 
 def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:
@@ -169,7 +169,7 @@ def _pictures(files: Files, copy_gbytes_per_s: float | None) -> list[tuple[Marku
     """Return the SVG and the caption of each kind of picture for which there are enough rows.
 
     Files of different devices or versions are overlaid. Files of the same device and version would
-    repeat each other's lines, so each is drawn separately.
+    repeat each other's lines, so each file is drawn separately.
     """
     together = sources(files, copy_gbytes_per_s)
     looks = looks_of(together)
@@ -324,7 +324,7 @@ _TIME = (
     Column(
         "± %",
         lambda row: number(None if row.half_interval is None else 100 * row.half_interval, 2),
-        meaning="half the 95 % interval of the median, in percent of it",
+        meaning="half the 95 % interval of the median, in percent of the median",
     ),
 )
 

@@ -66,7 +66,7 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for name, content in contents.items():
             path = target / name
             is_there = path.is_file() and path.read_bytes() == content
-            if not is_there and not keep(path, content):  # a compiler may read an equal file
+            if not is_there and not keep(path, content):  # a compiler may read the file
                 raise UsageError(f"--checkout: {path} cannot be written")
         return target
 

@@ -1,4 +1,4 @@
-"""An experiment's published figures beside the measured rows."""
+"""Compares an experiment's published figures with the measured rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpubench.model import Device, Status
 from gpubench.results.row import Row
 from gpubench.stats.pairs import ratio_of_rounds
 
-CLAIMED = 1.02  # maximum factor by which an interval is worse than published if a claim holds
+CLAIMED = 1.02  # a claim holds if no value of the interval is worse by more than this factor
 OTHER_DEVICE = "other device: ratio only"
 
 
@@ -158,7 +158,7 @@ def _claim(entry: Entry, published: float, rows: Sequence[Row]) -> str:
     """Return whether a published figure holds within `CLAIMED`, by the measured interval.
 
     Rounds that disagree widen the interval, but do not prevent a verdict. A kernel that is wrong
-    under one condition, such as launches alone, counts as wrong at the problem's shape.
+    under one condition, such as `--launches alone`, counts as wrong at the problem's shape.
     """
     row, low, high = entry.row, entry.measured_low, entry.measured_high
     if row is None:

@@ -77,10 +77,13 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Refuse wrong combinations of keys. msgspec adds the place in the file to the message."""
         for column in self.columns:
             if bool(column.over) != ((column.figure or self.figure) == Figure.SPEEDUP):
-                raise ValueError("'over' is for a speedup, which needs it: it names the baseline")
+                raise ValueError(
+                    "'over' names the baseline of a speedup: every speedup needs it, and no other "
+                    "figure takes it"
+                )
         labels = [cell.label for cell in self.cells]
         if not labels:
-            raise ValueError("names no figure: 'published', 'also' or [[series.cell]] must")
+            raise ValueError("has no figure: add 'published', 'also' or [[series.cell]]")
         if len(set(labels)) < len(labels):
             raise ValueError("two figures have the same label")
         for name in self.explain:
@@ -161,7 +164,7 @@ class ExperimentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys of `[[sweep]]` beside the options of `gpubench sweep`, which are not read here."""
+    """The keys of `[[sweep]]` that are not options of `gpubench sweep`, and its device."""
 
     device: Literal["cuda", "cpu"]
     when: Literal["always", "with-gpu", "without-gpu"] = "always"  # when a sweep on the CPU is run
@@ -179,7 +182,7 @@ class PlannedSweep(NamedTuple):
 
     sweep: Sweep
     conditions: Conditions
-    points: int  # number of its points
+    points: int  # number of the sweep's points
 
     @property
     def words(self) -> str:
@@ -253,24 +256,26 @@ def find(
 ) -> list[Experiment]:
     """Read the named experiments, or the shipped experiments that need no checkout.
 
-    `checkout` is the folder with the code of the experiments that have a `[checkout]`. Without
-    `runs`, `checkout` may be missing. Raises UsageError for an unknown name and for an invalid
-    file.
+    `checkout` is the folder with the code of the experiments that have a `[checkout]`. If `runs` is
+    false, `checkout` may be missing. Raises UsageError for an unknown name and for an invalid file.
     """
     paths = paths_of(names or [*shipped()]).values()
     experiments = [read_experiment(path, checkout, runs=runs) for path in paths]
     if checkout and not any(experiment.file.checkout for experiment in experiments):
-        raise UsageError("--checkout: no experiment here checks code of a checkout")
+        raise UsageError("--checkout: none of these experiments checks code of a checkout")
     return experiments
 
 
 def read_file(path: Path) -> ExperimentFile:
-    """Read an experiment's file, without its sweeps. Raises UsageError."""
+    """Read an experiment's file, but not the options of its sweeps.
+
+    Raises UsageError for an invalid file.
+    """
     return decode(read_toml(path), ExperimentFile, str(path))
 
 
 def read_experiment(path: Path, checkout: Path | None = None, *, runs: bool = True) -> Experiment:
-    """Read an experiment's file. Raises UsageError with the place that is wrong."""
+    """Read an experiment's file. For an invalid file, UsageError names the place."""
     file, kernels = read_file(path), {}
     if file.checkout:
         has_code = runs or checkout is not None

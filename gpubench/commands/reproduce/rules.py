@@ -1,8 +1,9 @@
 """Rules about the shape of a published series, judged on published and measured figures.
 
-A figure measured on another GPU in another year cannot agree, but the shape of its curve can: where
-the minimum is, from which tile on the time rises and how steeply, which kernel is faster. A rule
-states one claim about the shape. The judgement of a rule quotes published and measured figures.
+A figure that is measured on another GPU in another year cannot equal the published figure, but the
+shape of its curve can be equal: where the minimum is, from which tile on the time rises and how
+steeply, which kernel is faster. A rule states one claim about the shape. The judgement of a rule
+quotes published and measured figures.
 """
 
 import math

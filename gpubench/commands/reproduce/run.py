@@ -1,4 +1,4 @@
-"""`gpubench reproduce`: runs experiments, and shows published beside measured figures.
+"""`gpubench reproduce`: runs experiments, and compares measured with published figures.
 
 The sweeps of an experiment run one after the other, and their rows are written together. Slow loops
 on the CPU are measured once on a machine; their rows are kept in the user's cache.
@@ -56,7 +56,7 @@ def list_experiments(names: Sequence[str], *, hint: bool) -> None:
         listing.add_row(path.stem, file.title, ", ".join(file.devices), str(figures or ""), code)
     console().print(listing)
     if hint:
-        say("\nname an experiment to run it, or --all; --dry-run adds how long it takes", err=True)
+        say("\nname an experiment to run it, or --all; --dry-run shows how long it takes", err=True)
 
 
 def foresee(names: Sequence[str], options: Mapping[str, Any], checkout: Path | None = None) -> None:
@@ -68,7 +68,7 @@ def foresee(names: Sequence[str], options: Mapping[str, Any], checkout: Path | N
     codes = []
     for experiment in find(names, checkout, runs=False):
         if (needed := experiment.file.checkout) and not checkout:
-            codes.append(f"{experiment.name} needs --checkout DIR, of {needed.title}")
+            codes.append(f"{experiment.name} needs --checkout DIR, a checkout of {needed.title}")
         left_out = [each for each in experiment.sweeps if each.sweep.device == "cuda" and not gpu]
         for each in (*_paced(experiment, asked, gpu=gpu), *left_out):
             expected = "no GPU"
@@ -128,7 +128,7 @@ def run_reproduce(
 def _open_pools(asked: Sweep, on: str | None, stack: ExitStack) -> tuple[dict[str, Pool], str]:
     """Return pools of the GPU, if any, and of the CPU, and the reason why there is no GPU."""
     pools: dict[str, Pool] = {}
-    no_gpu = "--device cpu was asked for" if asked.device == "cpu" else ""
+    no_gpu = "--device cpu was given" if asked.device == "cpu" else ""
     if not no_gpu:
         gpu = replace(asked, device=asked.device.replace("auto", "cuda"))
         try:
@@ -199,7 +199,7 @@ def reproduce(
     resume: bool = False,
     force: bool = False,
 ) -> Reproduction:
-    """Run the sweeps that the pools `cuda` and `cpu`, or `cpu` alone, can run.
+    """Run the sweeps that the pools `cuda` and `cpu`, or only `cpu`, can run.
 
     The measurements of each sweep go into a file of the folder, which `resume` continues and
     `force` overwrites. Ctrl-C ends the experiment and keeps what was measured. `asked` may set the
@@ -236,7 +236,7 @@ def reproduce(
 
 
 def _paced(experiment: Experiment, asked: Sweep, *, gpu: bool) -> list[PlannedSweep]:
-    """Return the sweeps with the rounds that the user asked for, and shares of the budget.
+    """Return the sweeps with the rounds that the user requested, and shares of the budget.
 
     A sweep whose rows are remembered keeps its own rounds and budget.
     """

@@ -1,4 +1,4 @@
-"""Published beside measured figures: the tables for the terminal and Markdown, and the CSV."""
+"""Tables of published and measured figures, for the terminal and for Markdown."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -149,7 +149,7 @@ def _text(value: object) -> str:
 
 
 def _short(value: object) -> str:
-    """Return a fact of this run, with four digits of a fraction."""
+    """Return a fact of this run. A fraction is rounded to four significant digits."""
     return rate(value) if isinstance(value, float) else _text(value)
 
 
@@ -164,7 +164,8 @@ def opening(done: Reproduction) -> list[str]:
     on_gpu = [each.sweep for each in done.experiment.sweeps if each.sweep.device == "cuda"]
     if done.no_gpu and on_gpu:
         left_out = dict.fromkeys(v for s in on_gpu for v in s.variants or ("every variant",))
-        lines.append(f"left out, as it needs an NVIDIA GPU: {', '.join(left_out)} ({done.no_gpu})")
+        names = ", ".join(left_out)
+        lines.append(f"left out, because they need an NVIDIA GPU: {names} ({done.no_gpu})")
     return lines + ([" ".join(file.about.split())] if file.about else [])
 
 

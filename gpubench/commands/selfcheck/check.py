@@ -4,8 +4,8 @@ The launch gap is the time per launch in a stream (events) minus the execution t
 is the time that the device takes between two kernels. The gap is a property of the machine, so it
 must be equal for all kernels. If it is not, one of the two timers is disturbed, or launches
 overlap. Among many kernels, a gap or two may be a little longer. A clock may also be wrong by the
-same amount at all kernels. An empty kernel shows this, because a third clock times its launches. A
-control shows that the check finds overlap: launches of this kernel do overlap.
+same amount at all kernels. An empty kernel shows this, because a third clock times its launches.
+The control is a kernel whose launches overlap. It shows that the check finds overlap.
 """
 
 import re
@@ -61,7 +61,7 @@ KERNELS: dict[str, dict[str, str]] = {
 
 SIZES = (176, 464, 944, 1136, 1648, 2768)  # primes times 16. No tile or model was chosen for them
 CONTROL = {"variants": "wgmma_fitted", "tiles": FITTED, "sizes": "464", "dtypes": "bfloat16"}
-"""A kernel whose launches overlap with `--launches overlapped`. The check must find this kernel."""
+"""A kernel whose launches overlap with `--launches overlapped`, which the check must find."""
 
 MIN_DEVICE_S = 0.01  # minimum total time of a kernel's samples, for each timer
 REPEATS = 2  # maximum number of further measurements of a kernel whose gap deviates
@@ -78,8 +78,8 @@ H200, one gap was longer by 0.49 µs, in each of three measurements. Among 167 k
 one gap was longer by 1.06 times the limit. Launches that overlap make a gap shorter."""
 
 FURTHER_NODE_US = 3.0
-"""How much longer a gap may be for each further node of a call. A node is a kernel, which has a gap
-of its own, or a clearing of memory, whose time CUPTI's records of kernels leave out. A call
+"""Time by which a gap may be longer for each further node of a call. A node is a kernel, which has
+a gap of its own, or a clearing of memory, whose time CUPTI's records of kernels leave out. A call
 of cuBLAS that clears 4.6 KB had a gap that was 2.6 µs longer on an H200."""
 
 
@@ -90,10 +90,11 @@ class Gap(NamedTuple):
     events_us: float
     cupti_us: float
     is_library: bool = False
-    """Whether it is a library's call. Its gap may be longer, as it may launch several kernels."""
+    """Whether the kernel is a library's call. The gap of a call may be longer, because the call may
+    launch several kernels."""
 
     nodes: int = 1  # number of kernels and of clearings of memory in a call
-    is_control: bool = False  # the control, whose launches overlap
+    is_control: bool = False  # whether this is the control, whose launches overlap
     key: PointKey | None = None  # the measured point; its timer is empty
 
     @property
@@ -156,7 +157,7 @@ class SelfcheckResult(NamedTuple):
 def run_selfcheck(device: str | None) -> int:
     """Print the gaps and the verdict. Return 0 if this machine's times can be trusted, or else 1.
 
-    Raises UsageError for a CPU, and DeviceUnavailableError without a GPU or without CUPTI.
+    Raises UsageError for a CPU, and DeviceUnavailableError if there is no GPU or no CUPTI.
     """
     gpu = next(name for name, entry in backends().items() if Timer.CUPTI in entry.timers)
     device = gpu if device in {None, "auto"} else read_sweep({"device": device}).device

@@ -14,14 +14,15 @@ from gpubench.errors import UsageError
 app = typer.Typer()
 
 WITHOUT = ("variants", "tiles", "samples", "state")
-"""Options of a sweep that tune lacks. Its visits are short, so their state is always `burst`."""
+"""Options of a sweep that tune lacks. tune measures briefly, so the state is always `burst`."""
 
 UNDECIDED = 3  # exit code of a race that ended before its configurations could be judged
 
 
 @app.command(
     epilog='Example: gpubench tune shared_tile --sizes 1024,2048 --where "edge % 4 == 0". '
-    "Exit codes: 0 done; 1 a configuration failed; 2 usage; 3 undecided, so no winner is kept."
+    "Exit codes: 0 done; 1 a configuration failed; 2 wrong usage; "
+    "3 undecided, so no winner is kept."
 )
 @partial(option.sweep_options, without=WITHOUT)
 def tune(
@@ -114,7 +115,7 @@ def tune(
     if tuned.confirmed:
         code = max(code, conclude(save_rows(tuned.confirmed, save), tuned.race.path))
     if tuned.winners:
-        say(f"{winners}: --tiles {tiles_of(winners)} takes these tiles from it")
+        say(f"{winners}: --tiles {tiles_of(winners)} takes these tiles from this file")
     raise typer.Exit(code or UNDECIDED * tuned.undecided)
 
 

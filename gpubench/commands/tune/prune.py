@@ -21,7 +21,7 @@ MAX_SPILL_BYTES = 32
 
 
 class Builds:
-    """Compiles CUDA kernels ahead of the process that measures, which finds them in the cache.
+    """Compiles CUDA kernels early, so that the process that measures finds them in the cache.
 
     On a CPU, and for variants that are not CUDA sources, nothing is compiled.
     """
@@ -57,7 +57,7 @@ class Builds:
             return None
 
     def launch(self, point: Point) -> Launch | None:
-        """Return the launch of a CUDA kernel on a GPU, or None for anything else."""
+        """Return the launch of a point, or None if the point is not a CUDA kernel on a GPU."""
         variant, tile = point.variant, point.tile
         if not isinstance(variant, CudaVariant) or tile is None or not gpu_of(self._device):
             return None

@@ -56,7 +56,7 @@ class Tuned:
 
 
 def read_settings(values: Mapping[str, Any], *, needs_variant: bool = True) -> Settings:
-    """Read the options of a sweep, `where` and `within`. Raises UsageError."""
+    """Read the options of a sweep, `where` and `within`. Raises UsageError for invalid options."""
     options = {name: value for name, value in values.items() if value is not None}
     within = options.pop("within", WITHIN)
     where = options.pop("where", None)
@@ -74,7 +74,10 @@ def read_settings(values: Mapping[str, Any], *, needs_variant: bool = True) -> S
 
 
 def check_files(winners: Path, output: Path) -> None:
-    """Raise UsageError if the race also writes the file of winners, or if it has other contents."""
+    """Raise UsageError if the winners cannot be written to `winners`.
+
+    The race must not write this file, too, and the file must not have other contents.
+    """
     names = {"--output": output, "the confirmation": confirmed_path(output)}
     names |= {f"the partial file of {name}": partial_of(path) for name, path in names.items()}
     for name, path in names.items():
@@ -94,7 +97,7 @@ def race_job(settings: Settings, device: Device) -> Job:
         with described_by(variant.path):
             tiles[variant] = frozenset(entrants(racing.space(variant), sweep.seed)[0])
         if not tiles[variant]:
-            raise UsageError(f"--where: no configuration of {variant.name} fulfils it")
+            raise UsageError(f"--where: no configuration of {variant.name} fulfils this condition")
     texts = dict.fromkeys(str(tile) for raced in tiles.values() for tile in raced)
     return prepare(
         replace(sweep, tiles=tuple(texts), timing=visits_of(sweep.timing)),
@@ -168,7 +171,7 @@ def confirmed_path(path: Path) -> Path:
 
 
 def races(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows of each race, which is of one variant and problem."""
+    """Return the rows of each race. A race has one variant and one problem."""
     return list(grouped(rows, attrgetter("problem_key", "variant")).values())
 
 
@@ -187,7 +190,7 @@ def is_undecided(race: Sequence[Row]) -> bool:
 
 
 def picks(race: Sequence[Row], space: Space) -> list[Row]:
-    """Return the fastest configuration of a race's group, and the simplest if it is another one.
+    """Return the fastest configuration of a race's group, and the simplest if the two differ.
 
     If the group was visited too rarely to be judged, return only the fastest.
     """
@@ -250,7 +253,7 @@ def _confirmation(race: Job, sweep: Sweep, chosen: Sequence[Row]) -> Job:
 def _winner(
     race: Sequence[Row], chosen: Sequence[Row], confirmed: Sequence[Row], within: float
 ) -> Winner | None:
-    """Return the fastest confirmed row; None for an undecided race, or without a time."""
+    """Return the fastest confirmed row; None if the race is undecided, or if no row has a time."""
     keys = {row.key for row in chosen}
     timed = [row for row in confirmed if row.key in keys and row.median_us]
     if is_undecided(race) or not timed:

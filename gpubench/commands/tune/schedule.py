@@ -81,7 +81,10 @@ class Racing:
     is_race = True
 
     def space(self, variant: Variant) -> Space:
-        """Return the part of the variant's space that fulfils `--where`. Raises UsageError."""
+        """Return the part of the variant's space that fulfils `--where`.
+
+        Raises UsageError if the variant has no space.
+        """
         if variant.tiles is None or not variant.tiles.axes:
             raise UsageError(f"{variant.name} has no tile to choose")
         axes = variant.tiles.axes
@@ -111,14 +114,14 @@ class Racing:
         return any(measurement.status != Status.OK for measurement in rounds)
 
     def common(self, _points: Sequence[Point]) -> Sequence[Point]:
-        """Return nothing: each race runs on one device, so devices need not be compared."""
+        """Return no points: each race runs on one device, so devices need not be compared."""
         return ()
 
 
 class Races:
     """A `Schedule` of races.
 
-    The schedule depends on the measurements alone, so a race can be resumed.
+    The schedule depends only on the measurements, so a race can be resumed.
     """
 
     def __init__(
@@ -139,7 +142,8 @@ class Races:
         budget_s = sweep.timing.budget_s
         self._ends_s = math.inf if budget_s is None else clock() + budget_s
         self.visits = len(points)
-        """Number of visits that are known: one of each point. The race decides how many follow."""
+        """Number of visits that are known: one visit to each point. The race decides how many
+        follow."""
 
         self.endings: dict[Point, str] = {}  # why each race ended, under its point without a tile
 
@@ -158,7 +162,7 @@ class Races:
 
 
 class _Contest:
-    """One race, begun or continued."""
+    """One race. It begins, or continues an earlier run."""
 
     def __init__(
         self, races: Races, rounds_by_point: RoundsByPoint, space: Space, *, ends_s: float
@@ -189,7 +193,7 @@ class _Contest:
             if self._sampled and race.round in NEIGHBOURS_ENTER:
                 self._let_neighbours_enter(kind)
         rounds = race.round - 1
-        if len(race.racing) < 2 and rounds:  # noqa: PLR2004 # the last one has won
+        if len(race.racing) < 2 and rounds:  # noqa: PLR2004 # the last configuration has won
             return "one configuration is left"
         if rounds and race.decided:
             return f"all that are left are within {100 * self._within:g} % of each other"
@@ -255,7 +259,7 @@ class _Contest:
             self._record(number, self._rounds_by_point[point][-1])
 
     def _leaving(self) -> Iterator[Visit]:
-        """Yield the points that the race eliminated, unless a measurement says so already."""
+        """Yield the points that the race eliminated, unless a measurement already records this."""
         why = f"shown to be more than {100 * self._within:g} % slower than the best"
         for point, number in self._numbers.items():
             if number in self._race.slower and self._rounds_by_point[point][-1].status == Status.OK:

@@ -1,7 +1,7 @@
 """`gpubench tune --table`: the fastest of the configurations of `--tiles auto` for each problem.
 
 The first round visits each configuration briefly. Then the configurations that may be the fastest
-are measured as in a sweep, in new processes, beside the libraries.
+are measured as in a sweep, in new processes, together with the libraries.
 """
 
 import math
@@ -35,12 +35,12 @@ from gpubench.stats.pairs import Ratio, ratio_of_rounds
 from gpubench.text import shown
 
 NEAR = 1.05
-"""Maximum time of a configuration that stays after the first round, relative to the fastest."""
+"""Maximum time of a configuration that stays after round 1, relative to the fastest time."""
 
 MAX_NEAR = 8  # maximum number of configurations of a problem that stay after the first round
 LIBRARIES = 2  # usual number of libraries of a problem
 MIN_NEAR = 2  # number of configurations that stay even with a small budget
-MAX_TIED = 2  # maximum number of margins by which the median of a tie is slower than the fastest
+MAX_TIED = 2  # maximum distance of a tie's median from the fastest median, in margins
 
 LAUNCH_LIMIT_S = 1.0  # default of --launch-limit, as none of the fastest kernels takes longer
 ROW_BYTES = 16  # tensor copies and wide loads need rows of a multiple of this number of bytes
@@ -70,7 +70,10 @@ class Tabled:
 
 
 def table_job(settings: Settings, device: Device) -> tuple[Job, dict[Asked, Size]]:
-    """Return the job of the first round, and each problem's padded size. Raises UsageError."""
+    """Return the job of the first round, and each problem's padded size.
+
+    Raises UsageError for options that `--table` cannot use.
+    """
     sweep = settings.sweep
     for name, option in SINGLE.items():
         if len(getattr(sweep, name)) > 1:
@@ -145,7 +148,7 @@ def make_table(
 ) -> Tabled:
     """Measure, write the rows to `output`, and return the choice for each problem.
 
-    Raises UsageError.
+    Raises UsageError for options that `--table` cannot use, and if nothing was timed.
     """
     began_s = perf_counter()
     job, asked = table_job(settings, pool.device)
@@ -213,7 +216,7 @@ def _staying(rows: Sequence[Row], max_near: int) -> Iterator[Row]:
 
 
 def _ratio(row: Row, other: Row) -> Ratio:
-    """Return the time of a row over the time of another, with its interval over the rounds."""
+    """Return the ratio of two rows' times, with the interval that their rounds give."""
     ratio = _time_us(row) / _time_us(other)
     paired = ratio_of_rounds(row.round_medians_us, other.round_medians_us)
     low, high = (paired.low, paired.high) if paired else (ratio, ratio)
@@ -227,9 +230,9 @@ def _configuration(row: Row) -> tuple[str, str]:
 def covering(ties: Sequence[Sequence[Row]]) -> list[Row]:
     """Return a row of each group, so that few different configurations are used in all.
 
-    Each group has its fastest row first. The next configuration is the one in most of the remaining
-    groups. Among equals, it is the configuration with the smallest sum of ratios to the fastest of
-    these groups.
+    Each group has its fastest row first. The next configuration is the one that occurs in most of
+    the remaining groups. If several configurations do, the next one has the smallest sum of times,
+    each relative to the fastest time of the group.
     """
     left, taken = list(ties), []
     while left:

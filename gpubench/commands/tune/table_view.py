@@ -18,7 +18,7 @@ from gpubench.view.job import BEYOND
 from gpubench.view.numbers import number, time_text
 from gpubench.view.tables import say, table
 
-SHOWN = 60  # maximum number of problems that are listed; the CSV has all
+SHOWN = 60  # maximum number of problems that are listed; the CSV lists all problems
 
 
 def table_summary(rows: Sequence[TileRow]) -> list[RenderableType]:
@@ -83,7 +83,7 @@ def conclude_table(tabled: Tabled, path: Path, sweep: Sweep) -> int:
         err=True,
     )
     if sweep.timing.budget_s and tabled.wall_s > BEYOND * sweep.timing.budget_s:
-        say(f"--budget {sweep.timing.budget_s:g} was not met: it limits sampling alone", err=True)
+        say(f"--budget {sweep.timing.budget_s:g} was not met: it limits only sampling", err=True)
     if kernels:
         names = ("sizes", "op", "dtypes", "device", "kernels", "layouts", "cache", "launches")
         flags = [(name, sweep.options[name]) for name in names if name in sweep.options]

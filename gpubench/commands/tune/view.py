@@ -19,7 +19,7 @@ from gpubench.view.numbers import time_text
 from gpubench.view.row_tables import NAMES, figures, remarks, rows_table, title
 from gpubench.view.tables import Table, table
 
-SHOWN = 12  # maximum number of configurations of a group that are listed; the CSV has all
+SHOWN = 12  # maximum number of configurations of a group that are listed; the CSV lists all
 
 
 def summary(tuned: Tuned, within: float) -> RenderableType:
@@ -49,7 +49,7 @@ def summary(tuned: Tuned, within: float) -> RenderableType:
 
 
 def _statement(race: Sequence[Row], within: float) -> str:
-    """Return `cpu_tile: 3 of 256 configurations are not shown to be …`, or what is undecided."""
+    """Return how many configurations are left in a race, or why the race is undecided."""
     left = group_of(race)
     name, count = race[0].variant, len(race)
     if is_undecided(race):
@@ -58,7 +58,7 @@ def _statement(race: Sequence[Row], within: float) -> str:
         none = f", and {unmeasured} in none" if unmeasured else ""
         return (
             f"{name}: undecided. Of {count} configurations, {len(left)} were measured in at most "
-            f"{rounds}{none}: {MIN_VISITS} rounds are needed to judge one. No winner is kept. "
+            f"{rounds}{none}: a verdict needs {MIN_VISITS} rounds. No winner is kept. "
             "Give a longer --budget, or leave it out"
         )
     are = "is" if len(left) == 1 else "are"

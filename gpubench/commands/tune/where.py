@@ -62,7 +62,7 @@ def _holds(node: ast.expr, names: Names) -> bool:
             sides = [_compared(side, names) for side in (node.left, *node.comparators)]
             compared = zip(ops, pairwise(sides), strict=True)
             return all(COMPARISONS[type(op)](*pair) for op, pair in compared)
-    raise ValueError(f"'{ast.unparse(node)}' compares nothing")
+    raise ValueError(f"'{ast.unparse(node)}' is no comparison")
 
 
 def _compared(node: ast.expr, names: Names) -> Any:

@@ -1,4 +1,4 @@
-"""Draws pictures of rows by matplotlib, which it imports only when it draws."""
+"""Draws pictures of measured rows. matplotlib is imported only when a picture is drawn."""
 
 import os
 from contextlib import chdir, suppress
@@ -11,8 +11,9 @@ from pathlib import Path
 def load_matplotlib() -> None:
     """Load matplotlib with its own settings, regardless of a matplotlibrc or MPLBACKEND.
 
-    Commands call this, as matplotlib reads a matplotlibrc of the current directory, and raises an
-    exception if it is damaged. A notebook keeps its user's settings.
+    Commands call this function, because matplotlib would read a matplotlibrc in the current
+    directory, and raise an exception if that file is damaged. A notebook does not call this
+    function, and keeps the settings of its user.
     """
     os.environ.pop("MPLBACKEND", None)
     package = find_spec("matplotlib")

@@ -1,4 +1,4 @@
-"""Draws the speed over the exact bits of results, which shows what a bit costs."""
+"""Draws the speed against the number of exact bits of results, to show what a bit costs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,13 +17,14 @@ from gpubench.view.row_tables import best_of_each
 
 HEIGHT_IN = 4.4  # height of the axes in inches
 
-RIGHT_POINTS = 5  # distance of a precision's name to the right of its fastest point
-ABOVE_POINTS = 4  # distance of the name above this point
-LINE_POINTS = 11  # height of a line of names
+RIGHT_POINTS = 5  # distance of a precision's name to the right of its marker, in 1/72 inch
+ABOVE_POINTS = 4  # distance of the name above the marker, in 1/72 inch
+LINE_POINTS = 11  # height of a line of names, in 1/72 inch
 
 NEAR_BITS = 8.0
-"""Points are near each other if they differ by less than this in bits, and by a factor below
-`NEAR_RATIO` in speed. The names of near points stand above and below them in turn."""
+"""Points are near each other if they differ by less than this number of bits, and if their speeds
+differ by a factor below `NEAR_RATIO`. The names of near points are written above and below the
+points in turn."""
 
 NEAR_RATIO = 1.4
 
@@ -31,10 +32,10 @@ NEAR_RATIO = 1.4
 def bits_panels(group: Sequence[Source]) -> list[Panel]:
     """Return a panel for each cache state, scope and fill, at the size with the most precisions.
 
-    All layouts share a panel, because 8-bit operands have a separate layout.
+    All layouts share a panel, because 8-bit operands have a layout of their own.
 
-    A library that computes in another precision than its row names is left out: its point would
-    belong to the other precision.
+    A row of a library is left out if the library computes in another precision than the row's: the
+    point would belong to the other precision.
     """
     sized: list[Source] = []
     for source in group:
@@ -57,7 +58,10 @@ def bits_panels(group: Sequence[Source]) -> list[Panel]:
 
 
 def draw_bits(panel: Panel, looks: style.Looks, axes: Axes) -> float:
-    """Draw a point for the fastest row of each precision, of kernels and of each library."""
+    """Draw the fastest row of each precision: one among all kernels, and one of each library.
+
+    Return the height of the axes in inches.
+    """
     of_libraries, lines = libraries(), []
     by_line = grouped(
         panel.series,
@@ -112,5 +116,5 @@ def _look(series: Series, looks: style.Looks) -> dict[str, Any]:
 
 
 def _is_own(row: Row) -> bool:
-    """Return whether a row computes in the precision that it names."""
+    """Return whether the kernel or library of a row computes in the row's precision."""
     return not (PRECISIONS[row.compute_mode].in_blas and style.is_library(row.variant))

@@ -1,7 +1,7 @@
-"""The kinds of pictures: for which kinds the rows suffice, and how a kind draws its rows.
+"""The kinds of pictures: which kinds can be drawn from given rows, and how each is drawn.
 
-The roofline follows Williams, Waterman and Patterson, 2009, with the bytes that must move. No
-kernel whose operands come from memory can be above the roofline.
+The roofline follows Williams, Waterman and Patterson, 2009. Its arithmetic intensity counts only
+the bytes that must move, so no kernel whose operands come from memory can be above the roofline.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from gpubench.view.pictures.tiles import draw_tiles, looks_of, tile_panels
 from gpubench.view.row_tables import is_bandwidth_bound, is_baseline
 
 MIN_CURVE = 3
-"""Minimum number of points of a line."""
+"""Minimum number of sizes, or of tiles, that `auto` draws as lines."""
 
 MAX_PANELS = 24
 """Maximum number of panels of a picture. It takes a minute to draw more panels."""
@@ -34,7 +34,7 @@ MAX_LINES = 200
 """Maximum number of lines of a picture."""
 
 FEW_PANELS = 4
-"""Maximum number of panels if the user chose no rows. The largest sizes are drawn."""
+"""Maximum number of panels if the user chose no rows. The panels of the largest sizes are drawn."""
 
 CURVE_IN = 3.8
 """Height of axes in inches."""
@@ -64,7 +64,8 @@ def draw(
 ) -> style.Picture:
     """Draw the rows of sources; `looks` are the looks of a page with several pictures.
 
-    `max_panels` leaves out the panels of the smallest sizes, and the headline says so.
+    If there are more than `max_panels` panels, only the panels of the largest sizes are drawn, and
+    the headline states both numbers.
 
     Raises UsageError for an unknown kind, for too few rows, and for too many lines.
     """
@@ -80,8 +81,8 @@ def draw(
     lines = sum(len(panel.series) for panel in drawn)
     if len(drawn) > MAX_PANELS or lines > MAX_LINES:
         raise UsageError(
-            f"a picture of {len(drawn):,} panels and {lines:,} lines; at most {MAX_PANELS} and "
-            f"{MAX_LINES} are drawn: choose with --only or --exclude"
+            f"the picture would have {len(drawn):,} panels and {lines:,} lines; the maximum is "
+            f"{MAX_PANELS} panels and {MAX_LINES} lines: choose rows with --only or --exclude"
         )
     looks = looks or looks_of(group)
     headline = drawing.headline.format(library=group[0].rows[0].library or "the BLAS")
@@ -92,7 +93,7 @@ def draw(
 
 
 def resolve(group: Sequence[Source], kind: str) -> Kind:
-    """Return the kind; for `auto`, the kind for the columns in which the rows differ.
+    """Return the kind; for `auto`, a kind that suits the columns in which the rows differ.
 
     Raises UsageError for an unknown kind, and if there are no rows.
     """
@@ -113,7 +114,7 @@ def resolve(group: Sequence[Source], kind: str) -> Kind:
 
 
 def fitting(group: Sequence[Source]) -> list[Kind]:
-    """Return every kind that the rows suffice for and that would show more than one figure."""
+    """Return every kind that can be drawn from the rows and would show more than one value."""
     rows = _rows(group)
     fits = {
         Kind.TILES: len({row.tile for row in rows if row.tile}) >= MIN_CURVE,
@@ -130,7 +131,7 @@ def _rows(group: Sequence[Source]) -> list[Row]:
 
 
 def _having(column: str, group: Sequence[Source]) -> list[Panel]:
-    """Return a panel for each dtype, cache state and scope whose rows have the column."""
+    """Return a panel for each dtype, cache state and scope if some of its rows have the column."""
     by_conditions = panels(group, titles(group, by_size=False))
     return [panel for panel in by_conditions if any(getattr(row, column) for row in panel.rows)]
 
@@ -139,7 +140,7 @@ def _having(column: str, group: Sequence[Source]) -> list[Panel]:
 
 
 def _sizes(panel: Panel, looks: style.Looks, axes: Axes) -> float:
-    """Draw operations/s and the peak, or bytes/s and a copy's rate if bandwidth limits."""
+    """Draw operations/s and the peak. If bandwidth limits, draw bytes/s and the rate of a copy."""
     if is_bandwidth_bound(panel.rows[0]):
         rate, unit, limited_by = "gbytes_per_s", "GB/s", "copy"
     else:
@@ -175,7 +176,10 @@ def _lines(
     point: Callable[[Row], tuple[float, float]],
     figure: Callable[[Row], str],
 ) -> list[Line2D]:
-    """Draw a line for each variant, a point per size, with the figure of its largest size."""
+    """Draw a line for each variant, with a point per size.
+
+    The label of a line has the value at the largest size.
+    """
     lines = []
     for line in panel.series:
         rows, look = line.best_by_size, panel.look(line.variant, looks)
@@ -231,7 +235,7 @@ def _roofline(panel: Panel, looks: style.Looks, axes: Axes) -> float:
 
 
 def _rated(group: Sequence[Source]) -> list[Panel]:
-    """Return a panel for each dtype, cache state and scope, at the largest size of each."""
+    """Return a panel for each dtype, cache state and scope, at the precision's largest size."""
     rows = grouped(_rows(group), lambda row: (row.op, row.compute_mode))
     largest = {name: max(map(extent, of_name)) for name, of_name in rows.items()}
     group = [
@@ -259,7 +263,7 @@ def _blas(panel: Panel, _looks: style.Looks, axes: Axes) -> float:
 
 
 def _half(row: Row, rows: Sequence[Row]) -> float | None:
-    """Return half the relative interval of a percentage, from the intervals of both times."""
+    """Return half the relative interval of a percentage, from the row's and the BLAS's interval."""
     alike = [each for each in rows if is_baseline(each) and each.numbers == row.numbers]
     library = min(alike, key=lambda each: each.median_us or 0.0, default=row)
     if library is row or row.half_interval is None or library.half_interval is None:
@@ -301,4 +305,4 @@ KINDS = {
         "no size has rows with error_rms_bits in two precisions",
     ),
 }
-"""The kinds that draw rows."""
+"""How each kind draws rows. `auto` is missing, because `resolve` replaces it by another kind."""

@@ -29,7 +29,7 @@ from gpubench.view.row_tables import best_of, best_of_each
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Source:
-    """The measured rows of one device and version in one file: one line style of a picture."""
+    """The measured rows of one device and version in one file. They share a line style."""
 
     label: str
     """Label that distinguishes this source from the others; empty if there is no other."""
@@ -41,7 +41,7 @@ class Source:
 
     @property
     def datasheet_gbytes_per_s(self) -> float | None:
-        """Memory bandwidth of the device by its datasheet; None for a device that is not listed."""
+        """Memory bandwidth of the device by its datasheet; None if `EXAMPLES` lacks the device."""
         listed = (device for device in EXAMPLES.values() if device.name == self.rows[0].device)
         return next((device.memory_bandwidth_gbytes_per_s for device in listed), None)
 

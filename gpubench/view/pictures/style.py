@@ -39,7 +39,7 @@ the largest distance in Oklab from the colours before it, among the colours with
 to a white page and to GitHub's dark page."""
 
 SAFE = 10
-"""Number of the first colours, which colour-blind readers can distinguish."""
+"""Number of colours at the beginning that colour-blind readers can distinguish."""
 
 MAX_COLOURED = 8
 """Maximum number of variants of a panel that are drawn in colour; the others are grey."""
@@ -81,21 +81,21 @@ WRAPPED_LINES = 3
 """Maximum number of lines of a text; a longer text ends with an ellipsis."""
 
 KEY_LINES = 8
-"""Maximum number of lines of the names of a list's problems below an axis."""
+"""Maximum number of lines below an axis for the names of a list's problems."""
 
 TICK_CHARACTERS = 60
 """Approximate number of characters that fit below the axes."""
 
 NARROW = 10**2.3
-"""Ratio of its ends below which a logarithmic axis has ticks at 1, 2 and 5, not only at 1."""
+"""A logarithmic axis whose ends have a ratio below this has ticks at 1, 2 and 5, not only at 1."""
 
 FORMATS = (".svg", ".png", ".pdf")
 
 FONTS = "'DejaVu Sans', Verdana, sans-serif"
-"""Fonts of about equal width, because the viewer of an SVG chooses the font of its text."""
+"""Fonts of about equal width, because the program that shows an SVG chooses one of them."""
 
 DPI = 192
-"""Dots per inch of a PNG: twice a screen's, so that a picture in a README is sharp."""
+"""Dots per inch of a PNG: twice the number of a screen, so that a picture in a README is sharp."""
 
 
 class Picture(Figure):
@@ -173,7 +173,7 @@ class Look(NamedTuple):
 
 
 FAINT = Look("", "", is_faint=True)
-"""The look of variants beside `MAX_COLOURED` others."""
+"""The look of variants that are not among the `MAX_COLOURED` coloured ones."""
 
 Looks = Mapping[str, Look]
 Points = Sequence[tuple[float, float]]
@@ -253,7 +253,7 @@ def draw_bars(
     """Draw bars from top to bottom, and return the height of the axes.
 
     `title` is the title of the axis, which also explains `!` in the texts of unstable rows.
-    `halves` are half the 95 % intervals, relative to the bars.
+    `halves` are half the 95 % intervals, relative to the lengths of the bars.
     """
     names = [label(name) for name, *_ in bars]
     figures = [label(figure) for _, figure, *_ in bars]
@@ -337,18 +337,21 @@ def default_theme(path: Path) -> Theme:
 
 
 def claim(path: Path, *, force: bool) -> Output:
-    """Return the picture's file. Raises UsageError if it cannot or must not be written there."""
+    """Return the picture's file.
+
+    Raises UsageError if the picture cannot or must not be written to the path.
+    """
     if path.suffix.lower() not in FORMATS:
         raise UsageError(f"--output: '{path}' does not end in {', '.join(FORMATS)}")
     return Output(path, overwrite=force)
 
 
 def save(picture: Picture, output: Output, description: str = "") -> None:
-    """Write the picture in the format of the suffix.
+    """Write the picture in the format that the suffix of the path states.
 
     Raises UsageError if that fails; an older file then stays.
 
-    `description` goes into an SVG: what the picture was made from.
+    An SVG contains `description`, which states what the picture was made from.
     """
     kind = output.path.suffix.lower().removeprefix(".")
     if kind == "svg":
@@ -366,7 +369,7 @@ def provenance(kind: str, files: Sequence[Path]) -> str:
 
 
 def svg(picture: Picture, description: str = "") -> str:
-    """Return the picture as SVG, the same text for the same picture on any day."""
+    """Return the picture as SVG. The text has no date, so equal pictures have equal texts."""
     metadata = {"Date": None, "Description": clean(description) or None, "Creator": None}
     text = picture.rendered("svg", metadata=metadata).decode()
     text = text.replace("'DejaVu Sans'", FONTS)

@@ -20,14 +20,14 @@ MAX_BLOCK_TILES = 24
 """Maximum number of block tiles in a panel. The fastest tiles are drawn."""
 
 MIN_POWERS = 3
-"""Minimum number of tiles that are powers of two for which the axis names only these tiles."""
+"""Minimum number of tiles that are powers of two. With fewer, the axis names other tiles, too."""
 
 MAX_EDGES = 16
 """Maximum number of tiles that an axis names."""
 
 
 def tile_panels(group: Sequence[Source]) -> list[Panel]:
-    """Return panels for each problem: of tiles that are one number, and of block tiles.
+    """Return a panel for each problem's tiles that are one number, and one for its block tiles.
 
     A panel without tiles is left out.
     """
@@ -117,7 +117,7 @@ def _blocks(panel: Panel, looks: style.Looks, axes: Axes) -> float:
     for line, row in pairs:
         memory = ", uses local memory" if row.local_bytes else ""
         figure = f"{marked(row, milliseconds)}{memory}"
-        # A kernel has one colour in all panels. Grey is neither a kernel's nor a library's.
+        # A kernel has one colour in all panels. Grey stands for all other variants.
         colour = looks.get(line.variant, style.FAINT).colour or "0.55"
         bars.append((f"{line.name}  {row.tile}", figure, _ms(row), colour))
     rows = [row for _, row in pairs]

@@ -51,7 +51,7 @@ def test_three_precisions_at_two_sizes_fit_on_sixty_lines() -> None:
     assert not [line for line in shown if "skipped" in line]
     for dtype in DTYPES:
         assert sum(line.split()[:2] == ["4096", dtype] for line in shown) == 2
-    assert any("gpubench show FILE has all" in line for line in shown)
+    assert any("gpubench show FILE shows all" in line for line in shown)
     absent = without_dtypes(planned.absent)
     for dtype in DTYPES:
         assert re.search(rf"\d\d kernels have no {dtype}\b", absent)

@@ -131,8 +131,8 @@ def test_a_slower_side_is_found_and_the_last_line_is_about_the_point_that_change
 
 def test_too_few_pairs_are_followed_by_a_command_with_more(call: Call) -> None:
     out = call(side("old", rows()), side("slow", rows(own=1.02)), "--pairs", "2")[1]
-    (advice,) = (line for line in out.splitlines() if line.startswith("to settle it"))
-    assert advice.startswith("to settle it, measure more pairs: gpubench ab ")
+    (advice,) = (line for line in out.splitlines() if line.startswith("to settle these points"))
+    assert advice.startswith("to settle these points, measure more pairs: gpubench ab ")
     assert advice.endswith(" --pairs 72")
 
 

@@ -206,7 +206,7 @@ def test_one_round_a_side_is_not_judged_and_that_is_said(
     new = [row("own", size, factor, (101.0,)) for size in SIZES]
     code, out, _ = run(file("base.csv", base), file("new.csv", new))
     assert code == 0
-    assert out.startswith("not judged: one round a side, measure with more --rounds; of 3 points")
+    assert out.startswith("not judged: one round per side, measure with more --rounds; of 3 points")
 
 
 def test_sides_may_have_different_numbers_of_rounds_and_no_scatter(file: Write, run: Run) -> None:
@@ -235,7 +235,7 @@ def test_on_a_cpu_the_sweep_is_the_unit(file: Write, run: Run) -> None:
     base, new = sweeps("b", (1.0, 1.09, 1.02)), sweeps("n", (1.1, 1.03, 1.12))
     code, out, _ = run(base[0], new[0])
     assert code == 0
-    assert out.startswith("not judged: one sweep a side on a CPU, measure 5")
+    assert out.startswith("not judged: one sweep per side on a CPU, measure 5 per side")
     assert run("--base", *base, "--new", *new)[0] == 0
     slower = sweeps("s", (1.3, 1.33, 1.31))
     assert run("--base", *sweeps("q", (1.0, 1.02, 1.01)), "--new", *slower)[0] == 1
@@ -275,7 +275,7 @@ def test_a_round_that_disturbed_points_unequally_is_left_out(file: Write, run: R
     ]
     code, out, _ = run(file("base.csv", noisy(40, 5, 1)), file("new.csv", new))
     assert (code, out.startswith("slower: 6 of 40")) == (1, True)
-    assert "unequally, so it is left out" in " ".join(out.split())
+    assert "not equally at all points, so the round is left out" in " ".join(out.split())
 
 
 def test_on_a_cpu_beside_other_work_the_shortest_sweeps_decide(file: Write, run: Run) -> None:

@@ -68,7 +68,7 @@ def test_a_wrong_product_is_not_proved_and_a_softmax_is_named(
     wrong = kernel(LOOP.replace("k = 0", "k = 1"))
     assert "results at 256x512x64 are wrong." in told(tmp_path, wrong, capsys)
     softmax = kernel(LOOP.replace("= sum;", "= expf(sum) / sum;"))
-    assert "It may be no product: it has expf(: a softmax or a norm?" in told(
+    assert "It may not be a matrix product: it has expf(: a softmax or a norm?" in told(
         tmp_path, softmax, capsys
     )
 

@@ -202,7 +202,7 @@ def test_a_small_archive_that_would_fill_the_memory_is_refused_before_it_is_infl
     monkeypatch.setattr("gpubench.commands.operand_files.files.free_memory_bytes", lambda: 2**22)
     tracemalloc.start()
     try:
-        assert "bytes, 4,194,304 are free" in refusal(path)
+        assert "bytes, but only 4,194,304 are free" in refusal(path)
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()

@@ -131,7 +131,7 @@ def test_a_checkout_is_named_where_one_is_needed_and_nowhere_else(tmp_path: Path
     for name in (str(claim(tmp_path)), *shipped("claims")):
         with pytest.raises(UsageError, match=r"--checkout DIR must name a checkout of https://"):
             find([name])
-    with pytest.raises(UsageError, match="--checkout: no experiment here checks code"):
+    with pytest.raises(UsageError, match="--checkout: none of these experiments checks code"):
         find([], tmp_path)
 
 

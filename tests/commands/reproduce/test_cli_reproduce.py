@@ -72,7 +72,7 @@ def test_a_users_own_experiment_is_measured_and_its_verdicts_are_kept(folder: Pa
         "mine: Two loops",
         "1.25",
         "minimum at cpu_blas: measured at cpu_blas, published at cpu_blas",
-        "left out, as it needs an NVIDIA GPU: naive (--device cpu was asked for)",
+        "left out, because they need an NVIDIA GPU: naive (--device cpu was given)",
     ):
         assert part in out
     assert "mine, sweep 1 of 1: cpu_naive, cpu_blas (gemm, float32)" in err
@@ -100,7 +100,7 @@ def test_a_dry_run_and_the_list_measure_nothing_and_need_no_checkout(folder: Pat
         assert source in out
     code, out, err = run(folder)
     assert (code, "titan-atax" in out) == (0, True)
-    assert "name an experiment to run it, or --all; --dry-run adds how long it takes" in err
+    assert "name an experiment to run it, or --all; --dry-run shows how long it takes" in err
     assert files_in(folder) == ["mine.toml"]
 
 

@@ -165,7 +165,7 @@ def test_where_within_and_the_budget_are_kept_to() -> None:
     assert {row.tile for row in outcome.race.rows} == {"10", "12", "14", "16"}
     assert {row.tile for row in outcome.race.rows if row.status == "ok"} >= {"10", "12"}
     assert outcome.winners[0].within == 0.3
-    with pytest.raises(UsageError, match="no configuration of fake fulfils it"):
+    with pytest.raises(UsageError, match="no configuration of fake fulfils this condition"):
         tuned(where="edge > 16")
     with pytest.raises(UsageError, match="--within: '200%' is not a percentage"):
         tuned(within="200%")
