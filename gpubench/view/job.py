@@ -62,7 +62,7 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
 
 
 def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
-    """Print the last lines of an outcome that has a file, and return the exit code.
+    """Print the last lines of a command, and return the exit code. `outcome` must have a file.
 
     `continued_by` is the path to give to `--resume`, if it is not the path of the outcome.
     """

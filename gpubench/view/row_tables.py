@@ -230,7 +230,7 @@ def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
 
 
 def _tile_names(tiles: Sequence[str]) -> str:
-    """Return the names of tiles; if they are too wide, the first name and the number of others."""
+    """Return the names of tiles, or the first name and the number of further names if too wide."""
     text = ", ".join(tiles)
     fits = len(text) <= MAX_TILES_WIDTH or len(tiles) == 1
     return text if fits else f"{tiles[0]} (+{len(tiles) - 1})"
@@ -333,8 +333,8 @@ def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
 def uncertainty(row: Row) -> str:
     """Return half the 95 % interval of the median, `0.3 %`, or why there is no interval.
 
-    The reason is `1 round` if there are too few rounds for an interval, and `n=5` for too few
-    samples.
+    The reason is `1 round` if there are too few rounds for an interval, and `n=5` if there are too
+    few samples.
     """
     if row.half_interval is None:
         return counted(row.rounds, "round") if row.rounds and row.status == Status.OK else ""

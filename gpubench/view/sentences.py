@@ -38,8 +38,8 @@ def sentences(rows: Sequence[Row], *, tiles: bool = True) -> list[Text]:
     """Return the sentences on the rows' problems. They name tiles only if `tiles` is true.
 
     The fastest kernel of a problem is compared with its BLAS. Without a BLAS, the fastest kernel is
-    compared with the second fastest kernel, or with its own second fastest tile. The interval holds
-    although both kernels were chosen as the fastest of several.
+    compared with the second fastest kernel, or with its own second fastest tile. The interval is
+    wide enough although both kernels were chosen as the fastest of several.
     """
     measured = [row for row in rows if row.status == Status.OK and row.median_us]
     names = registry.libraries()
@@ -141,7 +141,7 @@ def _in_another_precision(pairs: Sequence[tuple[Row, Row]], name: str) -> str:
 
 
 def _ratio(best: Row, other: Row) -> tuple[float, float | None]:
-    """Return the speed relative to the other row, and half its interval.
+    """Return the speed relative to the other row, and half the interval of this ratio.
 
     The squares of both half intervals are added.
     """

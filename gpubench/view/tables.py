@@ -42,7 +42,7 @@ class Table:
         self.lines.append(cells)
 
     def _grid(self, columns: Sequence[int], widths: Sequence[int]) -> rich_table.Table:
-        """Return a table of some columns. Figures and names of variants are not folded."""
+        """Return a table of the given columns. Figures and names of variants are not folded."""
         grid = rich_table.Table(
             box=box.SIMPLE_HEAD,
             pad_edge=False,
@@ -75,7 +75,7 @@ class Table:
             yield self._grid(columns, widths)
 
     def _widths(self) -> list[int]:
-        """Return the minimum width of each column: the width of its figures or of its words."""
+        """Return the minimum width of each column: the width of its widest figure or word."""
         widths = [
             max(
                 cell_len(word)
@@ -146,7 +146,7 @@ _MARKDOWN = re.compile(r"[\\`*{}\[\]|~#]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
 
 _MENTION = re.compile(r"[@#](?=\w)")
 """Matches where GitHub would mention a user or link an issue, even after a backslash. A space of no
-width behind the character prevents it."""
+width behind the character prevents this."""
 
 
 _TILE = "tile"
@@ -187,7 +187,7 @@ def console(file: IO[str] | None = None, *, stderr: bool = False) -> Console:
 
 
 def plain(parts: Iterable[RenderableType]) -> str:
-    """Return the texts and tables as a file has them, without colours."""
+    """Return the texts and tables as plain text for a file, without colours."""
     text = io.StringIO()
     console(text).print(*parts, sep="\n")
     return text.getvalue().rstrip("\n")

@@ -42,7 +42,7 @@ MAX_THREADS = 2**16
 """Maximum number of CUDA threads of a case without K. N is reduced to keep this limit."""
 
 SHORT = 32
-"""Maximum extent that is not reduced even if a case is too large."""
+"""Extents up to this value are not reduced, even if a case is too large."""
 
 ROUND = 16
 """Number of elements of which a round extent is a multiple."""
@@ -250,8 +250,8 @@ def prime(limit: int) -> int:
 def stated_problems(variant: Source, tile: Config | None, dtype: str) -> list[Problem]:
     """Return problems at the edges of a tile, for an operation that is not a matrix product.
 
-    Each extent takes the values 1, an odd and a round number above the extent that a block covers,
-    and a prime.
+    Each extent has four values: 1, an odd number and a round number above the extent that a block
+    covers, and a prime.
     """
     operation = OPERATIONS[variant.op]
     places = range(len(operation.extents))

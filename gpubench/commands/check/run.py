@@ -263,7 +263,7 @@ def _show_faults(variant: Variant, faults: Sequence[KernelFaultError], advice: s
     shown: set[str] = set()
     for fault in faults:
         if fault.finding in shown or (shown and fault.is_in_global_memory):
-            continue  # both sanitizers found this fault, or it follows from a fault that is shown
+            continue  # both sanitizers found this fault, or an earlier fault causes it
         shown.add(fault.finding)
         label = fault.case.label if fault.case else variant.name
         places = ", ".join(f"{file}:{line}" for file, line in dict.fromkeys(fault.lines))

@@ -27,7 +27,7 @@ likely stores with exchanged indices, so the result is checked as row-major."""
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """A function of a source: its variant, or why it cannot be checked."""
+    """A function of a source, with its variant, or with the reason why it cannot be checked."""
 
     function: str
     variant: Variant | None = None
@@ -84,7 +84,7 @@ def _loaded(description: Description, path: Path, op: str) -> Variant:
 
 
 def _note(description: Description, variant: Variant) -> str:
-    """Return which parts of a description are guesses, and its layout, or an empty text."""
+    """Return a text on the guesses in a description and on its layout, or an empty text."""
     is_guess = "grid" in description.guesses
     notes = ["grid and block are guesses from the kernel's indices"] if is_guess else []
     if variant.column_major:

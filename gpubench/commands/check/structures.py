@@ -33,7 +33,7 @@ def function_on_arrays(source: Path, text: str, folder: Path) -> tuple[Path, str
             continue
         try:
             body = "\n".join(_body(function, plain))
-        except (LookupError, ValueError):  # other parameters, or structures with other members
+        except (LookupError, ValueError):  # the parameters or the structures' members differ
             continue
         element = _pointer(_members(function.parameters[0].type_name, plain)).type_name
         path = folder / "on_arrays.cu"

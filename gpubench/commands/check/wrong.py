@@ -1,4 +1,4 @@
-"""Describes a wrong result by its elements."""
+"""Describes which elements of a result are wrong."""
 
 import re
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def _what(output: np.ndarray, right: np.ndarray, variant: Variant, place: tuple[
 
 
 def _unwritten(output: np.ndarray, variant: Variant) -> np.ndarray:
-    """Return which elements have the bits that they had before the launch."""
+    """Return an array that is true where elements have the bits that they had before the launch."""
     before = np.empty_like(output)
     poison(before, reads_output=variant.reads_output)
     bits = f"u{output.itemsize}"

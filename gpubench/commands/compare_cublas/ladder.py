@@ -1,6 +1,6 @@
 """Selects the kernels of compare-cublas, and shows the ladder.
 
-A ladder is a series of kernels, its steps. Each step improves the kernel of the step before.
+A ladder is a series of kernels. Each kernel is a step, which improves the kernel before it.
 """
 
 from collections.abc import Mapping, Sequence

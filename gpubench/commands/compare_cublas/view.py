@@ -52,7 +52,7 @@ def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[Re
     too_long = len(problems) > 1 and variants > SCREEN_LINES and not ladder
     parts: list[RenderableType] = []
     if too_long:
-        # The fastest kernel and the fastest library of each problem, the faster one first.
+        # The fastest kernel and the fastest library of each problem, the faster of the two first.
         both = (best_of_each(of_problem, is_library).values() for of_problem in problems)
         kept = list(chain(*map(fastest_first, both)))
         for conditions, group in grouped(kept, _conditions).items():

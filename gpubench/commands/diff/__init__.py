@@ -66,7 +66,7 @@ def diff(
     ] = None,
     **options: Any,
 ) -> None:
-    """Compare results: which points changed? The exit code is for CI."""
+    """Compare results: which points changed? CI can use the exit code."""
     from gpubench.commands.diff.run import run_diff, saved_base
 
     positional = iter(files or [])

@@ -8,7 +8,7 @@ from gpubench.commands.diff.ab import SideError, compare_builds
 from gpubench.commands.diff.options import Options
 from gpubench.errors import GpubenchError, with_place
 
-GOOD = 0  # exit codes with which `git bisect run` continues; a code of 128 or more ends it
+GOOD = 0  # `git bisect run` continues after these exit codes, and ends after 128 or more
 BAD = 1
 SKIP = 125
 
@@ -30,8 +30,8 @@ def judge_commit(
 ) -> int:
     """Compare `new`, which is checked out, with `base`, and return the code for `git bisect run`.
 
-    BAD if a point is slower. GOOD if every point is shown to be the same or faster. SKIP if points
-    are ambiguous, missing or broken, or if `new` cannot be measured at all.
+    The code is BAD if a point is slower, and GOOD if every point is shown to be the same or faster.
+    It is SKIP if points are ambiguous, missing or broken, or if `new` cannot be measured at all.
 
     Raises BisectEndedError for anything that would be wrong at every commit. An unexpected error
     also raises it, because Python would otherwise exit with the code BAD.

@@ -32,7 +32,7 @@ BROKEN = 4
 def exit_code(
     verdicts: Collection[StrEnum], worst_first: Iterable[StrEnum], *, unsettled: bool
 ) -> int:
-    """Return the code of the worst verdict: first broken, then the regression, then not settled."""
+    """Return the code of the worst verdict. The order is broken, the regression, not settled."""
     broken, regression, *_ = worst_first
     if broken in verdicts:
         return BROKEN
@@ -46,7 +46,8 @@ JSON_FORMAT = 1
 meaning."""
 
 MAX_TABLE_ROWS = 1000
-"""Maximum number of regressions and of broken points in the text; JSON and JUnit have all."""
+"""Maximum number of regressions, and of broken points, in the text. JSON and JUnit list all of
+them."""
 
 MAX_MARKDOWN_ROWS = 50  # maximum number of regressions, and of broken points, in Markdown
 
@@ -105,7 +106,7 @@ class Report:
     """Sentences that end in a colon and a command."""
 
     equal: str = ""
-    """When a point counts as the same, such as `within ±2 %`."""
+    """Condition under which a point counts as the same, such as `within ±2 %`."""
 
     closing: tuple[str, ...] = ()
     """Lines at the end of the text."""

@@ -28,7 +28,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of comparing two sides and showing the result."""
+    """Options for comparing two sides, and for showing the result."""
 
     threshold: Annotated[
         str | None,

@@ -33,7 +33,7 @@ LABELLED = {"variant", "tile", "backend", "m", "n", "k", "extents"}
 """Columns of the key that are not added to labels, which have them already or never need them."""
 
 MIN_SHARED = 3
-"""Minimum number of points for a statement about most points."""
+"""Minimum number of points that a statement about most points needs."""
 
 OPTIONS = {
     "op": ("op", DEFAULT_OP),
@@ -156,7 +156,7 @@ def _headline(
 
 
 def _blind(comparison: Comparison) -> str:
-    """Return the smallest slow-downs that these rounds would have shown, as a line."""
+    """Return a line on the smallest slow-downs that these rounds would have shown."""
     largest_shown = math.expm1(NO_INTERVAL)
     sizes = [
         size if size and size < largest_shown else None
@@ -318,7 +318,7 @@ def _listed(items: Iterable[str]) -> str:
 
 
 def _change(ratio: float | None) -> str:
-    """Return `+5.1 %` for 1.051."""
+    """Return a ratio as a change: `+5.1 %` for 1.051."""
     return "" if ratio is None else f"{100 * (ratio - 1):+.1f} %"
 
 

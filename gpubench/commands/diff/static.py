@@ -35,7 +35,7 @@ class ColumnRule(NamedTuple):
 
     rising_is_worse: bool
     limit: str
-    """Change for the worse that is allowed by default: an amount, or a percentage."""
+    """Allowed change for the worse if the user states none: an amount, or a percentage."""
 
     lines: str = ""
     """Column with the source lines that cause the value."""
@@ -103,7 +103,9 @@ class BuildFinding:
 
 
 def read_limits(text: str | None) -> dict[str, str]:
-    """Return the limits of all judged columns. A text such as `spill_bytes=64` replaces defaults.
+    """Return the limits of all judged columns.
+
+    A text such as `spill_bytes=64` replaces the default limit of a column.
 
     Raises UsageError for another column, and for a limit that is not a number of at least 0.
     """
@@ -195,7 +197,7 @@ def _changes(before: BuildRow, after: BuildRow, limits: Mapping[str, str]) -> tu
 
 
 def _line(column: str, before: BuildRow, after: BuildRow) -> str:
-    """Return the most wasteful of the lines that are worse on the new side only.
+    """Return the most wasteful source line among those that are worse only on the new side.
 
     A change of the source moves lines, so the same factor in the same file counts as the same line.
     """
@@ -218,7 +220,7 @@ def _effect(
 ) -> BuildVerdict:
     if name not in limits or not isinstance(base, int | float) or not isinstance(new, int | float):
         return BuildVerdict.CHANGED
-    limit = limits[name]  # such as `64`, or `10%` of the base's value
+    limit = limits[name]  # such as `64`, or `10%`, which is relative to the base's value
     allowed = abs(base) * float(limit[:-1]) / 100 if limit.endswith("%") else float(limit)
     if abs(new - base) <= allowed:
         return BuildVerdict.CHANGED

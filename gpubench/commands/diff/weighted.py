@@ -18,7 +18,7 @@ a total, so a smaller difference counts."""
 
 @dataclass(frozen=True, kw_only=True)
 class Total:
-    """The total of all problems by one kernel, with the tile that was fastest on the base side."""
+    """The total time of all problems with a kernel, at the tiles that are fastest in the base."""
 
     kernel: str
     """The kernel's variant and precision: `own float32`."""
@@ -29,7 +29,7 @@ class Total:
     problems: int
     base_us: float
     ratio: float
-    """New total over base total, without the machine's shift."""
+    """Ratio of the new total to the base total, without the machine's shift."""
 
     ratio_low: float | None
     """Lower end of the ratio's interval; None if a point has no interval."""

@@ -40,7 +40,7 @@ from gpubench.text import counted, unknown
 from gpubench.view.tables import say
 
 SIZE = "1024"  # the default size. Only blocks, waves and accesses depend on it
-MAX_LISTED = 8  # maximum number of kernels that are listed because they do not compile
+MAX_LISTED = 8  # maximum number of failed kernels that are listed
 
 
 def run_build(
@@ -176,7 +176,7 @@ def plan_instances(
 
 
 def _row(explanation: Explanation | NotExplained, digest: str) -> BuildRow:
-    """Return the row of a launch, or of an instance that is skipped or fails."""
+    """Return the row of a launch, or the row of an instance that was skipped or failed."""
     here = str(explanation.variant.path.parent)
     facts: dict[str, Any] = {
         **{name: getattr(explanation.problem, name) for name in ("op", "dtype", "m", "n", "k")},
@@ -204,7 +204,7 @@ def _row(explanation: Explanation | NotExplained, digest: str) -> BuildRow:
 
 
 def _figures(explanation: Explanation) -> dict[str, Any]:
-    """Return the columns that follow from the code and the launch."""
+    """Return the columns whose values follow from the compiled code and the launch."""
     resources, launch, loop = explanation.resources, explanation.launch, explanation.code.loop
     figures: dict[str, Any] = {
         "registers": resources.registers,
@@ -240,7 +240,7 @@ def _access_columns(recorded: Accesses) -> dict[str, Any]:
     """Return a build file's columns about accesses. A value is None if no access was analysed."""
     skipped = []
     for each in recorded.not_analysed:
-        what = each.what.partition(": ")[0]  # without an error that names paths of this machine
+        what = each.what.partition(": ")[0]  # the error after `: ` names paths of this machine
         skipped.append(f"{what} on {counted(len(each.places), 'line')}" if each.places else what)
     return {
         "sectors_per_request": recorded.sectors_per_request,
@@ -253,7 +253,7 @@ def _access_columns(recorded: Accesses) -> dict[str, Any]:
 
 
 def _wasteful(ranked: Sequence[Access], *, is_shared: bool) -> str | None:
-    """Return the lines with more than the minimum traffic: `naive.cu:23 8;naive.cu:30 2`."""
+    """Return the source lines with more than the minimum traffic: `naive.cu:23 8;naive.cu:30 2`."""
     lines = (
         f"{line.place} {line.times_least:.3g}"
         for line in ranked

@@ -1,4 +1,4 @@
-"""Compiles instances on all CPUs, and keeps the figures.
+"""Compiles instances on all CPUs, and keeps the figures in a cache.
 
 A process compiles the instances of one source as one program, and disassembles them together,
 because each run of the disassembler takes a third of a second. The figures are kept in the user's
@@ -34,7 +34,7 @@ from gpubench.hardware.host import cpu_threads
 from gpubench.model import Resources
 from gpubench.process.descendants import end_with_parent
 
-MAX_TOGETHER = 24  # maximum number of instances in a program, so that all CPUs have work
+MAX_TOGETHER = 24  # maximum number of instances in a program; with more, some CPUs have no work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Code:
     error: str = ""
     resources: Resources | None = None
     note: str = ""  # which compiler took NVRTC's place, or which headers were replaced
-    max_threads: int | None = None  # by `__launch_bounds__`; None if unlimited or not listed
+    max_threads: int | None = None  # from `__launch_bounds__`; None if unlimited or unknown
     is_disassembled: bool = False  # false if no disassembler lists the architecture's code
     loop: InnerLoop | None = None  # None if no loop with multiply-adds was disassembled
 
@@ -138,7 +138,7 @@ def _pool(processes: int) -> ProcessPoolExecutor | None:
     """Return processes that compile, or None if one is enough or /dev/shm is not writable."""
     if processes <= 1:
         return None
-    # A new interpreter for each process: the parent's threads would not survive a fork.
+    # Each process starts a new interpreter, because the parent's threads would not survive a fork.
     context = multiprocessing.get_context("spawn")
     try:
         return ProcessPoolExecutor(processes, context, end_with_parent, (os.getpid(),))

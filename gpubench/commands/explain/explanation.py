@@ -33,12 +33,12 @@ from gpubench.plan.python_file import described_by
 from gpubench.text import counted
 
 PROBE_EXTENT = 2**28  # M and N of a result so large that rounding up a grid is negligible
-MAX_ACCUMULATORS = 2**14  # no thread has more. If more are computed, the grid did not grow
+MAX_ACCUMULATORS = 2**14  # no thread has more. A larger number means that the grid did not grow
 SPARE = 16  # number of registers that a kernel which spills may leave unused without a remark
-LONG_GRID = 20  # number of waves from which the last wave costs less than 5 % of the time
-FULL = 0.95  # fraction from which a wave, an issue bound or the use of bytes counts as full
-NEAR = 1.1  # factor over the minimum up to which traffic counts as the minimum
-MAX_LEAST = 1.005  # factor over the minimum up to which sectors or wavefronts count as the minimum
+LONG_GRID = 20  # with this number of waves, the last wave costs less than 5 % of the time
+FULL = 0.95  # from this fraction on, a wave, an issue bound or the use of bytes counts as full
+NEAR = 1.1  # traffic up to this multiple of the minimum counts as the minimum
+MAX_LEAST = 1.005  # sectors or wavefronts up to this multiple of the minimum count as it
 SHORT_US = 10
 LIMITERS = {"warps": "the warp slots", "blocks": "the block slots"}
 
@@ -50,7 +50,7 @@ ISSUED_PER_CLOCK = 128
 an instruction of a warp (CUDA Programming Guide, compute capabilities)."""
 
 SHARED_BYTES_PER_CLOCK = 128
-"""Bytes that a multiprocessor reads from shared memory per clock: 32 banks have 4 bytes each
+"""Bytes that a multiprocessor reads from shared memory per clock: each of 32 banks delivers 4 bytes
 (CUDA Programming Guide, shared memory, from 5.x on)."""
 
 
@@ -100,7 +100,7 @@ class Explanation(Instance):
     code: Code  # the compiled kernel; its `error` is empty
     step: int  # index of the launch
     accesses: Accesses | None = None
-    """The accesses as they were recorded on the CPU. None if they were not recorded."""
+    """The accesses that were recorded on the CPU. None if none were recorded."""
 
     measured_us: float | None = None  # median time of all launches together, if it was measured
 
@@ -148,7 +148,7 @@ class Explanation(Instance):
     @cached_property
     def occupancy(self) -> Occupancy | None:
         """The blocks and warps that a multiprocessor holds at once."""
-        with described_by(self.variant.path):  # a launch may have no threads
+        with described_by(self.variant.path):  # a wrong launch may have no threads
             return occupancy(self.device.compute_capability, self.resources, self.launch)
 
     @cached_property
@@ -167,7 +167,7 @@ class Explanation(Instance):
 
     @property
     def cgma_flop_per_byte(self) -> float | None:
-        """Operations per byte that the kernel loads from or stores to global memory."""
+        """Number of operations per byte that the kernel loads from or stores to global memory."""
         return self.cgma / ITEM_BYTES[self.problem.dtype] if self.cgma else None
 
     @cached_property
@@ -177,7 +177,7 @@ class Explanation(Instance):
 
     @property
     def roofline_share(self) -> float | None:
-        """The minimum time by the roofline over the measured time, 0 to 1."""
+        """The roofline's minimum time divided by the measured time, 0 to 1."""
         if not self.roofline or not self.measured_us:
             return None
         return self.roofline.bound_us / self.measured_us
@@ -217,7 +217,7 @@ class Explanation(Instance):
 
     @property
     def merged_loads(self) -> list[str]:
-        """Texts on each memory from which the inner loop has wider loads than the source."""
+        """A text for each memory from which the inner loop has wider loads than the source code."""
         loop, recorded, merged = self.code.loop, self.accesses, []
         if loop is None or recorded is None:
             return []
@@ -437,7 +437,7 @@ def loop(explanation: Explanation) -> str:
 
 
 def measured(explanation: Explanation) -> str:
-    """Describe how far a measured time is from the bound."""
+    """Describe the measured time relative to the roofline's bound."""
     if explanation.measured_us is None or not (share := explanation.roofline_share):
         return ""
     return (
@@ -447,5 +447,5 @@ def measured(explanation: Explanation) -> str:
 
 
 def time(time_us: float) -> str:
-    """Return a time in milliseconds, or below 10 µs in microseconds."""
+    """Return a time as text: in milliseconds, or in microseconds below 10 µs."""
     return f"{time_us:.3g} µs" if time_us < SHORT_US else f"{time_us / 1e3:.4g} ms"

@@ -1,4 +1,4 @@
-"""`gpubench explain`: reads the options, compiles a kernel and explains it. It needs no GPU."""
+"""`gpubench explain`: reads the options, compiles a kernel and explains it. No GPU is needed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -55,7 +55,7 @@ def explained(
         times_us, note = _times_us(times, problem, kernel.name, names, architecture, gpu)
         notes += [note] if note else []
     is_single = sum(not instance.reason for instance in instances) == 1
-    answers = explain_instances(instances, with_accesses=is_single)  # a table has no accesses
+    answers = explain_instances(instances, with_accesses=is_single)  # a table shows no accesses
     return Explained(
         explanations=[
             replace(each, measured_us=None if each.step else times_us.get(str(each.tile)))
@@ -107,7 +107,7 @@ def _figures_of(device: Device) -> str:
 def _times_us(
     path: Path, problem: Problem, variant: str, names: Sequence[str], architecture: str, gpu: Device
 ) -> tuple[dict[str, float], str]:
-    """Return median times by tile, and a note if they are from another GPU than the bound."""
+    """Return median times by tile, and a note if they were measured on another GPU than `gpu`."""
     point = (variant, problem.op, problem.dtype, problem.numbers)
     facts = attrgetter("variant", "op", "dtype", "numbers")
     rows = [

@@ -2,8 +2,8 @@
 
 A loop is the code between a backward branch and its target. The *inner loop* is found by a
 heuristic: it is the loop with the most multiply-adds, not counting the multiply-adds of loops
-within it. A matrix product spends its time there. Loops without multiply-adds do not count, such as
-a copying loop, or the trap after a kernel's end.
+within it. A matrix product spends most of its time in this loop. Loops without multiply-adds do not
+count, such as a copying loop, or the trap after a kernel's end.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def run_disassembler(*arguments: str) -> str | None:
 
 
 MULTIPLY_ADDS = {"float32": {"FFMA": 1, "FFMA2": 2}, "float64": {"DFMA": 1}, "int32": {"IMAD": 1}}
-"""Multiply-adds per instruction and thread, by element type."""
+"""Number of multiply-adds of an instruction per thread, by element type."""
 
 TENSOR = ("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "UTCHMMA")
 """Tensor core instructions, of a warp or of a warpgroup."""
@@ -79,9 +79,9 @@ Opcodes such as `DMMA.16x8x16` need no table."""
 
 _GROUP_SHAPE = re.compile(r"[HIQ]GMMA\.64x(\d+)x(\d+)")
 
-MATRIX_BYTES = 128  # bytes of an 8 by 8 matrix of 16 bits, which `ldmatrix` reads
+MATRIX_BYTES = 128  # bytes of a matrix of 8 by 8 elements of 16 bits, which `ldmatrix` reads
 GROUP_K_BYTES = 32  # bytes of a row of A and of a column of B in a warpgroup's instruction
-GROUP_ROWS = 64  # rows of the result of a warpgroup's instruction
+GROUP_ROWS = 64  # number of rows of the result of a warpgroup's instruction
 GROUP_WARPS = 4  # number of warps in a warpgroup
 FLOAT64 = ("DADD", "DFMA", "DMUL", "DSETP", "DMNMX")
 
@@ -107,7 +107,7 @@ class Instruction(NamedTuple):
 
     @property
     def bits(self) -> int:
-        """The width of an access, from `.64`, `.128` or `.U8`. An opcode without a width has 32."""
+        """The width of an access in bits, from `.64`, `.128` or `.U8`. The default is 32 bits."""
         width = re.search(r"\.[US]?(8|16|64|128|256)\b", self.opcode)
         return int(width[1]) if width else 32
 
@@ -151,15 +151,15 @@ class InnerLoop:
 
     local_stores: int
     shared_bytes_per_operation: float | None
-    """Bytes that tensor cores, or the loads before them, read from shared memory. A multiply-add is
-    two operations. None without matrix instructions."""
+    """Bytes that tensor cores, or the loads before them, read from shared memory per operation. A
+    multiply-add is two operations. None without matrix instructions."""
 
     opcodes: dict[str, int]
     """Number of instructions by opcode without modifiers, the most frequent opcode first."""
 
     @property
     def multiply_add_share(self) -> float:
-        """Multiply-adds per instruction, without those of matrix instructions."""
+        """Multiply-adds per instruction, without the multiply-adds of matrix instructions."""
         return self.multiply_adds / self.instructions
 
     @property
@@ -227,7 +227,7 @@ def _loops(disassembly: str) -> list[list[Instruction]]:
             if opcode.partition(".")[0] == "BRA" and (target := _TARGET.search(operands)):
                 branches[len(instructions)] = target[1] or int(target[2], 16)
             instructions.append(Instruction(opcode.partition(".")[0], opcode, operands))
-    # If several branches lead to the same place, the last branch ends the loop.
+    # If several branches have the same target, the last branch ends the loop.
     ends = {places[name]: index for index, name in branches.items() if name in places}
     ends = {start: end for start, end in ends.items() if start <= end}
     loops = []

@@ -1,4 +1,4 @@
-"""Explanations on the terminal, as a page or a table, and as JSON."""
+"""Shows explanations on the terminal, as a page or as a table, and as JSON."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ from gpubench.text import counted
 from gpubench.view.numbers import milliseconds, number
 from gpubench.view.tables import console, say, table
 
-MAX_LINES = 5  # maximum number of lines with accesses, the most wasteful first
+MAX_LINES = 5  # maximum number of source lines whose accesses are shown, the most wasteful first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,7 @@ def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
 
 
 def _of_loop(explanation: Explanation, column: str) -> str:
-    """Return the cell of a column on the inner loop; empty if the loop lacks these instructions."""
+    """Return a cell on the inner loop. It is empty if the loop lacks the column's instructions."""
     loop = explanation.code.loop
     if loop is None or column != ("MMA" if loop.tensor else "FMA %"):
         return ""
@@ -154,7 +154,7 @@ def _of_loop(explanation: Explanation, column: str) -> str:
 
 
 def _limits(state: Occupancy | None) -> str:
-    """Return the limits that keep a multiprocessor from being full; empty if it is full."""
+    """Return the limits that keep a multiprocessor from being full, or an empty text."""
     if state is None or state.warps == state.max_warps:
         return ""
     short = {"registers": "regs", "shared memory": "shared"}

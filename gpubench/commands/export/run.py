@@ -169,7 +169,7 @@ def _chosen(
 def _launch_code(
     variant: CudaVariant, tile: Config, problem: Problem, launch: Launch, *, workspace: bool
 ) -> str:
-    """Return a launch in C++, in a block of its own."""
+    """Return the C++ code of a launch, in a block of its own."""
     maps, arguments = _arguments(variant, problem, launch, workspace=workspace)
     instance = variant.instance(tile, problem.dtype, launch.kernel)
     grid, block, cluster = (

@@ -26,12 +26,13 @@ MIN_OTHERS = 3
 devices, good devices may differ by `BETWEEN`."""
 
 SMALL_FLEET = 15
-"""Up to this number of other devices the spread is their standard deviation. Beyond this number,
-the spread is their median absolute deviation (MAD), which slow devices do not widen."""
+"""Up to this number of other devices, the spread is the standard deviation of their times. Beyond
+this number, the spread is their median absolute deviation (MAD), which slow devices do not
+widen."""
 
 MIN_HIDDEN = 2
-"""Minimum number of devices beyond the limit by the MAD for which this limit is used. Slow devices
-widen the standard deviation of the others, and so hide one another; they do not widen the MAD.
+"""The limit by the MAD is used if at least this number of devices exceed it. Slow devices widen the
+standard deviation of the other devices, and so hide one another. Slow devices do not widen the MAD.
 Several good devices rarely exceed the limit by the MAD at once. In simulated fleets of 8 to 16 good
 devices that differ as Student's t with 3 degrees of freedom, the rule increases the number of
 fleets with a false alarm by at most a tenth."""
@@ -60,9 +61,9 @@ TAILS = {
 }
 """Scale and degrees of freedom by number of other devices. The distance of a good device from the
 median of the others, in units of their spread, is the scale times Student's t. Good devices differ
-as Student's t with 3 degrees of freedom, which has heavy tails; normal devices exceed a distance
-less often. `fleet_power.py --calibrate` of commit `a7eef527df57` made the table; the last entry
-also holds for larger numbers of devices."""
+as Student's t with 3 degrees of freedom, which has heavy tails; normally distributed devices exceed
+a distance less often. `fleet_power.py --calibrate` of commit `a7eef527df57` made the table; the
+last entry also holds for larger numbers of devices."""
 
 TAME_VALUES = 1000  # minimum number of values for judging the tails
 TAME_QUANTILE = 0.98
@@ -99,16 +100,17 @@ estimate this difference (docs/decisions/0015)."""
 
 
 class Judgement(NamedTuple):
-    """Arrays of shape (devices, units); NaN and False where a device or unit has no times."""
+    """Arrays of shape (devices, units). They have NaN and False where there are no times."""
 
     effect: Floats  # logarithm of a device's time over the median time of the others
     p: Floats  # p-value of the effect, times the number of comparisons
     slow: NDArray[np.bool_]
     ambiguous: NDArray[np.bool_]  # the effect exceeds the threshold, but not the limit
-    no_majority: NDArray[np.bool_]  # ambiguous because equally many devices are fast and slow
+    no_majority: NDArray[np.bool_]  # ambiguous because half of the devices are slow
     detectable: Floats
     """Logarithm of the smallest slowdown in each unit that is found with probability 1 - `MISSED`.
-    It is assumed that the device was as fast as the other devices before. NaN: no other device."""
+    It is assumed that the device was as fast as the other devices before. NaN if there is no other
+    device."""
 
     since: Floats  # logarithm of a device's time over its own earlier time; NaN without a history
     slower_than_before: NDArray[np.bool_]
@@ -120,7 +122,7 @@ def judge(
     threshold: float = THRESHOLD,
     processes: Sequence[int] | None = None,
 ) -> Judgement:
-    """Judge logarithms of times, of shape (devices, units, rounds); NaN: no time.
+    """Judge logarithms of times, of shape (devices, units, rounds). NaN means no time.
 
     `earlier` has the times of earlier runs, of the same devices and units. `processes` has, for
     each unit, the index of a unit with the same work that measures each round in a new process; or
@@ -148,7 +150,7 @@ def judge(
     tame = has_tame_tails(units)
     for unit in range(level.shape[1]):  # units may have different devices
         there = np.flatnonzero(np.isfinite(level[:, unit]))
-        if len(there) < 2:  # noqa: PLR2004 # nothing to compare with
+        if len(there) < 2:  # noqa: PLR2004 # there is no other device
             continue
         values, errors = level[there, unit], own_error[there, unit]
         reference, split = _reference(values, matters)  # unusual devices would widen the spread
@@ -159,7 +161,7 @@ def judge(
         smallest = np.maximum(limit[there, unit], matters) + headroom
         detectable[unit] = np.median(smallest if reference.all() else smallest[~reference])
         slower_half = split & (values > np.median(values))
-        limit[there[slower_half], unit] = np.inf  # nothing shows which half is right
+        limit[there[slower_half], unit] = np.inf  # no data shows which half is right
         no_majority[there, unit] = slower_half | (
             (len(there) == 2) & (effect[there, unit] > 0)  # noqa: PLR2004 # a majority needs three
         )
@@ -202,7 +204,7 @@ def _levels(times: Floats) -> Floats:
 
 
 def _mean_variance(rounds: RoundStatistics, shape: tuple[int, int]) -> Floats:
-    """Return the variance of each level, from its rounds; NaN for fewer than two rounds."""
+    """Return the variance of each level from the level's rounds; NaN for fewer than two rounds."""
     number = np.maximum(rounds.number, 2)
     variance = np.where(rounds.number > 1, rounds.squares / (number - 1) / number, np.nan)
     return variance.reshape(shape)
@@ -211,8 +213,8 @@ def _mean_variance(rounds: RoundStatistics, shape: tuple[int, int]) -> Floats:
 def _whole(level: Floats) -> Floats:
     """Return each device's median level over the units, relative to the other devices.
 
-    NaN: the device has a time in less than half of the units that more than `MIN_OTHERS` devices
-    have.
+    The median is NaN if the device has times in less than half of the units that more than
+    `MIN_OTHERS` devices have.
     """
     nothing = np.full(len(level), np.nan)
     common = level[:, np.isfinite(level).sum(axis=0) > MIN_OTHERS]
@@ -226,7 +228,7 @@ def _whole(level: Floats) -> Floats:
 def _reference(values: Floats, matters: float) -> tuple[NDArray[np.bool_], bool]:
     """Return which devices are usual, and whether half of the devices are unusual.
 
-    All devices are usual, unless they form two groups. Then only the larger group is usual.
+    All devices are usual, unless they form two groups: then only the larger group is usual.
     """
     ranked = np.sort(values)
     gaps = np.diff(ranked)

@@ -39,7 +39,7 @@ from gpubench.view.tables import console, say, table
 if TYPE_CHECKING:
     from distributed import Client
 
-QUIET = 0.01  # standard error of the logarithm of a time. Noisier units get further rounds
+QUIET = 0.01  # largest standard error of a time's logarithm. Noisier units get further rounds
 MAX_MORE = 9  # maximum number of further rounds of a noisy unit
 HISTORY = 10  # maximum number of earlier runs that a device is compared with
 SEED = 2006  # seed of the operands: the same on every device, so that bits can be compared
@@ -48,7 +48,7 @@ SEED = 2006  # seed of the operands: the same on every device, so that bits can 
 def run_fleet(
     on: str, device: str, *, rounds: int, threshold: float, output: Path | None, force: bool
 ) -> tuple[Fleet | None, Path]:
-    """Measure, keep and judge. Return the verdicts, or None after Ctrl-C, and the path of the CSV.
+    """Measure, keep and judge. Return the verdicts (None after Ctrl-C), and the path of the CSV.
 
     Raises UsageError if there is no cluster, or the file cannot be written.
     """
@@ -89,7 +89,7 @@ def run_fleet(
 def foresee(on: str, device: str, *, rounds: int, output: Path | None) -> None:
     """`gpubench fleet --dry-run`: print the devices, the units and the expected time.
 
-    No cluster is contacted. Raises what `devices_of` raises.
+    No cluster is contacted. Raises the exceptions of `devices_of`.
     """
     where = f"the workers of {on}: {counted(rounds, 'round')} on each"
     products_of, expected = list(PRODUCTS.values()), ""
@@ -124,9 +124,10 @@ Keep = Callable[[Report, str], None]  # receives a report and its phase
 class FleetRun:
     """Measures on all workers.
 
-    Hosts are independent of each other. The devices of a host take turns, a round each, while the
-    other devices do nothing. Then all devices measure at the same time. Units whose rounds scatter
-    are then measured in more rounds. If a worker is lost, only its own reports are missing.
+    Hosts are independent of each other. The devices of a host take turns: each measures a round
+    while the other devices do nothing. Then all devices measure at the same time. Units whose
+    rounds scatter are then measured in more rounds. If a worker is lost, only its own reports are
+    missing.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class FleetRun:
         self._client, self._workers, self._device, self._keep = client, workers, device, keep
         self._ended: SimpleQueue[Any] = SimpleQueue()
         self._running: dict[Any, tuple[str, str]] = {}
-        """Worker and phase of each turn that has not ended, by its future."""
+        """Worker and phase of each turn that has not ended, by the future of the turn."""
 
         self._lost: set[str] = set()
         self._verified: dict[str, Sequence[Measurement]] = {}
@@ -202,8 +203,8 @@ def host_steps(
     """Yield the steps of a host: turns of workers that measure at the same time.
 
     The caller adds the times of the usual steps to `times` before it requests a further step. Units
-    whose rounds scatter too much have further steps. The number of further rounds is the number
-    that a typical device needs for a standard error of `QUIET`, up to `MAX_MORE`.
+    whose rounds scatter too much have further steps: at most `MAX_MORE` further rounds, and no more
+    than a typical device needs for a standard error of `QUIET`.
     """
     yield from _phase_steps(addresses, ALONE, rounds)
     if len(addresses) > 1:
@@ -231,7 +232,7 @@ def _phase_steps(
 
 
 def _noisy_units(times: Iterable[times_of.UnitTime]) -> dict[str, dict[str, float]]:
-    """Return by phase the units whose typical standard error exceeds `QUIET`, with that error."""
+    """Return the units whose typical standard error exceeds `QUIET`, by phase, with this error."""
     timed = (time for time in times if time.time_us)
     errors: dict[tuple[str, str], list[float]] = defaultdict(list)
     for (phase, unit, _), rounds in grouped(timed, attrgetter("phase", "unit", "identity")).items():

@@ -1,4 +1,4 @@
-"""`UnitTime`, a row of `gpubench fleet`: its CSV, and the history of each device."""
+"""`UnitTime`, a row of `gpubench fleet`: how it is written as CSV, and kept for each device."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -35,7 +35,7 @@ class UnitTime(msgspec.Struct, frozen=True, kw_only=True):
     memory_mhz: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
-    throttle: str | None = None  # what limited the clock, joined by `;`
+    throttle: str | None = None  # the causes that limited the clock, joined by `;`
     driver: str | None = None
     cuda: str | None = None
     gpubench: str | None = None
@@ -56,13 +56,13 @@ def encode(times: Iterable[UnitTime]) -> bytes:
 
 
 def keep(times: Iterable[UnitTime]) -> None:
-    """Keep the times in the store, a file for each name of a device."""
+    """Keep the times in the store, in a file for each device name."""
     for device, of_device in grouped(times, attrgetter("device")).items():
         store.keep(device, NAME, SUFFIX, msgspec.json.Encoder().encode_lines(of_device))
 
 
 def earlier(devices: Iterable[str], runs: int) -> Iterator[UnitTime]:
-    """Yield the times of the newest runs that the store has of devices with these names.
+    """Yield the times of the newest runs in the store, for devices with these names.
 
     A damaged file is skipped, and a line on stderr names it.
     """

@@ -42,7 +42,8 @@ TOGETHER = "together"  # all devices of the host measure
 PHASES = (ALONE, TOGETHER)
 
 EDGE_ROUNDS = 1
-"""Number of rounds at each end of `together` that do not count, because not all devices measure."""
+"""Number of rounds at the beginning and at the end of `together` that do not count, because not all
+devices measure then."""
 
 
 class Asked(NamedTuple):
@@ -52,8 +53,8 @@ class Asked(NamedTuple):
     phase: str
     rounds: int  # number of rounds that count
     seed: int
-    verified: Sequence[Measurement] = ()  # right in the last turn; they are not verified again
-    units: frozenset[str] = frozenset()  # units to measure; empty: all of them
+    verified: Sequence[Measurement] = ()  # right in the last turn, and not verified again
+    units: frozenset[str] = frozenset()  # units to measure; an empty set means all units
 
 
 class Report(NamedTuple):
@@ -64,11 +65,11 @@ class Report(NamedTuple):
     bits: dict[str, dict[int, int]]  # fingerprints of each product's outputs, by set of operands
     configuration: dict[str, Any]
     verified: Sequence[Measurement] = ()
-    error: str = ""  # why times are missing; empty: no time is missing
+    error: str = ""  # why times are missing; empty if none is missing
 
     @property
     def identity(self) -> str:
-        """The device's identity in all runs, as `UnitTime.identity`."""
+        """The device's identity in all runs, equal to `UnitTime.identity`."""
         return str(self.member.device.facts.get("uuid") or self.member.label)
 
 
@@ -187,7 +188,7 @@ def products(device: Device, rounds: int, asked: Asked) -> Job:
 def unit_time(
     unit: str, phase: str, place: Place, device: Device, health: Health, **result: Any
 ) -> UnitTime:
-    """Return the row of a unit. `result` has its time, start, status and reason."""
+    """Return the row of a unit. `result` has the unit's time, start, status and reason."""
     sensors = ("sm_mhz", "nvml_sm_mhz", "memory_mhz", "temperature_c", "power_w")
     return UnitTime(
         host=place.host,

@@ -22,7 +22,7 @@ COUNTERS = (
     "ecc_errors_corrected", "ecc_errors_uncorrected", "remapped_rows",
     "remapping_pending", "remapping_failed", "neighbours",
 )  # fmt: skip
-"""Facts that are reported unless they are 0 or empty, whatever the values of other devices are."""
+"""Facts that are reported unless they are 0 or empty, even if other devices have equal values."""
 
 SLOWER_CLOCK = 0.01  # relative difference from which a lower clock is a reason
 HOTTER_C = 10.0  # difference in °C from which a higher temperature is a reason
@@ -52,7 +52,7 @@ class UnitFinding:
     percent_of_before: float | None  # speed relative to the device's speed in earlier runs
     verdict: FleetVerdict
     since_before: bool = False  # whether the device is slow only relative to its earlier runs
-    no_majority: bool = False  # the unit is ambiguous, as equally many devices are fast and slow
+    no_majority: bool = False  # ambiguous, as half of the devices are slow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +87,11 @@ class Fleet:
     """The labels of devices by fact and value, for each fact that has several values."""
 
     detectable: dict[str, float] = field(default_factory=dict)
-    """Smallest slowdown that is found in 9 of 10 cases, by unit and phase: 0.05 is 5 %."""
+    """Smallest slowdown that would be found in 9 of 10 cases, by unit and phase; 0.05 is 5 %."""
 
     @property
     def exit_code(self) -> int:
-        """Exit code. 0: fine; 1: a device is slow or wrong; 3: not judged; 4: ambiguous."""
+        """Exit code: 0 fine, 1 a device is slow or wrong, 3 not judged, 4 ambiguous."""
         verdicts = {device.verdict for device in self.devices}
         if verdicts & {FleetVerdict.WRONG, FleetVerdict.SLOW}:
             return 1
@@ -262,7 +262,7 @@ def _verdict(
 
 
 def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list[str]]:
-    """Return the devices whose products differ in a bit from those of most devices of their kind.
+    """Return the devices that computed other bits than most devices of the same kind.
 
     The data of these devices was silently corrupted. Without a majority, nothing shows which
     device is right, so all devices are named.
@@ -303,7 +303,7 @@ def _differences(
 
 
 def _speed(finding: UnitFinding | None) -> float:
-    """Return the speed in percent of the others' or of the earlier speed, whichever is lower.
+    """Return the speed in percent of other devices' speed or of the earlier speed: the lower one.
 
     Return 100 if neither is known.
     """

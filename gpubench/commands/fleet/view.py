@@ -15,7 +15,7 @@ from gpubench.view.tables import table
 
 SHOWN = 32  # maximum number of fine devices in the table; the JSON lists all devices
 NAMED = 3  # maximum number of devices that are named for a value; the others are counted
-COARSE = 0.10  # smallest detectable slowdown above which a unit is listed
+COARSE = 0.10  # a unit is listed if its smallest detectable slowdown is above this
 COLOURS = {FleetVerdict.WRONG: "red", FleetVerdict.SLOW: "red", FleetVerdict.UNKNOWN: "yellow"}
 
 
@@ -56,7 +56,7 @@ def as_tables(fleet: Fleet) -> RenderableType:
 
 
 def _resolution(fleet: Fleet) -> list[str]:
-    """Return which slowdowns the comparison can show, by the spread of the devices."""
+    """Return lines on the slowdowns that the comparison can show, given the devices' spread."""
     if not fleet.detectable:
         return []
     smallest = min(fleet.detectable.values())

@@ -36,7 +36,7 @@ class Changes:
     """Lines such as `moved +3.1 % at 2026-11-22 04:25:49: kernel, its source changed`."""
 
     since: Mapping[Point, str] = field(default_factory=dict)
-    """Line on the change since the anchor: `since v1 +4.6 % (+3.9 to +5.3 %): slower`."""
+    """Line on each point's change since the anchor: `since v1 +4.6 % (+3.9 to +5.3 %): slower`."""
 
     machine: Sequence[str] = ()
     """Lines on moves of the machine, which all points share."""
@@ -51,7 +51,7 @@ def point_of(row: Row) -> Point:
 
 
 def changes(saved: Sequence[Saved], anchor: str = "", before: Sequence[Saved] = ()) -> Changes:
-    """Find the moves of all series, and compare them with the rows of an anchor."""
+    """Find the moves of all series, and compare each series with the rows of an anchor."""
     moves: dict[Point, list[str]] = {}
     since: dict[Point, str] = {}
     machine: list[str] = []
@@ -93,7 +93,7 @@ class _Device:
         self._levels = logs - self._machine
 
     def moves(self) -> tuple[list[Move], list[Move]]:
-        """Return the moves of points, without the machine's part, and the moves of the machine."""
+        """Return the moves of points relative to the machine, and the moves of the machine."""
         machine = self._machine[self._anchors :]
         levels, speeds = self._levels[:, self._anchors :], _speeds(self._rows)
         if machine.any():
@@ -171,7 +171,7 @@ def _percent(step: float) -> str:
 
 
 def _why(before: Row, after: Row) -> str:
-    """Return what changed between the results before and after a move."""
+    """Return a text on what changed between the results before and after a move."""
     if after.variant in libraries():
         return (
             f"library, {before.library} → {after.library}"

@@ -1,4 +1,4 @@
-"""The times of points over the results saved under a name, as tables, and when they moved."""
+"""Shows how the times of points changed over the results that were saved under a name."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -91,7 +91,7 @@ def histories(timed: Sequence[Saved]) -> Iterator[tuple[str, list[Saved]]]:
     """
 
     def kernel(saved: Saved) -> tuple[str, str]:
-        row = replace(saved[1], problem=None)  # a list of problems may have named the problem
+        row = replace(saved[1], problem=None)  # only some results may name the problem
         return title(row), row.variant
 
     def order(item: tuple[tuple[str, str], list[Saved]]) -> tuple[object, ...]:

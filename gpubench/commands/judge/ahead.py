@@ -15,9 +15,9 @@ from gpubench.plan.sweep import Sweep
 class Ahead:
     """Runs references, compiles solutions, and starts the children that measure.
 
-    Groups of problems are prepared together while nothing is timed, because each process imports
-    torch for seconds. Solutions that compile for a minute are compiled while other problems are
-    measured.
+    Groups of problems are prepared together while nothing is timed, because importing torch takes
+    seconds in each process. Solutions that compile for a minute are compiled while other problems
+    are measured.
     """
 
     def __init__(

@@ -8,10 +8,10 @@ from gpubench.plan.sweep import Sweep
 VISIT_S = 10.0
 """Time that a function is assumed to take in a round, until such a time was measured. In thirty
 problems on an H200, the mean time was 6 s, and the longest time 30 s. If the assumption is too low,
-the first problem gets several rounds, and the last problems get none."""
+the first problem gets several rounds, and no time is left for the last problems."""
 
 MIN_SHARE_S = 1.0
-"""Minimum time that a problem gets."""
+"""Minimum share of the time that a problem gets."""
 
 READ_S = 1.0
 """Maximum time to read the results of a problem from a file, instead of measuring them."""
@@ -23,7 +23,7 @@ class Budget:
     def __init__(self, problems: int) -> None:
         """Start the clock."""
         self.problems_left = problems  # number of problems that have not begun
-        self.budget_s: float | None = None  # known from the first problem's sweep
+        self.budget_s: float | None = None  # None until the first problem's sweep is read
         self._started_s = self._began_s = perf_counter()
         self._problems = problems
         self._visits, self._visits_s = 0, 0.0  # number and time of all visits so far
@@ -45,7 +45,7 @@ class Budget:
         self.problems_left -= 1
 
     def share(self, sweep: Sweep, functions: int, prepared: int) -> Sweep:
-        """Return the sweep of the problem with its share of the time, and the rounds that fit.
+        """Return the problem's sweep with its share of the time and the number of rounds that fit.
 
         `prepared` is the number of problems that are prepared. The problems that follow need time
         for their preparation, too. A problem gets at most the number of rounds that every problem

@@ -34,7 +34,7 @@ def is_file_name(name: str) -> bool:
 
 
 def described(argument: str, sweep: Sweep, backend: str) -> tuple[str, Sweep]:
-    """Return the name of a file's kernel, and the sweep with the folder of its new description.
+    """Return the name of a file's kernel, and the sweep with the folder of a new description.
 
     The folder is in the user's cache. Raises UsageError for a file that cannot be described.
     """

@@ -20,9 +20,9 @@ class OwnKernels:
     """Compiles kernels in a process that measures copies of bytes and runs no foreign code.
 
     The process runs during other preparations. Foreign code may write into the cache of its
-    kernels, so each folder of foreign kernels has a separate cache. Such a cache gets copies of the
-    files that this process has compiled (`environment_of_foreign`). On an H200, a process needs 3 s
-    to compile these kernels.
+    kernels, so each folder of foreign kernels has a separate cache. The files that this process has
+    compiled are copied into each such cache (`environment_of_foreign`). On an H200, a process needs
+    3 s to compile these kernels.
     """
 
     def __init__(self, device: str, backend: str) -> None:
@@ -47,6 +47,6 @@ class OwnKernels:
         self.end()
 
     def end(self) -> None:
-        """End the process, even if it compiles."""
+        """End the process, even while it compiles."""
         self._supervisor.end_all()
         self._pool.shutdown()

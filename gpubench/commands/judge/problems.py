@@ -31,7 +31,7 @@ from gpubench.view.tables import console, say, table
 
 NOT_JUDGED = 3  # exit code if a problem of a folder cannot be used
 
-FEW_BITS = 2  # number of bits that a result may lose without being reported as less exact
+FEW_BITS = 2  # results that lose at most this number of bits are not reported
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +169,7 @@ def _found(
 
 
 class _Results(NamedTuple):
-    """Where the results of a problem are kept, and which results exist already."""
+    """The file of a problem's results, and whether they exist already."""
 
     path: Path | None
     is_begun: bool  # whether an earlier call began the problem and was interrupted

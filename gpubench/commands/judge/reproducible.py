@@ -32,7 +32,7 @@ class Reproducibility:
     first_rows: dict[int, set[str]] = field(default_factory=dict)
     """Digests of the first row, by the number of rows of the result."""
 
-    refused: dict[int, str] = field(default_factory=dict)  # why a number of rows has no result
+    refused: dict[int, str] = field(default_factory=dict)  # why there is no result, by rows
 
     @property
     def has_equal_runs(self) -> bool:
@@ -117,7 +117,7 @@ def _equal_tiles(all_results: Sequence[Reproducibility]) -> dict[int, str]:
 
 
 def as_members(results: Sequence[Reproducibility]) -> list[dict[str, Any]]:
-    """Return the members of the JSON: one object per point."""
+    """Return a JSON object for each point."""
     tiles = _equal_tiles(results)
     return [
         {

@@ -19,7 +19,7 @@ LEVEL = 0.95
 
 
 SHORTEST_US = 40.0
-"""Shortest launch of a user's function on a CPU that gets a verdict. A function that cheats,
+"""Shortest launch that gets a verdict, if a user's function runs on a CPU. A function that cheats,
 and computes all launches of a request at once, saves 1 to 2 µs per launch."""
 
 LARGEST_OVERHEAD = 0.05
@@ -145,9 +145,9 @@ def _judged(
 
 
 def _why_of_threads(row: Row, baselines: Sequence[Row], claim: float, level: float) -> str:
-    """Return why a row may be slower only because it has fewer threads, or an empty text.
+    """Return why a kernel may be slower only because it has fewer threads, or an empty text.
 
-    The text is empty if a baseline on the same number of threads is faster, too.
+    The text is empty if a baseline with the same number of threads is also faster.
     """
     if row.cpu_threads is None:
         return ""
@@ -179,7 +179,7 @@ def _faster_low(baseline: Row, row: Row, level: float, tiles: int) -> float | No
 
 
 def _why_too_short(row: Row) -> str:
-    """Return why a time is too short or too uncertain for a verdict; empty if it is not."""
+    """Return why a time is too short or too uncertain for a verdict, or an empty text."""
     time_us, handing_us = row.median_us or 0.0, _handing_us(row)
     if row.clock == "own":
         return "no other process confirms its time: see notes"

@@ -1,4 +1,4 @@
-"""The verdicts as a table, and as JSON with all that is needed to repeat them."""
+"""Shows the verdicts as a table, and as JSON with all that is needed to repeat the verdicts."""
 
 import json
 from collections import Counter

@@ -38,11 +38,12 @@ from gpubench.plan.from_source.files import expanded
 
 SIZES = ((256, 512, 64), (512, 256, 32), (128, 128, 128), (256, 256, 256))
 """M, N and K, or other extents, at which a function is run. The first two sizes that the function
-takes are used. Squares are for functions that take only squares. Most tiles divide these sizes."""
+takes are used. The squares are for functions that take only square matrices. Most tiles divide
+these sizes."""
 
 SMALL = ((32, 32, 32), (13, 7, 5))
-"""M, N and K at which a Python function is called. M, N and K are small, as the function may be a
-slow plain loop."""
+"""M, N and K at which a Python function is called. M, N and K are small, because the function may
+be a plain loop, which is slow."""
 
 _CUTLASS = re.compile(r"\b(?:cute|cutlass)(?:::|\s*;)")
 ONLY_NVCC = {
@@ -53,7 +54,7 @@ ONLY_NVCC = {
 }
 """Reasons why g++ cannot compile a source, by patterns of code. g++ can compile `wmma`."""
 
-SUMS = ("float16", "float16_sum16")  # the precisions that sum in float32, and in float16
+SUMS = ("float16", "float16_sum16")  # the first sums in float32, the second in float16
 BIG = 2048  # a sum that float16 cannot increase by 1
 
 HUNG = "fault: hung"  # beginning of the report on a launch that was killed
@@ -79,7 +80,7 @@ class Proof:
 def prove(variant: Variant, kernels: Path) -> Proof:
     """Run a described function of the folder `kernels` at two sizes, and compare its results.
 
-    If the results are wrong, other layouts of the matrices are tried, and square matrices.
+    If the results are wrong, other layouts of the matrices are tried, and then square matrices.
     """
     if isinstance(variant, CallVariant) and not isinstance(variant, HostVariant):
         return _of_call(variant, kernels)

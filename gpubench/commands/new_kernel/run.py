@@ -1,7 +1,7 @@
 """`gpubench new-kernel`: the two files of a user's own kernel.
 
 The files are a copy of a kernel of gpubench under a new name, with a lesson that the user fills in.
-No template must be maintained: the original is compiled, verified and timed like every kernel.
+There is no template to maintain: the original is compiled, verified and timed like every kernel.
 """
 
 import ast
@@ -58,7 +58,7 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
     }
     for header in whole_source(start.source)[1:]:
         path = folder / header.relative_to(KERNELS.resolve())
-        if path.suffix == ".cu":  # the new name hides it from `--kernels`
+        if path.suffix == ".cu":  # the new name hides the source from `--kernels`
             path = path.with_name(f"_{path.name}")
         if not path.exists():
             texts[path] = _source(header)
@@ -74,9 +74,9 @@ def describe_source(
 ) -> None:
     """Write `folder/<op>/<name>.py`, which describes a function of `source`; print the next steps.
 
-    `kernel` names the function. Empty: `describe_file` chooses it. `all`: every host function that
-    launches kernels, or else every kernel, as `<name>_1` and so on. Each description is proved on
-    the CPU, if it can be.
+    `kernel` names the function. If it is empty, `describe_file` chooses a function. `all` describes
+    every host function that launches kernels, or else every kernel, as `<name>_1` and so on. Each
+    description is proved on the CPU if that is possible.
 
     Raises UsageError for a name that cannot be used, a source that cannot be read or has no kernel,
     a function that the source lacks, and a file that exists already.
@@ -189,7 +189,7 @@ def _start(op: str, like: str | None) -> CudaVariant:
 
 
 def _source(path: Path) -> str:
-    """Return a file's text as it is copied, with the new names of included sources."""
+    """Return the text of a copy of a file, which includes sources by their new names."""
     return re.sub(r'(#include ".*?)(\w+\.cu")', r"\1_\2", path.read_text(encoding="utf-8"))
 
 

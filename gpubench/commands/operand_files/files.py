@@ -1,9 +1,9 @@
 """Operand files hold a matrix A and a vector v. Result files hold the result computed from them.
 
-A binary file is little endian. The file holds uint32 columns, uint32 rows, 8 bytes of padding, then
-the rows of A, then v; A and v are float32. The result file of such a file holds only the vector's
-elements in float32. A file named `*.npz` holds `A` and `v` as NumPy arrays of float32, float64 or
-int32, and its result file holds `result`.
+A binary file is little endian. The file holds the number of columns and the number of rows as
+uint32, 8 bytes of padding, the rows of A, and v. A and v are float32. The result file of such a
+file holds only the elements of the resulting vector, in float32. A file named `*.npz` holds `A` and
+`v` as NumPy arrays of float32, float64 or int32, and its result file holds `result`.
 """
 
 import struct
@@ -27,7 +27,7 @@ _ITEM = np.dtype("<f4")
 
 
 def read_operands(path: Path, op: str) -> tuple[Problem, np.ndarray, np.ndarray]:
-    """Return the problem of `op` on a file's operands, A (M×N) and v.
+    """Return a problem of `op`, and the file's operands: A (M×N) and v.
 
     Sizes are compared with the file's size and with free memory before anything is allocated.
     Raises UsageError for a file that is not an operand file, that is truncated or too long, whose
@@ -69,7 +69,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def write_operands(output: Output, a: np.ndarray, v: np.ndarray) -> None:
-    """Write A and v. A binary file has both as float32, and v has an element per column of A.
+    """Write A and v. A binary file stores both as float32; v has one element per column of A.
 
     Raises UsageError if the file cannot be written. An existing file then stays unchanged.
     """

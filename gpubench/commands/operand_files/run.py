@@ -29,7 +29,7 @@ _OPS = [name for name, operation in OPERATIONS.items() if not operation.has_k]
 
 
 def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
-    """Write a file of random operands, and print a line about it."""
+    """Write a file of random operands, and print a line about the file."""
     shapes = parse_sizes(shape, DEFAULT_FILE_OP, "--sizes")
     if len(shapes) != 1:
         raise UsageError(f"--sizes: give one shape, such as 320x640 (MxN), not {len(shapes)}")
@@ -101,8 +101,8 @@ def compute(
 ) -> tuple[np.ndarray, float]:
     """Compute a point once.
 
-    Return the result and its error, which is `max_relative_error` in a sweep. Raises CompileError,
-    LaunchError or DoesNotFitError.
+    Return the result and its error, which a sweep reports as `max_relative_error`. Raises
+    CompileError, LaunchError or DoesNotFitError.
     """
     problem = point.problem
     needed = backend.bytes_needed(problem, cold=False) + verifying_bytes(problem)

@@ -78,7 +78,7 @@ HEADINGS = {
 BEST_RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas", "percent_of_copy")
 """Columns of the table of best tiles."""
 
-GROUPS = ("rates", "why", "clocks", "host")  # groups of columns in the list of points
+GROUPS = ("rates", "why", "clocks", "host")  # groups of CSV columns that the list of points shows
 MENUS = {"variant", "size", "dtype", "cache", "scope", "on", "file"}
 """Headings of the columns that get a menu above the table if they have several values."""
 
@@ -104,7 +104,7 @@ def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:
         Markup(Path(__file__).with_name(name).read_text(encoding="utf-8"))  # noqa: S704 - ours
         for name in ("page.css", "page.js")
     )
-    # The page's policy allows this script only.
+    # The page's security policy allows only this script.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     devices = dict.fromkeys(row.device or "an unknown device" for row in rows)
     days = sorted({row.started_utc[:10] for row in rows if row.started_utc})
@@ -259,7 +259,7 @@ def _best_table(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _point_table(origins: Sequence[tuple[str, Row]]) -> dict[str, Any]:
-    """Return every measured point with its rates, what explains them, the clocks, and its file."""
+    """Return every measured point: its rates, figures that explain them, clocks, and file."""
     origins = sorted(origins, key=lambda origin: _order(origin[1]))
     rows = [row for _, row in origins]
     file_names = {id(row): name for name, row in origins}
@@ -300,7 +300,7 @@ AXES = (
     "op", "dtype", "layout", "operands", "cache", "launches", "state", "scope", "timer",
     "device", "gpubench",
 )  # fmt: skip
-"""The columns that may distinguish rows of a variant and size, if they differ."""
+"""Columns that are shown if their values differ: they distinguish rows of a variant and size."""
 
 
 def _identity(rows: Sequence[Row], time: Iterable[Column] = ()) -> list[Column]:
@@ -339,7 +339,7 @@ def _csv_column(name: str) -> Column:
 
 
 def _figure(value: object) -> str:
-    """Return a float with four digits, an integer with all of its digits, or a text."""
+    """Return a value as text: a float with four significant digits, an integer with all digits."""
     if isinstance(value, float):
         return rate(value)
     return f"{value:,}" if isinstance(value, int) else str(value or "")

@@ -1,4 +1,4 @@
-"""The code of other people whose claim an experiment checks: its files, and their digests."""
+"""The code of other people, whose claim an experiment checks: the files and their digests."""
 
 import hashlib
 from collections.abc import Mapping
@@ -26,15 +26,16 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def title(self) -> str:
-        """`https://github.com/owner/name at 0123456789ab`."""
+        """The repository and the commit: `https://github.com/owner/name at 0123456789ab`."""
         return f"{self.repository} at {self.commit[:12]}"
 
     def kernels(self, experiment: Path, folder: Path | None) -> Path:
         """Return a folder with the experiment's descriptions, and with the files below `checkout`.
 
-        The descriptions, and their own sources, lie beside the experiment in a folder of its name.
-        All files are copied into the user's cache, so that only files that were compared with the
-        digests are run. Raises UsageError if `folder` is not a checkout of the commit.
+        The descriptions, and their own sources, are in a folder beside the experiment, with the
+        experiment's name. All files are copied into the user's cache, so that only files that were
+        compared with the digests are run. Raises UsageError if `folder` is not a checkout of the
+        commit.
         """
         repository = self.title
         if folder is None:

@@ -40,7 +40,7 @@ class Entry:
     measured_low: float | None  # the ends of the 95 % interval
     measured_high: float | None
     unstable: bool  # the rounds of a time disagree: only the interval supports a claim
-    ratio: float | None = None  # how many times as fast as published
+    ratio: float | None = None  # the measured speed divided by the published speed
     claim: str = ""  # whether the published figure holds
     published_percent_of_peak: float | None = None
     percent_of_peak: float | None
@@ -179,7 +179,7 @@ def _claim(entry: Entry, published: float, rows: Sequence[Row]) -> str:
 
 
 def _pick(selection: Selection, points: _Points) -> Row | None:
-    """Return the row that a selection means: the fastest row if its tile is `best`."""
+    """Return the selected row; if the selected tile is `best`, return the fastest row."""
     chosen = [row for point, row in points if matches(selection, point)]
     if BEST in selection.items():
         chosen.sort(key=lambda row: (row.status != Status.OK, row.median_us or 0.0))
@@ -187,7 +187,7 @@ def _pick(selection: Selection, points: _Points) -> Row | None:
 
 
 def _interval(figure: Figure, row: Row | None, over: Row | None) -> Sequence[float | None]:
-    """Return the lower end of the 95 % interval, the figure of the medians, and the upper end.
+    """Return the low end of a figure's 95 % interval, the figure, and the high end.
 
     The interval of a speedup comes from pairs: a round of the baseline and the same round of the
     row. Fewer than three rounds have no interval.
@@ -209,7 +209,7 @@ def _interval(figure: Figure, row: Row | None, over: Row | None) -> Sequence[flo
 
 
 def _published_percent(experiment: Experiment, series: Series, cell: Cell) -> float | None:
-    """Return the percentage of the published peak, for a rate of a single dtype."""
+    """Return a published rate in percent of the published peak, if it has a single dtype."""
     dtypes = {dtype for sweep, *_ in experiment.sweeps for dtype in sweep.dtypes}
     dtype = series.selections(cell, series.columns[0])[0].get("dtype", "/".join(dtypes))
     peak_tflops = experiment.file.devices.get(cell.device, {}).get(f"peak_{dtype}_tflops")

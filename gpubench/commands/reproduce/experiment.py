@@ -45,7 +45,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     where: _Where = {}
     published: _Positive | None = None
     device: str = ""  # name of a `[[device]]`; empty: the device of the series
-    facts: dict[str, _Fact] = {}  # what else was published for this label, by heading
+    facts: dict[str, _Fact] = {}  # other published facts for this label, by heading
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,8 +53,8 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     name: _Text
     figure: Figure | None = None  # None: the figure of the series
-    where: _Where = {}  # changes in the selection of the series
-    over: _Where = {}  # further changes, which select the baseline of a speedup
+    where: _Where = {}  # keys that replace those of the series
+    over: _Where = {}  # further keys, which select the baseline of a speedup
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,7 +63,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: _Text
     figure: Figure
     axis: _Text  # heading of the labels; labels of `published` and `also` are values of this key
-    device: str = ""  # name of the `[[device]]` of its published figures
+    device: str = ""  # name of the `[[device]]` of the published figures
     where: _Where = {}
     over: _Where = {}
     published_at: dict[str, _Positive] = msgspec.field(name="published", default={})
@@ -116,7 +116,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return {cell.label: cell.published for cell in self.cells if cell.published is not None}
 
     def selections(self, cell: Cell, column: Column) -> list[Selection]:
-        """Return what identifies the point of a cell and column, and the baseline of a speedup."""
+        """Return the selection of a cell and column, and the selection of a speedup's baseline."""
         usual = {"cache": "cold", "launches": "alone", "state": "burst", "scope": "kernel"}
         values = {**usual, **self.where, **cell.where, **column.where}
         measured = [values, {**values, **column.over}][: 2 if column.over else 1]
@@ -167,7 +167,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     """The keys of `[[sweep]]` that are not options of `gpubench sweep`, and its device."""
 
     device: Literal["cuda", "cpu"]
-    when: Literal["always", "with-gpu", "without-gpu"] = "always"  # when a sweep on the CPU is run
+    when: Literal["always", "with-gpu", "without-gpu"] = "always"  # when a sweep for the CPU is run
     remember: bool = False
     """Whether a sweep is measured only once on a machine. Its rows are kept in the user's cache."""
 
@@ -215,13 +215,13 @@ class Experiment:
 
 
 def identity(key: PointKey) -> Selection:
-    """Return the fields of a point that a selection may name."""
+    """Return the fields of a point that a selection can name, with their values."""
     size = size_text(key.op, size_of(key))
     return {name: str(value) for name, value in (*key._asdict().items(), ("size", size))}
 
 
 def matches(selection: Selection, point: Selection) -> bool:
-    """Return whether a selection includes a point."""
+    """Return whether a point has all values of a selection."""
     return all(item == BEST or point.get(item[0]) == item[1] for item in selection.items())
 
 

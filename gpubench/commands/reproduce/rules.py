@@ -34,8 +34,8 @@ class Figure(StrEnum):
 
     MS = "ms"  # milliseconds per launch
     GFLOPS = "gflops"  # 10⁹ operations per second
-    GBYTES_PER_S = "gbytes_per_s"  # 10⁹ bytes per second, each operand moved once
-    SPEEDUP = "speedup"  # time of a baseline over the kernel's time
+    GBYTES_PER_S = "gbytes_per_s"  # 10⁹ bytes per second, if each operand moves once
+    SPEEDUP = "speedup"  # time of a baseline divided by the kernel's time
 
     @property
     def heading(self) -> str:
@@ -44,7 +44,7 @@ class Figure(StrEnum):
         return headings.get(self, self)
 
     def times_as_fast(self, figure: float, reference: float) -> float:
-        """Return how many times as fast `figure` is as `reference`; for times, the inverse."""
+        """Return how many times as fast `figure` is as `reference`, for times and for rates."""
         return reference / figure if self == Figure.MS else figure / reference
 
 
@@ -94,14 +94,14 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return words.removesuffix(", ×1 or more")
 
     def concerned(self, figure: Figure, series: Figures, others: Mapping[str, Figures]) -> Figures:
-        """Return the figures of a series, or its speeds relative to the series `than`."""
+        """Return the figures of a series; with `than`, the speeds relative to the series `than`."""
         if not self.than:
             return series
         slower = others[self.than]
         return {at: figure.times_as_fast(series[at], slower[at]) for at in series if at in slower}
 
     def observe(self, figures: Figures) -> tuple[bool, str]:
-        """Return whether the rule holds for its figures, and a text on what the figures do.
+        """Return whether the rule holds for the figures, and a text on the shape of their curve.
 
         Raises ValueError if a figure is missing.
         """

@@ -46,7 +46,7 @@ _SUMMARY = "reproduce"  # stem of the files with the comparison of all experimen
 
 
 def list_experiments(names: Sequence[str], *, hint: bool) -> None:
-    """List experiments, and with `hint` how to run them."""
+    """List experiments. With `hint`, also print how to run them."""
     headings = ("experiment", "title", "published for", "figures", "code of")
     listing = table(*headings, left={*headings} - {"figures"})
     for path in paths_of(names or [*shipped(), *shipped("claims")]).values():
@@ -126,7 +126,7 @@ def run_reproduce(
 
 
 def _open_pools(asked: Sweep, on: str | None, stack: ExitStack) -> tuple[dict[str, Pool], str]:
-    """Return pools of the GPU, if any, and of the CPU, and the reason why there is no GPU."""
+    """Return pools of the CPU and, if there is one, of the GPU; and why there is no GPU."""
     pools: dict[str, Pool] = {}
     no_gpu = "--device cpu was given" if asked.device == "cpu" else ""
     if not no_gpu:
@@ -182,7 +182,7 @@ def write_comparison(done: Sequence[Reproduction], folder: Path) -> None:
 
 
 class _SweepFile(ResultFile):
-    """The measurements of a sweep, whose rows go into the file of the experiment."""
+    """The file of a sweep's measurements. The rows are also written to the experiment's file."""
 
     def finish(self, _rows: Iterable[Row], *, complete: bool) -> None:  # noqa: ARG002 # as overridden
         """Keep the measurements until all experiments are done."""

@@ -20,7 +20,7 @@ _LEGEND = f"{UNSTABLE} {DISAGREE}: only the interval supports a claim"
 
 
 class Grid(NamedTuple):
-    """A table with a title, and lines below it: the verdicts."""
+    """A table with a title above it, and the verdicts as lines below it."""
 
     title: str
     table: tables.Table
@@ -55,8 +55,8 @@ def _filled(
 def grids(done: Reproduction, *, whole: bool) -> list[Grid]:
     """Return the tables of the series, of the published and measuring devices, and of facts.
 
-    A terminal is narrow, so facts about single figures are only shown with `whole`. Without a GPU,
-    the series of a GPU and the devices are also shown only with `whole`.
+    A terminal is narrow, so facts about single figures are shown only if `whole` is true. If there
+    is no GPU, the series of a GPU and the devices are also shown only if `whole` is true.
     """
     file, shows_published = done.experiment.file, whole or not done.no_gpu
     shown = [
@@ -130,7 +130,7 @@ def _fact_now(name: str, device: Device) -> object:
 
 
 def _figure(entry: Entry) -> str:
-    """Return a measured figure; the interval if rounds disagree."""
+    """Return a measured figure, or its interval if rounds disagree."""
     if entry.unstable and entry.measured is not None:
         return f"{_interval(entry) or rate(entry.measured)} {UNSTABLE}"
     return rate(entry.measured)
@@ -170,7 +170,7 @@ def opening(done: Reproduction) -> list[str]:
 
 
 def closing(done: Reproduction) -> list[str]:
-    """Return a line per failure and per skipped point that a figure needs, and the notes."""
+    """Return a line for each failure and for each skipped point of a figure, and the notes."""
     entries = [e for labels in done.entries.values() for label in labels for e in label]
     shown = {entry.row.key for entry in entries if entry.row}
     failures = [
@@ -197,7 +197,7 @@ def summary(done: Reproduction) -> str:
 
 
 def parts(done: Reproduction, *, whole: bool) -> list[RenderableType]:
-    """Return the tables and texts on an experiment. With `whole`, they are for Markdown."""
+    """Return the tables and texts on an experiment. If `whole` is true, they are for Markdown."""
     shown = [part for grid in grids(done, whole=whole) for part in grid.parts]
     return [*map(Text, opening(done)), *shown, *(Text(f"\n{line}") for line in closing(done))]
 
@@ -208,7 +208,7 @@ def title(done: Reproduction) -> str:
 
 
 def markdown(experiments: Sequence[Reproduction]) -> str:
-    """Return the tables of all experiments."""
+    """Return the tables of all experiments as Markdown."""
     texts = [
         f"## {title(done)}\n\n{tables.markdown(parts(done, whole=True))}" for done in experiments
     ]

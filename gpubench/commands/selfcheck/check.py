@@ -2,10 +2,10 @@
 
 The launch gap is the time per launch in a stream (events) minus the execution time (CUPTI). The gap
 is the time that the device takes between two kernels. The gap is a property of the machine, so it
-must be equal for all kernels. If it is not, one of the two timers is disturbed, or launches
-overlap. Among many kernels, a gap or two may be a little longer. A clock may also be wrong by the
-same amount at all kernels. An empty kernel shows this, because a third clock times its launches.
-The control is a kernel whose launches overlap. It shows that the check finds overlap.
+must be equal for all kernels. If the gaps differ, one of the two timers is disturbed, or launches
+overlap. Among many kernels, one or two gaps may be a little longer. A clock may also be wrong by
+the same amount at all kernels. An empty kernel shows this, because a third clock times its
+launches. The control is a kernel whose launches overlap. It shows that the check finds overlap.
 """
 
 import re
@@ -57,25 +57,25 @@ KERNELS: dict[str, dict[str, str]] = {
     "int8": IN_8_BITS,
     "float8_e4m3": IN_8_BITS,
 }
-"""The kernels that the README names, and the libraries, with the tile of each, by precision."""
+"""The kernels that the README names, and the libraries, each with its tile, by precision."""
 
-SIZES = (176, 464, 944, 1136, 1648, 2768)  # primes times 16. No tile or model was chosen for them
+SIZES = (176, 464, 944, 1136, 1648, 2768)  # primes times 16; no tile was tuned at these sizes
 CONTROL = {"variants": "wgmma_fitted", "tiles": FITTED, "sizes": "464", "dtypes": "bfloat16"}
 """A kernel whose launches overlap with `--launches overlapped`, which the check must find."""
 
 MIN_DEVICE_S = 0.01  # minimum total time of a kernel's samples, for each timer
 REPEATS = 2  # maximum number of further measurements of a kernel whose gap deviates
-MAX_DEVIATION_US = 0.3  # maximum distance of a gap from the median of all gaps to count as equal
+MAX_DEVIATION_US = 0.3  # gaps at most this far from the median of all gaps count as equal
 MAX_DEVIATION_OF_TIME = 0.02
-"""Fraction of its time by which a long kernel's gap may differ from the median of all gaps. On an
-idle H100, the gaps of 174 kernels differ by up to 1.1 %, because the clock changes between the two
-measurements, and because CUPTI makes calls of several kernels longer."""
+"""Fraction of a long kernel's time by which its gap may differ from the median of all gaps. On an
+idle H100, the gaps of 174 kernels differ by up to 1.1 % of the kernel's time, because the clock
+changes between the two measurements, and because CUPTI makes calls of several kernels longer."""
 
 MAX_SHARE_LONGER = 0.02  # fraction of the kernels whose gap may be longer than the limit
 MAX_LONGER = 2.0
-"""Maximum length of a gap above the limit, in multiples of the limit. Among 174 kernels of an idle
-H200, one gap was longer by 0.49 µs, in each of three measurements. Among 167 kernels of an H100,
-one gap was longer by 1.06 times the limit. Launches that overlap make a gap shorter."""
+"""Maximum excess of a single long gap over the median, in multiples of the limit. Among 174 kernels
+of an idle H200, one gap was longer by 0.49 µs, in each of three measurements. Among 167 kernels of
+an H100, one gap was longer by 1.06 times the limit. Launches that overlap make a gap shorter."""
 
 FURTHER_NODE_US = 3.0
 """Time by which a gap may be longer for each further node of a call. A node is a kernel, which has
@@ -115,14 +115,14 @@ class Gap(NamedTuple):
 
 
 class EmptyLaunch(NamedTuple):
-    """Microseconds of a launch of an empty kernel, by independent clocks."""
+    """Time in µs of a launch of an empty kernel, by independent clocks."""
 
-    device: float  # per launch in a stream, by the timer of the multiprocessors
-    events: float  # per launch in a stream, by events
-    cupti: float  # execution alone, by CUPTI
+    device: float  # time per launch in a stream, by the timer of the multiprocessors
+    events: float  # time per launch in a stream, by events
+    cupti: float  # time of the execution only, by CUPTI
 
     def fault(self, gap_us: float) -> str:
-        """Return what shows that a clock is wrong, given the median launch gap of other kernels.
+        """Return why a clock must be wrong, given the other kernels' median gap, or an empty text.
 
         A launch of a kernel has at least the gap of an empty launch. The gap is a part of the time
         of an empty launch, in which almost nothing executes.
@@ -148,7 +148,7 @@ class EmptyLaunch(NamedTuple):
 
 
 class SelfcheckResult(NamedTuple):
-    """Whether a machine's times can be trusted, and a sentence on it."""
+    """Whether a machine's times can be trusted, and a sentence with the reason."""
 
     trusted: bool
     sentence: str
@@ -240,7 +240,7 @@ def launch_gaps(rows: Iterable[Row]) -> list[Gap]:
 def node_count(kernels_run: str, unknown: int) -> int:
     """Return the number of nodes that `kernels_run` lists, such as `memset; gemm (2 times)`.
 
-    Return `unknown` where it is not known what a call runs.
+    Return `unknown` if the kernels of the call are not known.
     """
     if not kernels_run or kernels_run.startswith("unknown"):
         return unknown
@@ -282,7 +282,10 @@ def confirmed(
 
 
 def judge_gaps(gaps: Sequence[Gap], empty: EmptyLaunch) -> SelfcheckResult:
-    """Return whether times are trusted: all gaps are equal, and an empty launch confirms them."""
+    """Return whether times are trusted.
+
+    All gaps must be equal, and an empty launch must confirm them.
+    """
     if not gaps:
         return SelfcheckResult(False, "No kernel was measured by both timers.")
     median = median_gap_us(gaps)

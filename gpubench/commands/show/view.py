@@ -1,4 +1,4 @@
-"""The tables of result files: as after a sweep, as a list of points, or side by side."""
+"""Shows the tables of result files: as a sweep does, as lists of points, or side by side."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ ORDER: dict[str, Callable[[Row], tuple[object, ...]]] = {
 
 
 def as_json(rows: Sequence[Row], version: int) -> bytes:
-    """Return rows as JSON of a version, by the schema of docs/schema."""
+    """Return rows as JSON in this version of the format, which docs/schema describes."""
     document = {"format": version, "gpubench": __version__, "rows": objects(rows)}
     return f"{json.dumps(document, indent=1, ensure_ascii=False)}\n".encode()
 
@@ -59,7 +59,7 @@ def result_tables(
 
 
 def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None) -> Group:
-    """Return the tables after a sweep, or lists of points if an order or a number is given."""
+    """Return the tables that a sweep prints, or lists of points if `sort` or `top` is given."""
     if not (sort or top):
         return Group(*results(rows).renderables, *list_summaries(rows), *sentences(rows))
     by_size = by_problem(row for row in rows if row.status == Status.OK)
@@ -97,7 +97,7 @@ def _whole(value: int | None) -> str:
 
 
 def build_tables(rows: Sequence[BuildRow]) -> list[RenderableType]:
-    """Return a table of each operation, type and architecture of a build file."""
+    """Return a table for each operation, type and architecture of a build file."""
     parts: list[RenderableType] = []
     for (op, dtype, arch), alike in grouped(
         rows, lambda row: (row.op, row.dtype, row.architecture)

@@ -64,11 +64,11 @@ class Builds:
         return launch_on(variant, tile, point.problem, self._device)
 
     def least_us(self, point: Point) -> float:
-        """Return a lower bound of the point's time, or 0 if nothing is known.
+        """Return a lower bound of the point's time, or 0 if no bound is known.
 
-        At least one multiprocessor must compute this number of blocks: the number of all blocks
-        over the number of multiprocessors, rounded up. A multiprocessor is not faster than its peak
-        at the highest clock.
+        The busiest multiprocessor must compute at least this number of blocks: the number of all
+        blocks divided by the number of multiprocessors, rounded up. A multiprocessor is not faster
+        than its peak at the highest clock.
         """
         device, launch = self._device, self.launch(point)
         rate = peak_gflops(device, point.problem.dtype, device.sm_clock_mhz)
@@ -97,7 +97,7 @@ class Builds:
         return sorted(points, key=rank)
 
     def why_not(self, point: Point, fastest: Point | None, fastest_us: float) -> str | None:
-        """Return why a point cannot be the best, or None. `fastest` is the fastest so far."""
+        """Return why a point cannot be the best, or None. `fastest` is the fastest point so far."""
         resources, launch = self.resources(point), self.launch(point)
         if not resources or not launch:
             return None
@@ -122,7 +122,7 @@ class Builds:
         """Compile every kernel of a point; return the main kernel's report. Raises CompileError."""
         variant, architecture = point.variant, self._device.architecture
         assert isinstance(variant, CudaVariant)  # noqa: S101 # only a CUDA kernel has a launch
-        assert point.tile is not None  # noqa: S101 # and a launch has a tile
+        assert point.tile is not None  # noqa: S101 # a point with a launch has a tile
         used = {
             step.kernel: compiler.compile_instance(
                 *variant.compilation(point.tile, point.problem.dtype, architecture, step.kernel)

@@ -1,4 +1,4 @@
-"""`gpubench tune`: races configurations, confirms the winner in new processes, and keeps it."""
+"""`gpubench tune`: races configurations, and confirms the winner in new processes."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ class Tuned:
     """The result of tuning."""
 
     race: Outcome
-    confirmed: Outcome | None  # None: the race was interrupted, or nothing was timed
+    confirmed: Outcome | None  # None if the race was interrupted, or if nothing was timed
     winners: list[Winner]  # the confirmed winners of the races that were decided
 
     @property
@@ -121,8 +121,8 @@ def tune(
 
     The race is written to `output`, the confirmation to `confirmed_path(output)`, and the winners
     to `winners`. The measurements of both sweeps stay until the winners are written, so that
-    `resume` continues whatever was interrupted. Raises UsageError for what cannot be tuned, before
-    anything is measured, and if the winners cannot be kept.
+    `resume` can continue either sweep. Raises UsageError for what cannot be tuned, before anything
+    is measured, and if the winners cannot be kept.
     """
     job = race_job(settings, pool.device)
     files: list[ResultFile | None] = [None, None]
@@ -207,7 +207,7 @@ def picks(race: Sequence[Row], space: Space) -> list[Row]:
 
 
 def libraries_beside(kernels: Iterable[Variant], sweep: Sweep) -> list[Variant]:
-    """Return the libraries that kernels are compared with, including those with tuned calls."""
+    """Return the libraries that kernels are compared with, including libraries with tuned calls."""
     baselines = {(kernel.backend, kernel.baseline) for kernel in kernels if kernel.baseline}
     return [
         library

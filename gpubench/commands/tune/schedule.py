@@ -26,9 +26,9 @@ LARGE = 3000
 its leaders race."""
 
 SAMPLE = 1000  # number of configurations in the sample of a larger space
-LEADERS = 3  # number of leading configurations whose neighbours join after each round but the first
+LEADERS = 3  # the neighbours of this number of leading configurations join a race
 NEIGHBOURS_ENTER = range(3, MAX_ROUNDS - MIN_VISITS + 2)
-"""Rounds before which neighbours may enter a race: enough rounds are left to judge them."""
+"""Rounds before which neighbours may enter a race. Enough rounds must be left to judge them."""
 
 VISIT_S = 0.002  # wall time after which a visit with two samples stops sampling
 
@@ -75,8 +75,8 @@ class Racing:
     where: str | None  # the condition of `--where`
     within: float  # configurations that are slower by at most this fraction count as equal
     overlap: bool = False
-    """Whether launches overlap. Otherwise the parameter `pdl` has no effect, and only its last
-    value takes part."""
+    """Whether launches overlap. If not, the parameter `pdl` has no effect, and only the last value
+    of `pdl` takes part."""
 
     is_race = True
 
@@ -110,7 +110,7 @@ class Racing:
         return point.key._replace(tile="")
 
     def is_done(self, rounds: Sequence[Measurement], _timing: Timing) -> bool:
-        """Whether a point left the race, or cannot run."""
+        """Return whether a point left the race, or cannot run."""
         return any(measurement.status != Status.OK for measurement in rounds)
 
     def common(self, _points: Sequence[Point]) -> Sequence[Point]:
@@ -134,7 +134,7 @@ class Races:
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._groups = grouped(points, lambda point: replace(point, tile=None))
-        """The points of each race, under the point without its tile."""
+        """The points of each race. The key is a point without a tile."""
 
         self._spaces = {point.variant: strategy.space(point.variant) for point in points}
         self.builds, self.device = Builds(device), device
@@ -145,7 +145,7 @@ class Races:
         """Number of visits that are known: one visit to each point. The race decides how many
         follow."""
 
-        self.endings: dict[Point, str] = {}  # why each race ended, under its point without a tile
+        self.endings: dict[Point, str] = {}  # why each race ended, by point without a tile
 
     def close(self) -> None:
         """Stop compiling."""

@@ -1,4 +1,4 @@
-"""`gpubench tune --table`: the fastest of the configurations of `--tiles auto` for each problem.
+"""`gpubench tune --table`: finds the fastest configuration of `--tiles auto` for each problem.
 
 The first round visits each configuration briefly. Then the configurations that may be the fastest
 are measured as in a sweep, in new processes, together with the libraries.
@@ -39,14 +39,14 @@ NEAR = 1.05
 
 MAX_NEAR = 8  # maximum number of configurations of a problem that stay after the first round
 LIBRARIES = 2  # usual number of libraries of a problem
-MIN_NEAR = 2  # number of configurations that stay even with a small budget
+MIN_NEAR = 2  # minimum number of configurations that stay if the budget is small
 MAX_TIED = 2  # maximum distance of a tie's median from the fastest median, in margins
 
-LAUNCH_LIMIT_S = 1.0  # default of --launch-limit, as none of the fastest kernels takes longer
+LAUNCH_LIMIT_S = 1.0  # default of --launch-limit; no fastest kernel takes longer
 ROW_BYTES = 16  # tensor copies and wide loads need rows of a multiple of this number of bytes
 
 SINGLE = {"caches": "cache", "launches": "launches", "scopes": "scope", "operands": "operands"}
-"""Fields of a sweep that take a single value, as a problem has one row, and the option of each."""
+"""Fields of a sweep that take a single value, because a problem has one row, and their options."""
 
 Asked = tuple[Size, str]
 """A problem that the user listed: size and dtype."""
@@ -55,7 +55,7 @@ Key = tuple[Size, str, str]
 """A measured problem: size, dtype and layout."""
 
 Timed = Mapping[Key, tuple[list[Row], list[Row]]]
-"""The kernels and the libraries of each problem that were timed, the fastest first."""
+"""For each problem, the timed kernels and the timed libraries, the fastest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +206,7 @@ def _timed(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
 
 
 def _staying(rows: Sequence[Row], max_near: int) -> Iterator[Row]:
-    """Yield the libraries, and the configurations near the fastest one of each problem."""
+    """Yield the libraries, and the configurations whose times are near the fastest, per problem."""
     for of_problem in grouped(rows, _key).values():
         kernels, beside = _timed(of_problem)
         yield from beside
@@ -228,7 +228,7 @@ def _configuration(row: Row) -> tuple[str, str]:
 
 
 def covering(ties: Sequence[Sequence[Row]]) -> list[Row]:
-    """Return a row of each group, so that few different configurations are used in all.
+    """Return one row of each group, chosen so that few different configurations are needed.
 
     Each group has its fastest row first. The next configuration is the one that occurs in most of
     the remaining groups. If several configurations do, the next one has the smallest sum of times,

@@ -30,9 +30,9 @@ def condition(text: str, axes: Collection[str], variant: str) -> Callable[[Names
     """Return a function that tests whether a configuration fulfils a condition.
 
     A condition compares expressions (`model.expression`), and has `and`, `or`, `not` and `in (1,
-    2)`. Parameters that are text are compared with text: `cluster == "2x1"`. Nothing else of Python
-    is accepted, and nothing is executed. Raises UsageError for any other text. The
-    returned function raises UsageError if values cannot be compared.
+    2)`. Parameters that are text are compared with text: `cluster == "2x1"`. No other Python is
+    accepted, and nothing is executed. Raises UsageError for any other text. The returned function
+    raises UsageError if values cannot be compared.
     """
     try:
         body = parse(text)

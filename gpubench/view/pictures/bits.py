@@ -109,7 +109,7 @@ def _name_points(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _look(series: Series, looks: style.Looks) -> dict[str, Any]:
-    """Return the options of a marker: each library has its own look, and all kernels share one."""
+    """Return the options of a marker. Each library has its own look; all kernels share a look."""
     if series.variant in libraries() and series.variant in looks:
         return looks[series.variant].options
     return {"color": style.COLOURS[0], "marker": "o"}

@@ -45,13 +45,13 @@ class _Drawing(NamedTuple):
 
     headline: str
     panels: Callable[[Sequence[Source]], list[Panel]]
-    """Returns the panels of the rows, or no panel if the rows do not suffice."""
+    """Returns the panels of the rows, or an empty list if the rows do not suffice for the kind."""
 
     draw: Callable[[Panel, style.Looks, Axes], float]
     """Draws a panel into axes, and returns their height in inches."""
 
     missing: str
-    """Message on what the rows lack if there is no panel."""
+    """Message for the user on what the rows lack, if there is no panel."""
 
 
 def draw(
@@ -62,7 +62,9 @@ def draw(
     looks: style.Looks | None = None,
     max_panels: int | None = None,
 ) -> style.Picture:
-    """Draw the rows of sources; `looks` are the looks of a page with several pictures.
+    """Draw the rows of sources.
+
+    `looks` are the looks of variants that several pictures of a page share.
 
     If there are more than `max_panels` panels, only the panels of the largest sizes are drawn, and
     the headline states both numbers.

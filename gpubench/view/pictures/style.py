@@ -118,7 +118,7 @@ class Picture(Figure):
 
 @contextmanager
 def _settings(theme: Theme) -> Iterator[None]:
-    """Use matplotlib's defaults and ours, regardless of a matplotlibrc of the user."""
+    """Use matplotlib's defaults and gpubench's settings, not a matplotlibrc of the user."""
     ink, page = INK_AND_PAGE[theme]
     inked: tuple[Any, ...] = ("axes.edgecolor", "axes.labelcolor", "grid.color", "text.color")
     with mpl.rc_context():
@@ -182,8 +182,8 @@ Points = Sequence[tuple[float, float]]
 def looks(variants: Sequence[str]) -> dict[str, Look]:
     """Return the look of each variant of a page. No two variants have the same look.
 
-    A variant of gpubench has the same colour in different pictures, unless an earlier variant
-    has the colour. Libraries have the colour of text.
+    A variant of gpubench has the same colour in different pictures, unless an earlier variant of
+    the page has this colour. Libraries have the colour of text.
     """
     taken: dict[int, str] = {}
     for name in dict.fromkeys(name for name in variants if not is_library(name)):
@@ -287,7 +287,7 @@ def wrapped(text: str, characters: int, lines: int = WRAPPED_LINES) -> str:
 
 
 def line_count(labels: Iterable[str]) -> int:
-    """Return the number of lines of the longest label."""
+    """Return the number of lines of the label with the most lines."""
     return max(text.count("\n") + 1 for text in labels)
 
 
@@ -305,7 +305,7 @@ def log_axis(axes: Axes, which: Literal["x", "y"]) -> None:
 
 
 def y_title(axes: Axes, text: str) -> None:
-    """Write the title of the y axis above it, where it need not be rotated."""
+    """Write the title of the y axis above the axis, where the title need not be rotated."""
     axes.set_ylabel(text, rotation=0, horizontalalignment="left", verticalalignment="bottom")
     above = ScaledTranslation(0, 4 / 72, axes.figure.dpi_scale_trans)
     axes.yaxis.set_label_coords(0.0, 1.0, axes.transAxes + above)
