@@ -147,7 +147,7 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False, intervals: bool = True)
     if loops and len(measured) > len(loops):
         lines.append(
             f"{NAIVE_LOOP} is slow at powers of two, as the elements that it reads share few cache "
-            "sets: speed-ups over it are too high there"
+            f"sets: speed-ups over {NAIVE_LOOP} are too high at these sizes"
         )
     for note in dict.fromkeys(row.notes for row in measured if row.notes):
         first, *more = dict.fromkeys(row.variant for row in measured if row.notes == note)

@@ -255,7 +255,7 @@ def _cause(case: Case) -> str:
         if place := unwritten_shared_memory(case, Path(name, "watched")):
             return f"{place} reads shared memory that no thread has written"
     stores = ", ".join(f"{file}:{line}" for file, line in stores_of_result(case))
-    return f"its result is stored at {stores}" if stores else ""
+    return f"the result is stored at {stores}" if stores else ""
 
 
 def _show_faults(variant: Variant, faults: Sequence[KernelFaultError], advice: str) -> None:

@@ -23,7 +23,7 @@ def why_wrong(
         return never_written(variant)
     place = tuple(map(int, differing[0]))
     if np.array_equal(output.ravel(), right.T.ravel()):
-        return "its result is transposed: are the indices of the store exchanged?"
+        return "the result is transposed: are the indices of the store exchanged?"
     count = f"{len(differing)} of {right.size} elements are wrong"
     return f"{count}, the first at {list(place)}: {_what(output, right, variant, place)}"
 
@@ -43,7 +43,7 @@ def _what(output: np.ndarray, right: np.ndarray, variant: Variant, place: tuple[
     if _unwritten(output, variant)[place]:
         return "never written; does the grid cover this element?"
     if np.isnan(output[place].astype(np.float64)):
-        return "NaN: its sum reads shared memory that no thread has written"
+        return "NaN: the sum reads shared memory that no thread has written"
     return f"{output[place]}, not {right[place]}"
 
 

@@ -60,7 +60,7 @@ def explain(
 @partial(
     option.chosen_options,
     options={
-        "dtypes": ("LIST", "Element types: float32,float16. Default: all of each kernel."),
+        "dtypes": ("LIST", "Element types: float32,float16. Default: all types of each kernel."),
         "sizes": SIZE,
         "op": None,
         "kernels": None,
@@ -79,7 +79,7 @@ def build(
     arch: Annotated[
         str | None,
         typer.Option(
-            metavar="LIST", help="Architectures, such as sm_80,sm_90. Default: the GPU's."
+            metavar="LIST", help="Architectures, such as sm_80,sm_90. Default: this GPU's."
         ),
     ] = None,
     every: Annotated[

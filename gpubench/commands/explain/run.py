@@ -76,7 +76,9 @@ def _target(kernel: CudaVariant, arch: str | None, name: str) -> tuple[str, Devi
     """
     if arch is not None:
         if name != AUTO:
-            raise UsageError("--arch and --device: name an architecture, or a GPU of this machine")
+            raise UsageError(
+                "--arch and --device: name an architecture or a GPU of this machine, not both"
+            )
         require_architecture(arch)
         return arch, example(arch), _figures_of(example(arch))
     if name.partition(":")[0] not in {AUTO, kernel.backend}:

@@ -69,7 +69,7 @@ def _resolution(fleet: Fleet) -> list[str]:
             for unit, part in sorted(coarse.items(), key=lambda item: -item[1])
         )
         lines.append(
-            "Too few devices, or too unequal devices, to show that one is 10 % slow. "
+            "There are too few devices, or they differ too much, to show that one is 10 % slow. "
             f"Smallest slowdowns that these units show: {worst}"
         )
     return lines

@@ -117,7 +117,7 @@ def _judged(
     if ratio is None or low is None:
         verdict = JudgeVerdict.NOT_DECIDED
         rounds = counted(min(map(len, times_us)), "round")
-        reason = f"measured in {rounds}: a verdict needs {MIN_ROUNDS}, and perhaps more --budget"
+        reason = f"measured in {rounds}: a verdict needs {MIN_ROUNDS} rounds, perhaps more --budget"
     else:
         verdict, reason = _decided(ratio, low, claim, threshold)
         factor = _by_other_clock(best, measured)

@@ -26,7 +26,7 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="Experiments, or TOML files of your own. Left out: list the experiments.",
+            help="Experiments, or TOML files of your own. Without NAME, experiments are listed.",
         ),
     ] = None,
     *,

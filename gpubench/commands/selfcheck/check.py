@@ -141,7 +141,7 @@ class EmptyLaunch(NamedTuple):
         high_us = self.device + MAX_DEVIATION_US
         if not low_us <= gap_us <= high_us:
             return (
-                f"the launch gap is {gap_us:.2f} µs, where an empty launch bounds it to "
+                f"the launch gap is {gap_us:.2f} µs, but an empty launch limits it to "
                 f"{low_us:.2f} to {high_us:.2f} µs"
             )
         return ""
@@ -296,8 +296,8 @@ def judge_gaps(gaps: Sequence[Gap], empty: EmptyLaunch) -> SelfcheckResult:
     for control in (gap for gap in gaps if gap.is_control and gap not in deviations):
         return SelfcheckResult(
             False,
-            f"Do not trust times here: launches of {control.label} overlap, and its launch gap of "
-            f"{control.gap_us:.2f} µs does not show it.",
+            f"Do not trust times here: launches of {control.label} overlap, but its launch gap of "
+            f"{control.gap_us:.2f} µs does not show this.",
         )
     unequal = [gap for gap in deviations if not gap.is_control]
     listed = ", ".join(f"{gap.gap_us:.2f} µs for {gap.label}" for gap in unequal)

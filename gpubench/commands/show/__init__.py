@@ -70,8 +70,8 @@ def show(
     if any(map(is_build_file, files)):
         if only or exclude or sort or top or are_rows:
             raise UsageError(
-                "--only, --exclude, --sort, --top and --format csv or json: for results, not for "
-                "build files"
+                "--only, --exclude, --sort, --top and --format csv or json: only for results, not "
+                "for build files"
             )
         parts = [part for path in files for part in build_tables(read(path))]
     else:

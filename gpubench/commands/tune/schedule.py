@@ -198,7 +198,7 @@ class _Contest:
         if rounds and race.decided:
             return f"all that are left are within {100 * self._within:g} % of each other"
         if race.settled:
-            return f"not told apart in {rounds} rounds, each in a process of its own"
+            return f"not distinguished in {rounds} rounds, each in a new process"
         return f"--budget ended after {counted(rounds, 'round')}"
 
     def _enter(self, points: Sequence[Point]) -> None:

@@ -81,7 +81,7 @@ def table_job(settings: Settings, device: Device) -> tuple[Job, dict[Asked, Size
     if not sweep.sizes:
         raise UsageError("--table: add --sizes, such as 1024,2048 or model.csv")
     if sweep.timing.rounds < MIN_ROUNDS:
-        raise UsageError(f"--rounds: at least {MIN_ROUNDS} with --table, for its intervals")
+        raise UsageError(f"--rounds: --table needs at least {MIN_ROUNDS} rounds for its intervals")
     timing = visits_of(sweep.timing)
     if "launch_limit" not in sweep.options:
         timing = replace(timing, launch_limit_s=LAUNCH_LIMIT_S)

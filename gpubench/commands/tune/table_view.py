@@ -70,7 +70,7 @@ def conclude_table(tabled: Tabled, path: Path, sweep: Sweep) -> int:
     say(
         f"\n{counted(len(rows), 'problem')} in {tabled.wall_s:.1f} s: "
         f"{counted(len(tiles), 'configuration')} of {counted(len(kernels), 'kernel')}"
-        f"{f'; a library at {beside}' if beside else ''}"
+        f"{f'; a library is chosen for {beside}' if beside else ''}"
     )
     paired = [row for row in rows if row.median_us and row.library_us]
     if len(paired) > 1:

@@ -92,7 +92,7 @@ FAULTS = {
         "blocktiled",
         "As[at] = inA ? A[(row0 + innerRowA) * K + bkIdx + innerColA] : 0;",
         "if (inA) As[at] = A[(row0 + innerRowA) * K + bkIdx + innerColA];",
-        "its sum reads shared memory that no thread has written",
+        "the sum reads shared memory that no thread has written",
         "threadResults[resIdx] +=",
     ),
     "x and y exchanged": Fault(
@@ -155,7 +155,7 @@ FAULTS = {
         "visual_studio",
         "d_P[Row * width + Col]",
         "d_P[Col * height + Row]",
-        "its result is transposed",
+        "the result is transposed",
         "d_P[Col",
     ),
     "a row that is not checked": Fault(
