@@ -30,7 +30,7 @@ MAX_NAMED = 3
 
 
 def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
-    """Print the points of each variant, the skips with their reasons, and the expected time.
+    """Print each variant's points, the skipped points with reasons, and the expected time.
 
     `ending` is the end of the output file's default name. Raises UsageError if `resume` is given.
     """

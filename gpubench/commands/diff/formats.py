@@ -71,7 +71,7 @@ class Line(NamedTuple):
     label: str
     finding: Finding | BuildFinding
     cells: tuple[str, ...]
-    """Cells of a table, below the headings of the report."""
+    """One cell for each heading of the report."""
 
     brief: str
     """Text that follows the label in a list, such as ` +5.1 %`."""
@@ -179,7 +179,7 @@ def _plain_text(report: Report) -> str:
 
 
 def shortened(names: Iterable[str], limit: int | None = MAX_LISTED) -> str:
-    """List names, or the first names and the number of further names."""
+    """Return names as a text: all names, or the first names and the number of further names."""
     listed = list(names)
     more = len(listed) - len(listed[:limit])
     return "; ".join([*listed[:limit], *([f"{more} more"] if more else [])])

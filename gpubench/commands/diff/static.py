@@ -19,7 +19,7 @@ from gpubench.text import shown, unknown
 
 
 class BuildVerdict(StrEnum):
-    """The verdict on a row, from the most to the least important."""
+    """The verdict on a row. The first verdict is the most important."""
 
     BROKEN = "broken"
     WORSE = "worse"

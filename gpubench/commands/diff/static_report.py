@@ -33,7 +33,7 @@ def build_files(base: Sequence[Path], new: Sequence[Path]) -> bool:
     if len(set(kinds.values())) > 1:
         build = next(path for path, is_build in kinds.items() if is_build)
         other = next(path for path, is_build in kinds.items() if not is_build)
-        with opened(other):  # a file that cannot be read has its own message
+        with opened(other):  # raises UsageError if the file cannot be read
             pass
         raise UsageError(
             f"{build} is a build file, which has no times, and {other} is another kind of file"
@@ -101,7 +101,7 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
 def _headline(counts: Counter[BuildVerdict], code: int | None, compilers: tuple[str, str]) -> str:
     """Return the verdict in a line. If the compiler changed, the line begins with this change.
 
-    The code is None if no row was compared.
+    `code` is None if no row was compared.
     """
     rows = f"of {counted(sum(counts.values()), 'row')}"
     listed = ", ".join(f"{counts[name]} {name}" for name in BuildVerdict if counts[name])

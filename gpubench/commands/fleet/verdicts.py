@@ -80,7 +80,7 @@ class DeviceFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """The devices, worst first, and the differences of their configurations."""
+    """The devices, the worst first, and the facts in which their configurations differ."""
 
     devices: list[DeviceFinding]
     differences: dict[str, dict[str, list[str]]] = field(default_factory=dict)
@@ -303,7 +303,7 @@ def _differences(
 
 
 def _speed(finding: UnitFinding | None) -> float:
-    """Return the speed in percent of other devices' speed or of the earlier speed: the lower one.
+    """Return the speed in percent: relative to other devices or to earlier runs, the lower value.
 
     Return 100 if neither is known.
     """

@@ -29,7 +29,7 @@ VARIANT = HostVariant(
 
 
 def is_file_name(name: str) -> bool:
-    """Whether an argument of judge names a file, `FILE` or `FILE:FUNCTION`, and not a kernel."""
+    """Return whether an argument of judge names a file: `FILE` or `FILE:FUNCTION`."""
     return Path(name.partition(":")[0]).suffix in {".cu", ".py", ".so"}
 
 
@@ -89,7 +89,8 @@ def _of_source(file: Path, path: Path, op: str, entry: str) -> str:
         lacking = asked or "how its kernel is launched"
         raise UsageError(
             f"{file}: the source does not say {lacking}; describe the kernel by 'gpubench "
-            f"new-kernel {path.stem} --from {file.name} --dir own', and judge {path.stem} --kernels own"
+            f"new-kernel {path.stem} --from {file.name} --dir own', and judge {path.stem} "
+            "--kernels own"
         )
     return description.text
 

@@ -54,7 +54,7 @@ class Judged:
     """Speed relative to the baseline, with the interval that decides `same` and `slower`."""
 
     low: float | None = None
-    """The bound that decides `faster`. This bound is lower than the interval's bound, because the
+    """The bound that decides `faster`. This bound is below the interval of `ratio`, because the
     fastest of several tiles was chosen by the same rounds, and because rounds may drift."""
 
     pairs: int = 0
@@ -127,7 +127,7 @@ def _judged(
         elif _decided(scaled, low / factor, claim, threshold)[0] != verdict:
             verdict = JudgeVerdict.NOT_DECIDED
             reason = f"by another process's clock, a launch takes {factor:.2f} times as long"
-        elif factor > 1:  # take the speed by the other clock
+        elif factor > 1:  # use the speed by the other clock
             ratio, low = scaled, low / factor
         if verdict == JudgeVerdict.SLOWER and (
             why := _why_of_threads(best, measured, claim, level)

@@ -141,7 +141,7 @@ class Trial:
 
     @cached_property
     def text(self) -> str:
-        """The source with its own headers and macros expanded, after the system's includes."""
+        """The system's includes, then the source with its own headers and macros expanded."""
         options = self.variant.options(self.tile, self.variant.dtypes[0])
         folders = include_folders(options)
         linked = [option for option in options if option.endswith((".cu", ".cpp", ".cc"))]

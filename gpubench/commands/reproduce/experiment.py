@@ -58,7 +58,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[[series]]`: figures published along an axis, and the points measured for comparison."""
+    """`[[series]]`: published figures for the labels of an axis, and the points to compare."""
 
     name: _Text
     figure: Figure

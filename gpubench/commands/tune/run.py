@@ -182,7 +182,7 @@ def group_of(race: Sequence[Row]) -> list[Row]:
 
 
 def is_undecided(race: Sequence[Row]) -> bool:
-    """Whether a race ended before all remaining configurations had enough rounds to be judged."""
+    """Return whether a race ended before all its remaining configurations could be judged."""
     group = group_of(race)
     if len(group) == 1:
         return any(row.reason == SkipReason.BUDGET_ENDED for row in race)

@@ -47,7 +47,7 @@ def visits_of(timing: Timing) -> Timing:
 def entrants(space: Space, seed: int) -> tuple[tuple[Config, ...], bool]:
     """Return all legal configurations and False.
 
-    For a large space, return the default configurations, a sample, and True.
+    If the space is large, return its default configurations with a sample, and True.
     """
     every = tuple(islice(space, LARGE + 1))
     if len(every) <= LARGE:
@@ -173,7 +173,7 @@ class _Contest:
         tiles, self._sampled = entrants(space, seed)
         self._first = frozenset(tiles)
         self._race = Race(self._within, seed, patient=ends_s < math.inf)
-        self._numbers: dict[Point, int] = {}  # number of each point in the race
+        self._numbers: dict[Point, int] = {}  # the number that identifies a point in the race
         self._fastest: tuple[float, Point] | None = None
         self._visit_s: list[float] = []
 

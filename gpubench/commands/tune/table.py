@@ -132,7 +132,7 @@ def padded_size(sweep: Sweep, listed: ListedProblem) -> Size:
 
 
 def open_table(path: Path, sweep: Sweep, *, force: bool) -> Output:
-    """Claim the file of the table. Raises UsageError if it must not be written."""
+    """Return the table's file. Raises UsageError if this file must not be written."""
     for file in (*list_paths(sweep.options.get("sizes", "")), sweep.output):
         if file and os.path.realpath(path) == os.path.realpath(file):
             raise UsageError(f"--table: {path} is also the file of --sizes or --output")
