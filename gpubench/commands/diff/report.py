@@ -249,7 +249,7 @@ def _disturbance(disturbance: Disturbance, base: Side, new: Side) -> str:
 def _sentence(comparison: Comparison, rows: Mapping[Key, Row], builds: tuple[str, str]) -> str:
     """Return a sentence on the point that changed most; empty if no point has an interval.
 
-    The first point is chosen in this order of verdicts: slower, faster, ambiguous, clock, same.
+    The point is the first in this order of verdicts: slower, faster, ambiguous, clock, same.
     """
     order = map(DiffVerdict, ("slower", "faster", "ambiguous", "clock", "same"))
     findings = chain.from_iterable(comparison.of(verdict).items() for verdict in order)

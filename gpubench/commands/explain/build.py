@@ -253,7 +253,7 @@ def _access_columns(recorded: Accesses) -> dict[str, Any]:
 
 
 def _wasteful(ranked: Sequence[Access], *, is_shared: bool) -> str | None:
-    """Return the source lines with more than the minimum traffic: `naive.cu:23 8;naive.cu:30 2`."""
+    """Return lines with more than the minimum traffic, and the factor: `a.cu:23 8;a.cu:30 2`."""
     lines = (
         f"{line.place} {line.times_least:.3g}"
         for line in ranked
