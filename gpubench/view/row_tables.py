@@ -99,7 +99,7 @@ def rows_table(rows: Sequence[Row], columns: Iterable[Column]) -> Table:
 def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
     """Return tables: times by tile, the best tile of each variant, and what was not measured.
 
-    The remarks follow the tables. Without `tiles`, the times by tile are left out. If there are
+    The remarks follow the tables. If `tiles` is false, the times by tile are left out. If there are
     more than `MAX_POINTS` points, a text on how to list some of them replaces the tables.
     """
     if len(rows) > MAX_POINTS:
@@ -129,8 +129,8 @@ def too_many(rows: Sequence[Row]) -> Text:
 def remarks(rows: Sequence[Row], *, tiles: bool = False, intervals: bool = True) -> list[Text]:
     """Return the legend of the marks in tables of these rows, and remarks on the figures.
 
-    With `tiles`, the tables list the tiles of each kernel and mark the best. Without `intervals`,
-    the tables have no column of intervals.
+    `tiles` states whether the tables list the tiles of each kernel and mark the best tile, and
+    `intervals` whether the tables have a column of intervals.
     """
     measured = [row for row in rows if row.status == Status.OK]
     marks = {_doubt(row) for row in measured}

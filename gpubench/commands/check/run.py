@@ -100,7 +100,7 @@ def run_check(
 def _check_file(source: Path, op: str, tiles: str | None, arch: str | None) -> int:
     """Check the functions of a source.
 
-    Return FAULTY if a function has a fault, else 0 if a function could be run, else NOT_RUN.
+    Return FAULTY if a function has a fault, 0 if some function could be run, or else NOT_RUN.
     """
     codes = []
     with tempfile.TemporaryDirectory(prefix="gpubench-") as folder:

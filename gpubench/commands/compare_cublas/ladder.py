@@ -29,7 +29,7 @@ from gpubench.view.tables import Table
 def with_libraries(
     sweep: Sweep, backend: str, asked: Sequence[str], *, rivals: bool = False
 ) -> tuple[str, ...]:
-    """Return the names of the requested or default variants, and of cuBLAS with and without tuning.
+    """Return the names of the requested or default variants, and of cuBLAS, tuned and not tuned.
 
     `rivals` adds other libraries that a program might use instead.
     """
@@ -47,7 +47,7 @@ def with_libraries(
 
 
 def steps(variants: Sequence[Variant]) -> dict[str, str]:
-    """Return every step of the ladders among the variants, in order, with its predecessor.
+    """Return every step of the ladders among the variants, in order, each with its predecessor.
 
     A variant is a step if it follows another variant, or if another variant follows it. The
     followers of a step come directly after it.

@@ -39,7 +39,7 @@ from gpubench.results.provenance import source_hash
 from gpubench.text import counted, unknown
 from gpubench.view.tables import say
 
-SIZE = "1024"  # the default size. Only blocks, waves and accesses depend on it
+SIZE = "1024"  # the default size. Only blocks, waves and accesses depend on the size
 MAX_LISTED = 8  # maximum number of failed kernels that are listed
 
 
@@ -152,8 +152,8 @@ def plan_instances(
 ) -> list[Instance]:
     """Return the instances, including those that need a feature that the architecture lacks.
 
-    With `every`, they have all legal tiles, and not only the default tiles. Raises UsageError for
-    an invalid size, and if a kernel's description raises an exception.
+    If `every` is true, they have all legal tiles, and not only the default tiles. Raises UsageError
+    for an invalid size, and if a kernel's description raises an exception.
     """
     instances = []
     for variant in variants:

@@ -38,7 +38,7 @@ SPARE = 16  # number of registers that a kernel which spills may leave unused wi
 LONG_GRID = 20  # with this number of waves, the last wave costs less than 5 % of the time
 FULL = 0.95  # from this fraction on, a wave, an issue bound or the use of bytes counts as full
 NEAR = 1.1  # traffic up to this multiple of the minimum counts as the minimum
-MAX_LEAST = 1.005  # sectors or wavefronts up to this multiple of the minimum count as it
+MAX_LEAST = 1.005  # the same multiple for sectors and wavefronts
 SHORT_US = 10
 LIMITERS = {"warps": "the warp slots", "blocks": "the block slots"}
 

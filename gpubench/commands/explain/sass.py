@@ -152,7 +152,7 @@ class InnerLoop:
     local_stores: int
     shared_bytes_per_operation: float | None
     """Bytes that tensor cores, or the loads before them, read from shared memory per operation. A
-    multiply-add is two operations. None without matrix instructions."""
+    multiply-add is two operations. None if there are no matrix instructions."""
 
     opcodes: dict[str, int]
     """Number of instructions by opcode without modifiers, the most frequent opcode first."""
@@ -164,7 +164,7 @@ class InnerLoop:
 
     @property
     def multiply_adds_per_instruction(self) -> float:
-        """Multiply-adds per instruction, with a thread's share of the matrix instructions."""
+        """Multiply-adds per instruction, including a thread's share of the matrix instructions."""
         return (self.multiply_adds + self.tensor_multiply_adds) / self.instructions
 
 

@@ -60,10 +60,10 @@ TAILS = {
     1023: (0.882, 3.00),
 }
 """Scale and degrees of freedom by number of other devices. The distance of a good device from the
-median of the others, in units of their spread, is the scale times Student's t. Good devices differ
-as Student's t with 3 degrees of freedom, which has heavy tails; normally distributed devices exceed
-a distance less often. `fleet_power.py --calibrate` of commit `a7eef527df57` made the table; the
-last entry also holds for larger numbers of devices."""
+median of the other devices, in units of their spread, is the scale times Student's t. Good devices
+differ as Student's t with 3 degrees of freedom, which has heavy tails; normally distributed devices
+exceed a distance less often. `fleet_power.py --calibrate` of commit `a7eef527df57` made the table;
+the last entry also holds for larger numbers of devices."""
 
 TAME_VALUES = 1000  # minimum number of values for judging the tails
 TAME_QUANTILE = 0.98
@@ -93,7 +93,7 @@ MISSED = 0.10  # probability that a device with the smallest detectable slowdown
 
 THRESHOLD = 0.03  # default of the relative difference that matters
 FAMILY_WISE = 0.05  # probability that any good device is called slow, over all devices and units
-FALSE_DISCOVERY = 0.01  # false discovery rate over all comparisons with earlier runs
+FALSE_DISCOVERY = 0.01  # false discovery rate among all comparisons with earlier runs
 BETWEEN = 0.10
 """Relative difference that two good devices of a kind may have, if there are too few devices to
 estimate this difference (docs/decisions/0015)."""
@@ -102,7 +102,7 @@ estimate this difference (docs/decisions/0015)."""
 class Judgement(NamedTuple):
     """Arrays of shape (devices, units). They have NaN and False where there are no times."""
 
-    effect: Floats  # logarithm of a device's time over the median time of the others
+    effect: Floats  # logarithm of a device's time relative to the other devices' median
     p: Floats  # p-value of the effect, times the number of comparisons
     slow: NDArray[np.bool_]
     ambiguous: NDArray[np.bool_]  # the effect exceeds the threshold, but not the limit
@@ -112,7 +112,7 @@ class Judgement(NamedTuple):
     It is assumed that the device was as fast as the other devices before. NaN if there is no other
     device."""
 
-    since: Floats  # logarithm of a device's time over its own earlier time; NaN without a history
+    since: Floats  # logarithm of a device's time relative to its earlier time, or NaN
     slower_than_before: NDArray[np.bool_]
 
 

@@ -264,8 +264,8 @@ def _verdict(
 def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list[str]]:
     """Return the devices that computed other bits than most devices of the same kind.
 
-    The data of these devices was silently corrupted. Without a majority, nothing shows which
-    device is right, so all devices are named.
+    The data of these devices was silently corrupted. If no bits have a majority, nothing shows
+    which device is right, so all devices are named.
     """
     numbers_by_device: dict[tuple[str, str, int], dict[str, set[int]]] = defaultdict(
         lambda: defaultdict(set)

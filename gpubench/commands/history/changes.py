@@ -71,7 +71,7 @@ def changes(saved: Sequence[Saved], anchor: str = "", before: Sequence[Saved] = 
 
 
 class _Device:
-    """The results of one device. The results of the anchor come first."""
+    """The results of one device. In each array, the anchor's results come first."""
 
     def __init__(self, saved: Sequence[Saved], before: Sequence[Saved]) -> None:
         by_point = grouped(saved, lambda each: point_of(each[1]))

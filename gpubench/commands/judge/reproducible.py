@@ -41,7 +41,7 @@ class Reproducibility:
 
     @property
     def is_batch_invariant(self) -> bool:
-        """Whether the first row has the same bits whatever the number of rows is."""
+        """Whether the first row has the same bits for every number of rows."""
         return len(set().union(*self.first_rows.values())) == 1
 
     def at(self, rows: int) -> str:

@@ -168,8 +168,8 @@ def _joined(texts: Iterable[str]) -> str:
 def _pictures(files: Files, copy_gbytes_per_s: float | None) -> list[tuple[Markup, str]]:
     """Return the SVG and the caption of each kind of picture for which there are enough rows.
 
-    Files of different devices or versions are overlaid. Files of the same device and version would
-    repeat each other's lines, so each file is drawn separately.
+    Files of different devices or versions are drawn in one picture. Files of the same device and
+    version would repeat each other's lines, so each file is drawn separately.
     """
     together = sources(files, copy_gbytes_per_s)
     looks = looks_of(together)
@@ -304,7 +304,7 @@ AXES = (
 
 
 def _identity(rows: Sequence[Row], time: Iterable[Column] = ()) -> list[Column]:
-    """Return the columns that identify a row, without the columns that are equal in all rows.
+    """Return the columns that identify a row, except columns that are equal in all rows.
 
     The columns of the time follow the size, so that a phone shows them.
     """

@@ -44,7 +44,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     label: _Text
     where: _Where = {}
     published: _Positive | None = None
-    device: str = ""  # name of a `[[device]]`; empty: the device of the series
+    device: str = ""  # name of a `[[device]]`; empty for the series' device
     facts: dict[str, _Fact] = {}  # other published facts for this label, by heading
 
 
@@ -52,8 +52,8 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """`[[series.beside]]`: a column of measured figures."""
 
     name: _Text
-    figure: Figure | None = None  # None: the figure of the series
-    where: _Where = {}  # keys that replace those of the series
+    figure: Figure | None = None  # None for the figure of the series
+    where: _Where = {}  # keys that replace the series' keys
     over: _Where = {}  # further keys, which select the baseline of a speedup
 
 

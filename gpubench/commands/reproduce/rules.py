@@ -94,7 +94,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return words.removesuffix(", ×1 or more")
 
     def concerned(self, figure: Figure, series: Figures, others: Mapping[str, Figures]) -> Figures:
-        """Return the figures of a series; with `than`, the speeds relative to the series `than`."""
+        """Return a series' figures or, if there is `than`, its speeds relative to that series."""
         if not self.than:
             return series
         slower = others[self.than]

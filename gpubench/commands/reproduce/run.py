@@ -46,7 +46,7 @@ _SUMMARY = "reproduce"  # stem of the files with the comparison of all experimen
 
 
 def list_experiments(names: Sequence[str], *, hint: bool) -> None:
-    """List experiments. With `hint`, also print how to run them."""
+    """List experiments. If `hint` is true, also print how to run them."""
     headings = ("experiment", "title", "published for", "figures", "code of")
     listing = table(*headings, left={*headings} - {"figures"})
     for path in paths_of(names or [*shipped(), *shipped("claims")]).values():

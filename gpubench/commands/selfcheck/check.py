@@ -266,7 +266,7 @@ def confirmed(
     """Measure kernels whose gap deviates again, and keep the gap that deviates least.
 
     The clock may change between the samples of the two timers. A disturbed timer, or launches that
-    overlap, show in each measurement.
+    overlap, are visible in each measurement.
     """
     median_us = median_gap_us(gaps)
     by_key = {gap.key: gap for gap in gaps}
