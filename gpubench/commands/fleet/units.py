@@ -53,7 +53,7 @@ class Asked(NamedTuple):
     phase: str
     rounds: int  # number of rounds that count
     seed: int
-    verified: Sequence[Measurement] = ()  # right in the last turn, and not verified again
+    verified: Sequence[Measurement] = ()  # right results of the last turn, not verified again
     units: frozenset[str] = frozenset()  # units to measure; an empty set means all units
 
 

@@ -1,4 +1,4 @@
-"""Finds when and why the times of saved results moved.
+"""Finds when and why the times of saved results changed.
 
 An anchor is a saved result, such as a release, with which the newest results are compared.
 """

@@ -19,7 +19,7 @@ SHORTLY = Timing(rounds=1, min_samples=2, min_device_s=1e-3, max_wall_s=1e-2)
 class OwnKernels:
     """Compiles kernels in a process that measures copies of bytes and runs no foreign code.
 
-    The process runs during other preparations. Foreign code may write into the cache of its
+    The process runs while other preparations run. Foreign code may write into the cache of its
     kernels, so each folder of foreign kernels has a separate cache. The files that this process has
     compiled are copied into each such cache (`environment_of_foreign`). On an H200, a process needs
     3 s to compile these kernels.

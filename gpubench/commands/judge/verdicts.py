@@ -62,7 +62,7 @@ class Judged:
 
 
 def exit_code(judged: Iterable[Judged]) -> int:
-    """Return 1 if a kernel is slower or wrong, else 3 if a verdict is open, else 0."""
+    """Return 1 if a kernel is slower or wrong, or else 3 if a verdict is not decided, or else 0."""
     verdicts = {each.verdict for each in judged}
     if verdicts & {JudgeVerdict.SLOWER, JudgeVerdict.WRONG}:
         return 1

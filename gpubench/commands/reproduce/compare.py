@@ -37,7 +37,7 @@ class Entry:
     published: float | None = None
     published_device: str = ""
     measured: float | None
-    measured_low: float | None  # the ends of the 95 % interval
+    measured_low: float | None  # lower end of the 95 % interval
     measured_high: float | None
     unstable: bool  # the rounds of a time disagree: only the interval supports a claim
     ratio: float | None = None  # the measured speed divided by the published speed

@@ -191,7 +191,7 @@ def run_selfcheck(device: str | None) -> int:
 
 
 def job_of(device: Device, timers: Sequence[Timer]) -> Job:
-    """Return one job of all kernels that run on the device, and of the control, by each timer.
+    """Return a job that measures all kernels of the device, and the control, with each timer.
 
     Both timers time a kernel in the same processes, because processes differ by about 1 %.
     """

@@ -26,7 +26,7 @@ LARGE = 3000
 its leaders race."""
 
 SAMPLE = 1000  # number of configurations in the sample of a larger space
-LEADERS = 3  # the neighbours of this number of leading configurations join a race
+LEADERS = 3  # number of leading configurations whose neighbours join a race
 NEIGHBOURS_ENTER = range(3, MAX_ROUNDS - MIN_VISITS + 2)
 """Rounds before which neighbours may enter a race. Enough rounds must be left to judge them."""
 

@@ -43,7 +43,7 @@ MIN_NEAR = 2  # minimum number of configurations that stay if the budget is smal
 MAX_TIED = 2  # maximum distance of a tie's median from the fastest median, in margins
 
 LAUNCH_LIMIT_S = 1.0  # default of --launch-limit; no fastest kernel takes longer
-ROW_BYTES = 16  # tensor copies and wide loads need rows of a multiple of this number of bytes
+ROW_BYTES = 16  # tensor copies and wide loads need rows whose size is a multiple of this
 
 SINGLE = {"caches": "cache", "launches": "launches", "scopes": "scope", "operands": "operands"}
 """Fields of a sweep that take a single value, because a problem has one row, and their options."""

@@ -95,7 +95,7 @@ FONTS = "'DejaVu Sans', Verdana, sans-serif"
 """Fonts of about equal width, because the program that shows an SVG chooses one of them."""
 
 DPI = 192
-"""Dots per inch of a PNG: twice the number of a screen, so that a picture in a README is sharp."""
+"""Dots per inch of a PNG: twice as many as a usual screen has, so that pictures are sharp."""
 
 
 class Picture(Figure):
