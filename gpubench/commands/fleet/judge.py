@@ -1,7 +1,7 @@
 """Judge which devices are slow, compared with the others and with their own earlier runs.
 
-Pure functions on arrays. docs/fleet.md states the rules for users, and how small slowdowns the
-rules find.
+Pure functions on arrays. docs/fleet.md states the rules for users, and the smallest slowdowns
+that the rules find.
 """
 
 from collections.abc import Mapping, Sequence
