@@ -347,10 +347,10 @@ def test_advised_commands_are_not_wrapped_and_every_point_is_listed_if_asked(
     names = [f"loud_{number}" for number in range(12)]
     files = loud(*names)
     short, full = run(*files)[1], run(*files, "--full")[1]
-    (advice,) = (line for line in short.splitlines() if line.startswith("to settle it"))
+    (advice,) = (line for line in short.splitlines() if line.startswith("to settle these points"))
     assert all(name in advice for name in names)
     assert "4 more" in short
-    assert "more" not in full.partition("to settle it")[0].replace("more than one", "")
+    assert "more" not in full.partition("to settle these points")[0].replace("more than one", "")
 
 
 def test_the_shortest_time_of_a_sweep_that_was_cut_is_that_of_all_its_rounds() -> None:

@@ -271,7 +271,7 @@ def test_a_file_is_judged_without_a_description(
     [
         ("none.py:product", "none.py: no such file"),
         ("rows.cu", "rows.cu defines no kernel"),
-        ("kernel.cu", "how its kernel is launched; describe it by 'gpubench new-kernel kernel"),
+        ("kernel.cu", "how its kernel is launched; describe the kernel by 'gpubench new-kernel"),
         ("libmine.so:run", "libmine.so: declare its function, such as 'libmine.so:run"),
         ("text.so:run(double*A)", "text.so: this file is not a shared library"),
         ("rows.py:products", "KERNEL: unknown function 'products'; "),
