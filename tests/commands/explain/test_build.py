@@ -202,7 +202,7 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path: Path) -> None:
     (tmp_path / "notes.csv").write_text("my notes")
     for options, message in (
         (("nave",), "did you mean 'naive'"),
-        (("cublas",), "no CUDA source"),
+        (("cublas",), "no CUDA kernel"),
         (("naive", "--arch", "sm_1"), "sm_1"),
         (("naive", "--sizes", "64,128"), "--sizes"),
         (("naive", "--dtypes", "int8"), "--dtypes"),

@@ -132,7 +132,7 @@ def test_a_table_is_written_and_a_sweep_takes_its_tiles(tmp_path: Path) -> None:
     ("words", "message"),
     [
         ((), "--table: add --sizes"),
-        (("--sizes", "8", "--rounds", "2"), "--rounds: at least 3 with --table"),
+        (("--sizes", "8", "--rounds", "2"), "--rounds: --table needs at least 3 rounds"),
         (("--sizes", "8", "--cache", "both"), "--cache: takes one value with --table"),
         (("--sizes", "8", "--where", "edge > 1"), "--table: leave out --where"),
         (("--sizes", "8", "-o", "t.csv"), "t.csv is also the file of --sizes or --output"),
