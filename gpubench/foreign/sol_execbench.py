@@ -82,8 +82,7 @@ def _read(path: Path) -> tuple[_Definition, list[_Line]]:
 def read(path: Path) -> Statement:
     """Return a definition's statement. Raises ValueError for an invalid file, or OSError."""
     definition, listed = _read(path)
-    # By default, FlashInfer-Trace requires that all elements are right.
-    workloads, share = list[Workload](), 1.0 if _root(path) else 0.99
+    workloads, share = list[Workload](), 1.0 if _root(path) else 0.99  # share of right elements
     for line in listed:
         _shapes(definition, line)
         stated = {SHARE: share, **(line.tolerance or {})}
