@@ -267,7 +267,7 @@ class BackendEntry:
     open: Callable[[int, Timer], Backend]
     """Opens the device with a number. Raises DeviceUnavailableError if the timer is missing."""
 
-    load: Callable[[], None]
+    load: Callable[[], None] = lambda: None
     """Imports the modules that `open` needs, in a process that is started ahead of its use."""
 
     def timer(self, requested: Timer) -> Timer:

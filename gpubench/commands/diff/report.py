@@ -175,7 +175,7 @@ def _why_untested(comparison: Comparison) -> str:
     """Return why points could not be judged, and what to measure."""
     causes = {finding.cause for finding in comparison.untested.values()}
     if Cause.TOO_FEW_SWEEPS in causes:
-        return f"one sweep per side on a CPU, measure {SWEEPS} per side"
+        return f"one sweep per side on a CPU, measure {SWEEPS}"
     return "one round per side, measure with more --rounds" if causes else ""
 
 

@@ -235,7 +235,7 @@ def test_on_a_cpu_the_sweep_is_the_unit(file: Write, run: Run) -> None:
     base, new = sweeps("b", (1.0, 1.09, 1.02)), sweeps("n", (1.1, 1.03, 1.12))
     code, out, _ = run(base[0], new[0])
     assert code == 0
-    assert out.startswith("not judged: one sweep per side on a CPU, measure 5 per side")
+    assert out.startswith("not judged: one sweep per side on a CPU, measure 5")
     assert run("--base", *base, "--new", *new)[0] == 0
     slower = sweeps("s", (1.3, 1.33, 1.31))
     assert run("--base", *sweeps("q", (1.0, 1.02, 1.01)), "--new", *slower)[0] == 1
