@@ -95,7 +95,7 @@ FONTS = "'DejaVu Sans', Verdana, sans-serif"
 """Fonts of about equal width, because the program that shows an SVG chooses one of them."""
 
 DPI = 192
-"""Dots per inch of a PNG: twice as many as a usual screen has, so that pictures are sharp."""
+"""Dots per inch of a PNG: double the number of a usual screen, so that pictures are sharp."""
 
 
 class Picture(Figure):
