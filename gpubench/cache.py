@@ -24,8 +24,8 @@ _PROBE_BYTES = 2**16
 """Number of bytes that are written to test the cache: the size of a small kernel."""
 
 OWN = "own"
-"""Name of a folder in the cache. It has a kernel of gpubench that is treated like a user's kernel.
-The compiled code of this kernel's process is copied for the processes of users' kernels."""
+"""Name of a folder in the cache with a kernel of gpubench, which is run like a user's kernel. The
+code that is compiled for this kernel is copied for the processes of users' kernels."""
 
 COMPILED = (".cupy/kernel_cache", "cache/gpubench/cubin")  # subfolders that keep compiled kernels
 
@@ -83,7 +83,7 @@ def made_once(path: Path, kind: type[Value], make: Callable[[], Value]) -> Value
 
 
 def environment_with_caches() -> tuple[dict[str, str], str]:
-    """Return the environment of child processes, which names the compilers' caches, and a notice.
+    """Return the environment of child processes, with the compilers' caches added, and a notice.
 
     If the cache cannot be written, a private directory replaces it until this process ends, and the
     notice reports this. Otherwise the notice is empty.
@@ -136,15 +136,15 @@ def environment_of_foreign(
 
 
 def folder_of(kernels: Path) -> Path:
-    """Return the folder for the files of processes that run the kernels of this folder."""
+    """Return the folder for the files of the processes that run the kernels in `kernels`."""
     return user_cache("foreign", hashlib.sha256(bytes(kernels)).hexdigest()[:16])
 
 
 def _temporary_folder() -> Path:
     """Return the system's folder for temporary files.
 
-    If another gpubench started this process, it set a temporary folder of its own, which is inside
-    the system's folder.
+    If another gpubench started this process, this process has a temporary folder of its own. The
+    function then returns the parent of this folder.
     """
     folder = Path(tempfile.gettempdir()).resolve()
     return folder.parent if folder.name.startswith(TEMPORARY) else folder

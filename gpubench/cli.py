@@ -123,7 +123,7 @@ def root(
 
 
 def main() -> None:
-    """Run the command line. Every expected failure is one line on stderr and an exit code."""
+    """Run the command line. Report an expected failure by one line on stderr and an exit code."""
     _received_s.clear()
     for number in _INTERRUPTING:
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
@@ -133,7 +133,7 @@ def main() -> None:
         try:
             code = _run()
             _ignore(_INTERRUPTING)
-        except KeyboardInterrupt:  # a signal came while the command ended
+        except KeyboardInterrupt:  # a signal arrived while the command ended
             code = INTERRUPTED
         except Exception:  # the signal interrupted a library in C
             if not _received_s:
@@ -141,7 +141,7 @@ def main() -> None:
             code = INTERRUPTED
         _ignore(_INTERRUPTING)  # gpubench ends in any case
         if descriptions := sys.modules.get("gpubench.plan.description_process"):
-            descriptions.end()  # even if it is older than this command
+            descriptions.end()  # also if an earlier command started the process
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if code < BY_SIGNAL and (lost := next((s.lost for s in streams if s.lost), None)):
@@ -152,11 +152,11 @@ def main() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End the command, which keeps its measurements, and the programs for which threads wait.
+    """End the command, which keeps its measurements, and end the programs that threads wait for.
 
     During an import, the signal is sent again later, because C libraries print a traceback if one
-    of their imports fails. `IMPORT_S` limits this delay. Later signals other than Ctrl-C are
-    ignored, because systems send these signals in pairs.
+    of their imports fails. `IMPORT_S` limits this delay. Then SIGTERM and SIGHUP are ignored,
+    because systems send these signals in pairs.
     """
     _received_s.append(monotonic())
     if _is_importing(frame) and _received_s[-1] < _received_s[0] + IMPORT_S:
@@ -188,7 +188,7 @@ def _send_again(number: int) -> None:
 
 @contextmanager
 def _interrupted_again() -> Iterator[None]:
-    """Send an interrupting signal again if Python ignored it, such as in a destructor."""
+    """Send an interrupting signal again if Python ignored its exception, as in a destructor."""
     report = sys.unraisablehook
 
     def again(ignored: Any) -> None:

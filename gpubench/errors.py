@@ -19,7 +19,7 @@ OUTPUT_LOST = 74
 """Exit code if stdout or stderr could not be written: EX_IOERR of sysexits.h."""
 
 LONGEST_MESSAGE = 2000
-"""Maximum number of characters of a message. A message may quote names from files, which have any
+"""Maximum number of characters of a message. A name that a message quotes from a file may have any
 length."""
 
 

@@ -1,4 +1,4 @@
-"""Files that never overwrite another file, and output streams that may fail without an error."""
+"""Files that overwrite no other file by accident, and output streams that raise no errors."""
 
 import errno
 import fcntl
@@ -86,7 +86,7 @@ class Output:
         """Check that the path may be written.
 
         Raises UsageError if the file exists and must not be overwritten (`hint` is the advice), or
-        cannot be overwritten.
+        if it cannot be overwritten.
         """
         self.path = path
         self._at = f"{flag}: " if flag else ""
@@ -175,7 +175,7 @@ _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link, which is 
 
 
 class Stream(io.FileIO):
-    """Standard output or error, whose first failure is remembered and not raised.
+    """Standard output or standard error. Its first error is stored, and no error is raised.
 
     The reader may have ended (`| head`), or the disk may be full. A sweep still finishes its file.
     """

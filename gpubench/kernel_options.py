@@ -17,7 +17,7 @@ from gpubench.text import did_you_mean, shown
 
 
 def find_variant(name: str, op: str | None, kernels: Path | None) -> Variant:
-    """Return the variant with a name, of any operation unless `op` or `kernels` limit the search.
+    """Return the variant with a name. `op` or `kernels` limit the search to one operation.
 
     Raises UsageError if the variant does not exist, or if the user's directory cannot be used.
     """
@@ -37,7 +37,7 @@ HOST_HINT = (
 
 
 def find_kernel(name: str, op: str | None, kernels: Path | None, command: str) -> CudaVariant:
-    """Return the CUDA source with a name. Raises UsageError for any other variant."""
+    """Return the CUDA kernel with a name. Raises UsageError for any other kind of variant."""
     variant = find_variant(name, op, kernels)
     if isinstance(variant, HostVariant):
         raise UsageError(f"'{name}' is a host function, and {command} needs a kernel: {HOST_HINT}")

@@ -89,7 +89,7 @@ class Option:
 
     @property
     def typer(self) -> Any:
-        """The option as Typer takes it."""
+        """The option as an object of Typer."""
         names = [self.flag, *([self.short] if self.short else [])]
         metavar, complete = _SHOWN[self.kind]
         one_of = completion.one_of(self.metavar) if self.metavar.startswith("[") else None
@@ -312,8 +312,8 @@ def read_sweep(
 ) -> Sweep:
     """Return the sweep that the options describe.
 
-    If `op` is the path of another project's problem, its reference and the `solutions` are swept.
-    By default, these are the solutions that are found next to the problem.
+    If `op` is the path of another project's problem, the sweep runs the problem's reference and the
+    `solutions`. By default, `solutions` are the solutions that are found next to the problem.
 
     An option without a value is taken from the configuration, then from `defaults`. Numbers and
     lists are converted to text first. Raises UsageError, which names the option's flag.
@@ -409,7 +409,7 @@ def sweep_options(
 def chosen_options(command: Command, *, options: Mapping[str, tuple[str, str] | None]) -> Command:
     """Replace the parameter `options` of a command by the named options of a sweep.
 
-    `options` has None for each name, or the metavar and the help of an option that takes fewer
+    `options` maps each name to None, or to the metavar and the help of an option that takes fewer
     values in this command.
     """
     declared = {

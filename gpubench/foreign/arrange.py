@@ -63,7 +63,7 @@ def is_independent(values: Any, xp: Any = np) -> bool:
 
 
 def _ratios(values: Any) -> list[float]:
-    """Return, for each axis, the variance of the means divided by that of independent values."""
+    """Return, for each axis, the means' variance divided by its value for independent values."""
     variance = _variance(values)
     if not 0 < variance < np.inf:
         return [0.0]

@@ -25,7 +25,7 @@ WIDENED = {"float16", "bfloat16", "float32"}
 
 
 class Bound(NamedTuple):
-    """The arguments of a workload, whose tensors lie in the bytes of a launch, and its results."""
+    """The arguments and the results of a workload. Their tensors lie in the bytes of a launch."""
 
     leaves: Leaves  # tensors and other values of the arguments
     form: Any  # the nest of lists and dicts that `leaves` fill
@@ -275,7 +275,7 @@ def _is_of_library(thing: Any) -> bool:
 
 
 def _watched_streams() -> dict[int, Any]:
-    """Return a dictionary that gets each stream that Python code makes from now on, by handle."""
+    """Return a dictionary to which each stream that Python code makes later is added, by handle."""
     import torch
 
     seen = dict[int, Any]()

@@ -16,7 +16,7 @@ Content = Any  # bytes, or a tensor of bytes on a GPU
 Values = Any  # an array of float64 elements in one dimension
 
 OUTSIDE = 10.0
-"""Largest error of an element that need not be within the tolerance. It is a multiple of the larger
+"""Maximum error of the elements that need not be within the tolerance, as a multiple of the larger
 of two errors: the tolerance, and the reference's largest error in its own types."""
 
 OWN_ERRORS = 8.0
@@ -92,7 +92,7 @@ class Comparison:
         return _Right(self.elements.widened(own), own, 0.0, is_wide=False)
 
     def _learn(self, right: list[Values]) -> None:
-        """Add the differences between the right values and those of the previous launch."""
+        """Add the squared differences between the right values of this and the previous launch."""
         last, self._last = self._last, right
         self._first = self._first or right
         if not last:
@@ -118,7 +118,7 @@ class WithReference:
 
     @property
     def is_wide(self) -> bool:
-        """Whether the right results of all floating-point outputs are those in float64."""
+        """Whether the right results of all floating-point outputs are the float64 results."""
         pairs = zip(self._facts.outputs, self._right, strict=True)
         return all(each.is_wide for part, each in pairs if _roundoff(part.dtype))
 

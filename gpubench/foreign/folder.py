@@ -134,7 +134,7 @@ def _facts(statement: Statement, number: int, device: str, own: ForeignProcess |
 
 
 def _of_own_sizes(listed: dict[int, Facts]) -> dict[int, Facts]:
-    """Return the facts, with a different number of input bytes for each workload."""
+    """Return the facts, changed so that each workload has a different number of input bytes."""
     taken, made = set[int](), dict[int, Facts]()
     for number, facts in sorted(listed.items()):
         size = facts.input_bytes

@@ -23,7 +23,7 @@ PLACES = {
     "gpu-mode": "submission*.py or solutions/**/*.py",
     "KernelBench": "solutions/{stem}*.py",
 }
-"""By form: patterns of the paths of solutions, relative to the problem's folder."""
+"""Patterns of the paths of solutions, relative to the problem's folder, by form."""
 
 MAX_DEPTH = 4  # number of levels of folders in which problems are looked for
 

@@ -74,7 +74,7 @@ class Program:
         return list(self._module.get_inputs())
 
     def reference(self, arguments: Sequence[Any]) -> Any:
-        """Return the result of the model. Its weights are float64 if an argument is float64."""
+        """Return the model's result. The model's weights are float64 if an argument is float64."""
         is_wide = any(str(getattr(each, "dtype", "")) == "torch.float64" for each in arguments)
         if is_wide not in self._models:
             made = self._made(self._module.Model)

@@ -2,7 +2,7 @@
 
 `on_host.py` has the same functions for host memory. A comparison of 2²⁴ elements takes some
 milliseconds on a GPU, and most of a second on the host. All functions use deterministic kernels,
-because a problem may forbid other kernels.
+because a problem may forbid nondeterministic kernels.
 """
 
 import math
@@ -30,7 +30,7 @@ def has_room(facts: Facts) -> bool:
 
 
 def tensor_of(output: Any) -> Any:
-    """Return a CuPy array as a tensor in the same memory. The current stream waits for it."""
+    """Return a tensor in the memory of a CuPy array. torch's current stream waits for the array."""
     return torch.from_dlpack(output)
 
 
@@ -64,7 +64,7 @@ def errors(result: Any, right: Values, absolute: float, relative: float) -> tupl
 
 
 def ranked(values: Values, rank: int) -> float:
-    """Return the value at position `rank` of the values in ascending order, from 0 on."""
+    """Return the value at position `rank`, counted from 0, of the values in ascending order."""
     return float(values.sort().values[rank])
 
 

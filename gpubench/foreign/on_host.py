@@ -96,7 +96,7 @@ def errors(
 
 
 def ranked(values: Values, rank: int) -> float:
-    """Return the value at position `rank` of the values in ascending order, from 0 on."""
+    """Return the value at position `rank`, counted from 0, of the values in ascending order."""
     return float(np.partition(values, rank)[rank])
 
 

@@ -61,7 +61,7 @@ def load(program: Program, path: Path, dtype: str) -> tuple[Function, bool]:
     """Return a solution's function, and whether it takes the results as its last arguments.
 
     Raises CompileError, which names the fault and its place, or DoesNotFitError if the solution
-    needs something that is missing here.
+    needs something that this machine lacks.
     """
     if path.suffix == ".json":
         try:

@@ -95,7 +95,7 @@ class Program(Protocol):
         """Return the tolerance of each result, if the statement has none."""
 
     def solution(self, module: Any) -> Any:
-        """Return a function of a solution's module that takes the same arguments, or None."""
+        """Return a function of a solution's module, with the reference's arguments, or None."""
 
 
 def read_text(path: Path) -> str:

@@ -139,7 +139,7 @@ def run(program: Program, leaves: Leaves, form: Any) -> Ran:
 def examine(program: Program, number: int, stated: Tolerance | None) -> Facts:
     """Return the facts about a workload from runs of the reference.
 
-    `stated` is the tolerance of the workload, or None if the problem's check has it.
+    `stated` is the tolerance of the workload, or None if only the problem's check has a tolerance.
     """
     from torch.utils.flop_counter import FlopCounterMode
 

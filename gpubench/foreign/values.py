@@ -123,7 +123,7 @@ def stored(path: Path, key: str) -> Any:
 
 
 def modes() -> tuple[Any, Any]:
-    """Return two modes of torch: one replaces GPUs by the CPU, the other float types by float64."""
+    """Return a mode of torch that replaces GPUs by the CPU, and one that makes floats float64."""
     import torch
     from torch.overrides import TorchFunctionMode
 
