@@ -35,7 +35,7 @@ def all_memory_bytes() -> int:
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """Yield the control groups of this process and their parents, of cgroup versions 1 and 2."""
+    """Yield this process's control groups and their parents (cgroup version 1 or 2)."""
     for line in read_text("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         root = CGROUPS / controller if controllers else CGROUPS  # version 1 has several trees
@@ -60,7 +60,7 @@ def _cpu_quotas() -> Iterator[float]:
 def _memory_limits() -> Iterator[tuple[int, int]]:
     """Yield the memory limit of each control group that has a limit, and the memory in use.
 
-    The group's inactive file cache is not counted as used, because the system takes it back.
+    The group's inactive file cache does not count as used, because the system can reclaim it.
     """
     for group in _groups("memory"):
         for names in (("max", "current"), ("limit_in_bytes", "usage_in_bytes")):
@@ -68,11 +68,11 @@ def _memory_limits() -> Iterator[tuple[int, int]]:
             if limit.isdigit() and used.isdigit():
                 statistics = read_text(group / "memory.stat")
                 cached = re.findall(r"^(?:total_)?inactive_file (\d+)", statistics, re.MULTILINE)
-                yield int(limit), int(used) - int([0, *cached][-1])  # "total_…" comes last
+                yield int(limit), int(used) - int([0, *cached][-1])  # the last match has "total_"
 
 
 def oom_kills() -> int:
-    """Return the number of processes of this control group that the system killed for memory."""
+    """Return the number of processes of this control group that were killed for lack of memory."""
     group = next(_groups("memory"), CGROUPS)
     events = (read_text(group / f"memory.{name}") for name in ("events", "oom_control"))
     kills = re.search(r"^oom_kill (\d+)", "\n".join(events), re.MULTILINE)

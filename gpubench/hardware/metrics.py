@@ -28,7 +28,7 @@ def gbytes_per_s(problem: Problem, time_us: float) -> float:
 
 
 def arithmetic_intensity(problem: Problem) -> float:
-    """Return FLOP per byte that must move."""
+    """Return the number of operations per byte that must move."""
     return problem.flops / problem.bytes
 
 

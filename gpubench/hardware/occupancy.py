@@ -136,7 +136,7 @@ def _by_registers(limits: Limits, registers: int, block_warps: int) -> int:
     A warp uses one partition of the register file, and a block uses all partitions.
     """
     per_warp = _round_up(registers * WARP, REGISTER_UNIT)
-    # On capability 6.0, with two partitions, CUDA also refuses a block that is too large for four.
+    # Capability 6.0 has two partitions. CUDA also refuses blocks there that do not fit into four.
     partitions = {limits.partitions, MAX_PARTITIONS}
     if per_warp * max(_round_up(block_warps, n) for n in partitions) > limits.block_registers:
         return 0
@@ -156,8 +156,8 @@ class Waves:
     multiprocessors: int
     blocks_per_wave: int
     waves: float
-    """Blocks of the grid, divided by the blocks of a wave. 3.88 is three full waves and a tail of
-    0.88."""
+    """Blocks of the grid, divided by the blocks of a wave. 3.88 means three full waves and 0.88 of
+    a fourth wave."""
 
     tail_blocks: int  # number of blocks in the last wave, or 0 if the last wave is full
     idle_multiprocessors: int  # number of multiprocessors that never get a block

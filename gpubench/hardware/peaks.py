@@ -60,17 +60,17 @@ HALVES = {
     "GeForce": {"tf32", "float16", "bfloat16", "bf16x3", "bf16x6", "float8_e4m3"},
     "A10G": {"tf32", "float16", "float16_sum16", "bfloat16", "bf16x3", "bf16x6", "int8"},
 }
-"""Arithmetic with half the rate on tensor cores, by a substring of the GPU's name. GeForce GPUs add
-in float32 at half the rate of professional GPUs of the same capability (RTX 3090 and A40, RTX 4090
-and L40S). The A10G, which is made for one cloud, has half of the A10's rates (70 TFLOP/s in 16 bits
-from 80 multiprocessors at 1710 MHz)."""
+"""Arithmetic with half the rate of `RATES` on tensor cores, by a substring of the GPU's name.
+GeForce GPUs add in float32 at half the rate of professional GPUs of the same capability (RTX 3090
+and A40, RTX 4090 and L40S). The A10G, which is made for one cloud, has half of the A10's rates (70
+TFLOP/s in 16 bits from 80 multiprocessors at 1710 MHz)."""
 
 TENSOR_CLOCKS_MHZ = {
     (9, 0): {"H100 PCIe": 1620.0, "": 1830.0},
     (10, 0): {"NVIDIA B200": 1856.0, "GB200": 2008.0},
 }
-"""The clock of the datasheets' tensor core rates if it is below the highest clock, by capability
-and substring of the GPU's name. If several substrings fit, the lowest clock is used.
+"""Clock of the datasheets' tensor core rates, if this clock is below the highest clock, by
+capability and substring of the GPU's name. If several substrings fit, the lowest clock is used.
 
 The clocks of GH100 are in NVIDIA's H100 white paper. The clock of B200 follows from the HGX B200
 datasheet: 2,250 TFLOP/s per GPU in 16 bits, over 148 multiprocessors × 8192 operations. The clock
@@ -81,7 +81,7 @@ GH100, and 37 TFLOP/s at 1965 MHz for B200."""
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:
-    """A theoretical rate and its derivation. None means unknown for this device."""
+    """A theoretical rate and its derivation. A value of None is unknown for this device."""
 
     arithmetic: str
     unit: str
@@ -105,17 +105,17 @@ def find_peak(device: Device, arithmetic: str, unit: str) -> Peak | None:
 
 
 def fma_rate(dtype: str) -> str:
-    """Return the name of a precision's measured multiply-add rate in a device's facts."""
+    """Return the name of a device's fact with the measured multiply-add rate of a precision."""
     return f"measured_{dtype}_fma_gflops"
 
 
 def peak_gflops(device: Device, dtype: str, clock_mhz: float | None = None) -> float | None:
     """Return the peak of the fastest unit that computes in `dtype`, for percentages of the peak.
 
-    For float64, the fastest unit is the tensor cores if they have float64. For float32, it is the
-    cores, because TF32 is another arithmetic. `clock_mhz` is by default the clock of the
-    datasheet's figures. The peak of a CPU is its measured rate of multiply-adds; None if it was not
-    measured.
+    For float64, the fastest unit is the tensor cores if they compute in float64. For float32, the
+    fastest unit is the cores, because TF32 is another arithmetic. `clock_mhz` is by default the
+    clock of the datasheet's figures. The peak of a CPU is its measured rate of multiply-adds, or
+    None if this rate was not measured.
     """
     if device.compute_capability is None:
         measured: float | None = device.facts.get(fma_rate(dtype))

@@ -47,8 +47,8 @@ class Config(Mapping[str, Any]):
 
     `str` returns the text that users write: `128x128x8/8x8/s3/cluster=2x1` is a block of 128×128
     elements of C in steps of 8 along K, 8×8 elements per thread, three stages, and one more
-    parameter. `block` and `thread` name these numbers. `Config()` has no parameters and prints as
-    `-`.
+    parameter. `block` names the numbers before the first slash, and `thread` the two numbers after
+    it. `Config()` has no parameters and prints as `-`.
     """
 
     __slots__ = ("_block", "_thread", "_values")
@@ -250,9 +250,9 @@ class Space:
         return self.constraint(config) if self.constraint else None
 
     def _parsed(self, text: str) -> Config:
-        """Parse a text into the order of the axes.
+        """Parse a text, and return its parameters in the order of the axes.
 
-        If only `/s` and `/k` are missing, they are 1.
+        If only `/s` and `/k` are missing, both are 1.
         """
         config = Config.parse(text, self.block, self.thread or THREAD)
         missing = self.axes.keys() - config.keys()

@@ -29,7 +29,7 @@ class Device:
     """Number of streaming multiprocessors, or of the CPUs that the process may use."""
 
     sm_clock_mhz: float | None = None
-    """Highest clock of the multiprocessors, which peaks are computed from."""
+    """Highest clock of the multiprocessors, from which peaks are computed."""
 
     memory_bandwidth_gbytes_per_s: float | None = None
     l2_bytes: int = 0
@@ -137,7 +137,7 @@ class Measurement:
     """Root of the mean square of the errors of all elements: `Compared.rms`."""
 
     fingerprints: dict[int, int] = field(default_factory=dict)
-    """Fingerprints of right outputs, by the content of their set (`rotation.content_of`)."""
+    """Fingerprints of right outputs, by the content of the operand set (`rotation.content_of`)."""
 
     series: Series | None = None
     resources: Resources | None = None
@@ -155,8 +155,8 @@ class Measurement:
     """What a call does besides computing, such as allocating memory."""
 
     first_call_s: float | None = None
-    """Seconds of a function's first calls, in which it may compile. None if the variant is not a
-    function."""
+    """Seconds of a function's first calls, in which the function may compile. The value is None if
+    the variant is not a function."""
 
     threads: int | None = None
     """CPU threads that the kernel used. None on a GPU."""

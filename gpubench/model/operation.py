@@ -110,8 +110,8 @@ class Operation:
     Aᵀ·(A·x), is listed twice."""
 
     added: tuple[str, ...] = ()
-    """The operands that are added to the product of the first two operands. If they hold zeros, the
-    result is the product alone, which is probed exactly."""
+    """The operands that are added to the product of the first two operands. If the added operands
+    hold zeros, the result is the product alone, which is probed exactly."""
 
     scaled: Callable[..., tuple[Any, Any]] | None = None
     """(xp, operands…) → the first two operands, each element multiplied by its scale. The other
@@ -191,7 +191,7 @@ class Operation:
     def is_product(self) -> bool:
         """Whether the operation is a product with a matrix or vector, over the extent `terms`.
 
-        Scaled operands and single rows then show errors that a tolerance hides.
+        Tests with scaled operands and with single rows then show errors that a tolerance hides.
         """
         return self.has_product and not (self.added or self.scaled or self.batch)
 
@@ -199,7 +199,7 @@ class Operation:
     def batch(self) -> str:
         """The extent that counts separate operations; empty if there is none.
 
-        It is the first extent of all arrays, such as `BATCH M K`, and is not M, N or K.
+        This extent is the first extent of all arrays, such as `BATCH M K`, and is not M, N or K.
         """
         arrays = (*self.inputs, self.output)
         firsts = {each for array in arrays for each in array.dimensions[:1] or [""]}

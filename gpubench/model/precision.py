@@ -55,8 +55,8 @@ class Precision:
     """The matrices that are column-major for all kernels: 8-bit operands are multiplied along k."""
 
     rate_of: str = ""
-    """The precision with the same instructions, and so the same peak. Empty if it is this
-    precision."""
+    """The precision whose peak this precision shares, because both use the same instructions. Empty
+    means the precision itself."""
 
     in_blas: str = ""
     """The precision in which the vendor's BLAS computes instead, if the BLAS lacks this precision;
@@ -101,9 +101,9 @@ class Precision:
     def tolerance(self) -> float:
         """Largest error of a right result, on the scale of `engine.judge.verify.relative_error`.
 
-        Sums of right kernels stay below two unit roundoffs on that scale. If operands are rounded
-        without permission, or one product out of 16384 is missing, the error is tens of unit
-        roundoffs. If operands may be rounded, each operand adds its own roundoff.
+        Errors of right kernels stay below two unit roundoffs of the sum on that scale. If operands
+        are rounded without permission, or one product out of 16384 is missing, the error is tens of
+        unit roundoffs. If operands may be rounded, each operand adds its own roundoff.
         """
         return SUM_ROUNDINGS * self.sum_roundoff + 2 * self.input_roundoff
 
@@ -145,7 +145,7 @@ PRECISIONS = {
             name="int32", accumulator="int32", cpp="int", tensor_map_code=3, sum_roundoff=0.0
         ),
         replace(FLOAT32, name="tf32", rate_of="", tensor_map_code=11, input_roundoff=F16),
-        # Sums of three and of six products of bfloat16 parts, as Triton and XLA name them. Two
+        # Sums of three or six products of bfloat16 parts. Triton and XLA use the same names. Two
         # parts have the operand's first 16 bits, and three parts have all of its bits.
         replace(FLOAT32, name="bf16x3", rate_of="", input_roundoff=BF16**2, in_blas="float32"),
         replace(FLOAT32, name="bf16x6", rate_of="", in_blas="float32"),

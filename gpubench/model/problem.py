@@ -15,10 +15,10 @@ n: the matrix is row-major. t: the matrix is column-major, that is, its transpos
 
 
 def layouts_of(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the values of `--layouts` for layouts as the CSV's column has them.
+    """Return the values of `--layouts` for layouts in the form of the CSV's column.
 
-    Empty if all matrices are row-major, which is the default, or have the layout that a kernel
-    requires.
+    The result is empty if all matrices are row-major, which is the default, or have the layout that
+    a kernel requires.
     """
     names = {layout_text(column_major): name for name, column_major in LAYOUTS.items()}
     listed = dict.fromkeys(names[text] for text in texts if text in names)
@@ -26,7 +26,7 @@ def layouts_of(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def layout_text(column_major: tuple[str, ...]) -> str:
-    """Return a layout as the CSV's column has it: `row-major`, or `column-major B`."""
+    """Return a layout in the form of the CSV's column: `row-major`, or `column-major B`."""
     return f"column-major {' '.join(column_major)}" if column_major else "row-major"
 
 
@@ -143,7 +143,7 @@ class Problem:
 
     @property
     def layout(self) -> str:
-        """The layout of the matrices in memory, as the CSV's column has it."""
+        """The layout of the matrices in memory, in the form of the CSV's column."""
         return layout_text(self.column_major)
 
     @property

@@ -35,7 +35,7 @@ ELEMENT_BYTES = {
     "double": 8,
     **dict.fromkeys(("half", "__half", "nv_bfloat16", "__nv_bfloat16"), 2),
 }
-"""Bytes of the elements of these types. A pointer to integers may have packed elements."""
+"""Number of bytes of an element, by its type. A pointer to integers may have packed elements."""
 
 WORKSPACE = "workspace"  # value of a pointer that gets the workspace
 NULL = "null"  # value of a pointer that gets a null pointer
@@ -192,7 +192,7 @@ def number(parameter: Parameter, problem: Problem) -> float:
 
 
 def packed(parameter: Parameter, value: float, scalar: str) -> bytes:
-    """Return the bytes of a number in its C++ type. `Scalar` stands for the type `scalar`."""
+    """Return the bytes of a number in its C++ type. `Scalar` means the type `scalar`."""
     name = parameter.type_name
     form = FORMATS[scalar if name == "Scalar" else name]
     if form == "bfloat16":  # the upper half of a float; 0, 1 and -1 are exact

@@ -45,9 +45,9 @@ class Timing:
     """Wall time for all points together. None: no limit."""
 
     examined_in: int = 10
-    """The parent's clock examines each measurement of a function. Of a user's CUDA source, it
-    examines the first measurement, and each later measurement with a probability of 1 divided by
-    this number."""
+    """The parent's clock examines each measurement of a function. The clock examines the first
+    measurement of a user's CUDA source, and each later measurement with a probability of 1 divided
+    by this number."""
 
     @property
     def hang_s(self) -> float:

@@ -87,7 +87,7 @@ class Launch:
 
     @property
     def main(self) -> Launch:
-        """The first launch of the variant's own template, or else of an instance, or any launch."""
+        """The first launch of the variant's own template; else of an instance; else any launch."""
         return min(self.sequence, key=lambda at: (at.kernel != "", "<" not in at.kernel))
 
     @property
@@ -140,8 +140,8 @@ class Variant:
     """Whether a sweep that names no variants runs this variant."""
 
     after: str = ""
-    """The previous step of the ladder, which this variant changes in one way. Empty if it is not a
-    step."""
+    """The previous step of the ladder, which this variant changes in one way. Empty if the variant
+    is not a step."""
 
     rival: bool = False
     """Whether the variant calls a rival library, which `compare-cublas --rivals` includes."""
@@ -166,8 +166,8 @@ class Variant:
     the function's code."""
 
     file: str = ""
-    """The file of the variant's code, relative to the descriptor. Empty means the usual file of its
-    kind."""
+    """The file of the variant's code, relative to the descriptor. Empty means the usual file of
+    this kind of variant."""
 
     column_major: tuple[str, ...] = ()
     """The matrices that the kernel requires in column-major order, such as `("B",)`."""
@@ -311,7 +311,7 @@ class SourceVariant(Variant):
     def only_extent(self) -> str:
         """The only extent that the signature takes for M, N and K, or an empty text.
 
-        It is also empty if a launch passes further numbers, because these may be extents.
+        The text is also empty if a launch passes further numbers, because these may be extents.
         """
         return only_extent(self.signature, self.op)
 
@@ -515,7 +515,7 @@ class BrokenVariant(Variant):
 
     @property
     def backend(self) -> str:
-        """The backend of the sweep, because the file names none."""
+        """The backend of the sweep. The file itself names no backend."""
         return self.runs_on
 
     def why_not(self, *_: object) -> str:

@@ -46,8 +46,8 @@ OPTIONS = (
     "-fsanitize=thread", "-fsanitize-coverage=trace-pc", "-fno-reorder-blocks", "-fno-pie",
     "-DON_CPU_RECORDS",
 )  # fmt: skip
-"""Options of g++ for a program that records accesses. Blocks of code keep their order in a
-function, so a jump back begins the next iteration of a loop."""
+"""Options of g++ for a program that records accesses. g++ must keep the order of the blocks of code
+in a function, so that a jump back begins the next iteration of a loop."""
 
 KINDS = {"r": "read", "w": "write", "a": "atomic"}
 BULK = "t"
@@ -98,8 +98,8 @@ class Access:
     """Number of cache lines of global memory that a request accesses. 0 for shared memory."""
 
     phases: float = 0.0
-    """Number of wavefronts without bank conflicts. A wavefront is what shared memory serves in a
-    clock. 0 for global memory."""
+    """Number of wavefronts without bank conflicts. Shared memory serves a wavefront per clock. 0
+    for global memory."""
 
     wavefronts: float = 0.0
     """Number of wavefronts with the bank conflicts of the accesses. 0 for global memory."""
@@ -253,7 +253,7 @@ def recorder_version() -> str:
 
 
 def _kept_file(case: Case) -> Path:
-    """Return the case's file in the cache. Its name depends on all that affects the result."""
+    """Return the case's file in the cache. Its name depends on all facts that affect the result."""
     problem = case.problem
     return cache_file(
         "accesses",

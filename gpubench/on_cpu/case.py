@@ -43,7 +43,7 @@ class Case:
     tile: Config | None
     problem: Problem
     gpu: Gpu | None = ONE_MULTIPROCESSOR
-    """The GPU that the launch is fitted to. None if it is fitted to no GPU."""
+    """The GPU that the launch is fitted to. None if the launch is fitted to no GPU."""
 
     inputs: tuple[np.ndarray, ...] = field(default=(), compare=False)
     """The operands. Empty means the operands that the function `operands` returns."""

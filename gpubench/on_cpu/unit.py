@@ -43,8 +43,8 @@ _OPENING, _CLOSING = re.compile(r"<<\s*<"), re.compile(r">>\s*>")
 """Patterns of `<<<` and `>>>`. Visual Studio formats them with a space inside."""
 
 _STATIC = re.compile(r"\bstatic\b(?!\s+constexpr)")
-"""Pattern of `static` before a variable in a host function. It becomes `static thread_local`,
-because shared.ld would take a plain static variable for a shared array."""
+"""Pattern of `static` before a variable in a host function. The keyword becomes `static
+thread_local`, because shared.ld would take a plain static variable for a shared array."""
 
 _STATEMENT = re.compile(r"[^;{}]*+[;{}]|[^;{}]++")
 _DECLARATION = re.compile(r"(?!\s*template)[^;{}()=]+\([^;{}]*\)\s*;")
@@ -97,7 +97,7 @@ def translation_unit(
 class _Reader:
     """Reads a source and the files that it includes."""
 
-    wanted: str  # names of the functions that are needed, apart from those of the GPU
+    wanted: str  # names of the functions that are needed, apart from functions of the GPU
     folders: Sequence[Path]
     is_whole: bool  # whether the text has all functions, so that those not needed are left out
     headers: dict[str, None] = field(default_factory=dict)
@@ -217,7 +217,7 @@ def _needed(
     of_device: Sequence[_Function],
     wanted: str,
 ) -> set[_Function]:
-    """Return `of_device` and the functions named there, in `wanted`, or outside of functions."""
+    """Return `of_device` and the functions that it, `wanted` or code outside functions names."""
     outside = _replaced(plain, [(each.start, each.end, ";") for each in functions])
     waiting = [
         "".join(x for x in _STATEMENT.findall(outside) if not _DECLARATION.fullmatch(x)),

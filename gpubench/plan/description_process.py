@@ -2,7 +2,7 @@
 
 A description is code: it may end its process, use all memory, print, or never return. So this
 process has a `Variant` whose functions send requests to the process of the descriptions. `load` and
-`Described` run in this process, and `serve` runs in the other one. Answers are plain data
+`Described` run in this process, and `serve` runs in the other process. Answers are plain data
 (msgspec).
 """
 

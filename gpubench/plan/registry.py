@@ -1,6 +1,6 @@
 """Finds the variants: every `kernels/<op>/<name>.py` describes a variant, named after its file.
 
-A user's folder (`--kernels DIR`) has the same structure. It may also contain the files of one
+A user's folder (`--kernels DIR`) has the same structure, and may also contain the files of one
 operation directly: `DIR/<name>.py`.
 """
 

@@ -107,8 +107,8 @@ class InRounds:
     def is_done(self, rounds: Sequence[Measurement], timing: Timing) -> bool:
         """Whether a point failed, has all its rounds, or has used up its time.
 
-        A point with slow launches is done in fewer rounds, if it has taken `max_wall_s` and has
-        `few_samples`.
+        A point with slow launches is also done if its samples took `max_wall_s`, and if it has at
+        least `few_samples`.
         """
         if len(rounds) >= timing.rounds or _failed(rounds):
             return True

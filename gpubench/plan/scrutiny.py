@@ -32,8 +32,8 @@ class Scrutiny:
 
     has_own_process: bool = False
     """Whether the function has a process of its own, gets new operands in each measurement, and is
-    examined in each measurement. A function can change anything in its process, also the checks of
-    other functions."""
+    examined in each measurement. A function can change anything in its process, including the
+    checks of other functions."""
 
 
 _OURS = Scrutiny()

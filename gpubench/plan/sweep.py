@@ -121,9 +121,9 @@ def plan(
 ) -> dict[Point, str | None]:
     """Return the points of a sweep on a backend, each with the reason why it cannot run, or None.
 
-    `capability` is the GPU's compute capability; None: it is not checked. `multiprocessors` is for
-    `--tiles auto`; 0: the number is not known. `picked` replaces `--tiles`. Raises UsageError if no
-    point can run.
+    `capability` is the GPU's compute capability, or None to skip its check. `multiprocessors` is
+    for `--tiles auto`; 0: the number is not known. `picked` replaces `--tiles`. Raises UsageError
+    if no point can run.
     """
     if not sweep.sizes:
         n = backends()[backend].quick_size

@@ -46,7 +46,7 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     sweep without `--layouts`."""
 
     simplest: str
-    """The tile, among those not shown to be slower, whose values come first on their axes."""
+    """The tile whose values come first on their axes, among the tiles not shown to be slower."""
 
     group: int  # number of configurations that were not shown to be slower, out of `configurations`
     configurations: int

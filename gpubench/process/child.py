@@ -33,13 +33,13 @@ BOOT = (
     "folder = sys.argv.pop(1); folder and confine(folder); "
     "from {module} import {function}; {function}(int(sys.argv[1]), *sys.argv[2:])"
 )
-"""The child's program. It imports from the same paths as this process, in any current directory."""
+"""The child's program. A child imports from the same paths as this process, in any directory."""
 
 FOLLOW = (
     "import sys; sys.path.append(sys.argv[1]); from gpubench.process.warden import follow; "
     "follow(sys.argv[2:])"
 )
-"""Program of the warden of any other program, such as a compiler (`start_program`)."""
+"""Program of the warden of another program, such as a compiler (`start_program`)."""
 
 END_S = 3.0
 """Time limit for a warden to end. A warden takes longer only if it was stopped."""

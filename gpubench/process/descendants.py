@@ -1,8 +1,8 @@
 """The descendants of this process: their list, their CPU time, and their end (Linux).
 
 A process that is a subreaper becomes the parent of each descendant whose own parent has ended. So
-no descendant leaves the list: neither a daemon that was forked twice, nor a process that has called
-`setsid`. This module imports only the standard library.
+no descendant is missing from the list: neither a daemon that was forked twice, nor a process that
+has called `setsid`. This module imports only the standard library.
 """
 
 import ctypes
@@ -20,10 +20,10 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 
 END_S = 2.0
-"""Maximum time to end all descendants. Only a process that forks faster than it is killed, or that
-the system cannot end now, outlives this time."""
+"""Maximum time to end all descendants. Only processes that fork faster than they are killed, or
+that the system cannot end yet, run longer."""
 
-_STEP_S = 0.002  # time between two lists of the processes that are killed
+_STEP_S = 0.002  # time between two searches for processes to kill
 
 
 def prctl(option: int, value: int) -> bool:

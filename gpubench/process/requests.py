@@ -109,7 +109,7 @@ def answer_requests(channel: Channel, value_of: Callable[[bytes, Report], bytes]
         send(_Answer(token, steps))
 
     def send(answer: _Answer) -> None:
-        if os.getpid() != pid:  # a kernel forked this process, and the copy has come to this line
+        if os.getpid() != pid:  # a kernel forked this process, and this is the copy
             os._exit(0)
         with suppress(ConnectionError):  # the parent was killed; the next request ends this process
             channel.send(msgspec.msgpack.encode(answer))

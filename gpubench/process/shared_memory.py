@@ -26,8 +26,8 @@ def new_file() -> int:
     """Return the descriptor of an empty file without a name.
 
     The file lies on the disk for temporary files, whose page cache may have large pages. Mapping 1
-    MiB of such a file takes 1 µs; for a file in memory, it takes 60 to 220 µs. If the disk does not
-    support files without a name, the file lies in memory.
+    MiB of such a file takes 1 µs; mapping 1 MiB of a file in memory takes 60 to 220 µs. If the disk
+    does not support files without a name, the file lies in memory.
     """
     try:
         return os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_RDWR, 0o600)

@@ -216,7 +216,7 @@ def described_by_default(text: str) -> list[str]:
 def _candidates(defined: Sequence[Function]) -> list[Function]:
     """Return the host functions that launch kernels on arrays, and then the kernels.
 
-    Functions with fewer than three arrays come last: they fill, convert or copy arrays.
+    Functions with fewer than three arrays are last, because they fill, convert or copy arrays.
     """
     arrays = {each: len(re.findall(r"[\w>]\s*\*(?!\s*\*)", each.signature)) for each in defined}
     launchers = [

@@ -186,13 +186,13 @@ def _parts(text: str, before: str) -> list[str]:
     elif made:
         brackets = "()" if made[-1][0].endswith("(") else "{}"
         parts = split(enclosed(before, made[-1].end() - 1, brackets)[0])
-    grows = re.findall(rf"\b{name}\.([xyz])\s*\+\+", before)  # grid.x++ if there is a remainder
+    grows = re.findall(rf"\b{name}\.([xyz])\s*\+\+", before)  # for a remainder: grid.x++
     pairs = zip("xyz", parts, strict=False)
     return [f"ceil({part})" if axis in grows else part for axis, part in pairs]
 
 
 class _Calls(ast.NodeTransformer):
-    """Replaces calls of functions that divide and round up by `/`, which means the same."""
+    """Replaces calls of functions that divide and round up by `/`, which also rounds up."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:  # a name that ast prescribes
         name, arguments = ast.unparse(node.func), node.args
