@@ -28,11 +28,11 @@ from gpubench.model.variant import PORTABLE_CLUSTER
 
 EXTENTS = range(64, 257, 16)
 """Numbers of rows and columns of a tile. One of the two is a multiple of 64, the number of rows of
-a tensor core instruction. The other is the instruction's number of columns."""
+a tensor core instruction. The other number is the instruction's number of columns."""
 
 ROWS_BY_16, ROWS_BY_8 = range(16, 257, 16), range(8, 257, 8)
 """Numbers of rows of a tile whose columns are a multiple of 64, in steps of 16 or 8. Kernels that
-store results by boxes use steps of 8. A tile has less than 64 rows only if one row of tiles covers
+store results by boxes use steps of 8. A tile has fewer than 64 rows only if one row of tiles covers
 C."""
 
 PAIRS = ("1x1", "1x2", "2x1")
@@ -135,11 +135,11 @@ MAX_SUMS = {1: 128, 2: 192, 3: 96}
 registers can have 192 sums besides addresses; with 160 registers, 96 sums."""
 
 FREE_SUMS = {1: 128, 2: 128, 3: 64}
-"""Maximum number of sums of a thread for which no registers move between warpgroups."""
+"""Maximum number of sums of a thread for which no warpgroup gives registers to other warpgroups."""
 
 SUM_BYTES = 4
 
-UNIT = 16  # number of rows of a tile that the parts of K add up at once
+UNIT = 16  # if K is in parts, a tile's number of rows is a multiple of this
 
 
 def consumers(rows: int, columns: int) -> int:
@@ -213,7 +213,7 @@ def why_not_in_group(tile: Config, at_most: int = MAX_CLUSTER) -> str | None:
 def box_of_a(rows: int, across: int) -> int:
     """Return the number of rows of A that a block sends by a copy.
 
-    This is a block's part of the rows, or all rows if blocks take turns. A part is a multiple of 8
+    A block sends its part of the rows, or all rows if blocks take turns. A part is a multiple of 8
     rows, because the swizzle has 8 rows.
     """
     return rows if rows % (8 * across) else rows // across

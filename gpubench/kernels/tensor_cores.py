@@ -33,7 +33,7 @@ RESULT_BYTES = 2 * 64 * ROW_BYTES
 """Bytes of the two result buffers of each warpgroup that multiplies."""
 
 MAX_SUMS = 192
-"""Maximum number of sums of a thread. More sums and the addresses do not fit into 240 registers."""
+"""Maximum number of sums of a thread. More sums do not fit into 240 registers beside addresses."""
 
 MULTIPROCESSORS = 132  # multiprocessors of H100 and H200 with SXM sockets, if no GPU is given
 A, B, C = range(3)  # indices of the kernel's arrays

@@ -5,11 +5,11 @@ The first bound is the time of the multiply-adds. The second bound is the time i
 together fetch from the L2 cache. The third bound is the time in which data arrive in a
 multiprocessor (for a `Choice`), or the time of the accesses to shared memory (for a `SmallTile`).
 The model takes the p-norm of the bounds, which is a smooth maximum, and adds the time of the step's
-barriers. It multiplies this time by the number of steps of the multiprocessor that has the most
-steps. Then it adds the time of a launch, of the end of a tile, and of the parts of K.
+barriers. The model multiplies this time by the number of steps of the multiprocessor that has the
+most steps. Then the time of a launch, of the end of a tile, and of the parts of K is added.
 
 A kernel states the properties of its configurations as a `Choice` if warpgroups multiply on tensor
-cores. It states them as a `SmallTile` if the warps of several blocks share a multiprocessor.
+cores, and as a `SmallTile` if the warps of several blocks share a multiprocessor.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ sixteen stages instead of eight take 0.07 µs more (docs/decisions/0028-few-rows
 PICKS = 3  # number of configurations to pick for a kernel that is ranked without other kernels
 
 PICKS_TOGETHER = 8
-"""Number of configurations to pick from kernels that the model ranks together. It was tested at 12
-products in TF32 on an H100, which were not used to fit the model, with some 35 configurations each.
-The best of two picks takes 3.8 % longer than the fastest configuration, the best of four picks 2.2
-% longer, and the best of eight picks 1.6 % longer."""
+"""Number of configurations to pick from kernels that the model ranks together. The number was
+tested at 12 products in TF32 on an H100, which were not used to fit the model, with some 35
+configurations each. The best of two picks takes 3.8 % longer than the fastest configuration, the
+best of four picks 2.2 % longer, and the best of eight picks 1.6 % longer."""
 
 Item = TypeVar("Item")
 Key = TypeVar("Key")
@@ -75,8 +75,9 @@ GPCS = 8
 one GPC. Each GPC has an equal share of the L2 cache's rate."""
 
 READ_US, LATENCY_US = 4.2e-3, 1.4
-"""Two times of an H200: to read 128 bytes from memory for each multiprocessor, at 4.02 TB/s; and
-from the request of a step's data to their arrival while memory is busy."""
+"""`READ_US` is the time in which an H200 reads 128 bytes from memory for each multiprocessor, at
+4.02 TB/s. `LATENCY_US` is the time from the request of a step's data to their arrival, while memory
+is busy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ class Costs:
 
     l2: float  # time in which each of 132 blocks fetches 1,000 rows of 128 bytes from the L2 cache
     barriers: float
-    """Time per step in which threads wait for the stage and free it. It overlaps with nothing."""
+    """Time per step in which threads wait for the stage and free it. No other time overlaps it."""
 
     norm: float  # exponent p of the norm
     add_elements: float  # time per 10,000 elements of a tile to add the sums of all parts of K
@@ -209,7 +210,7 @@ class Choice(Tile):
     def rounds_us(
         self, problem: Problem, clusters: int, at_once: int, multiprocessors: int, costs: Costs
     ) -> float:
-        """Return the sum, over all rounds of tiles, of the time of one step in that round.
+        """Return the time of one step in each round of tiles, added over all rounds.
 
         In a round, `at_once` clusters are resident at the same time.
         """
@@ -351,8 +352,8 @@ def _rows_fetched(choice: Choice, problem: Problem, costs: Costs) -> float:
 def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> float:
     """Return the time of a step if `share` of the multiprocessors fetch `fetched` rows each.
 
-    All rows and columns of a tile arrive in a multiprocessor, also those that other blocks of the
-    cluster fetch.
+    All rows and columns of a tile arrive in a multiprocessor, also the rows and columns that other
+    blocks of the cluster fetch.
     """
     tensor = costs.tensor * choice.rows * choice.columns / 32 / CLOCK_MHZ
     if choice.columns % BY_64:
@@ -488,7 +489,7 @@ class Picks:
 
 @dataclass(frozen=True)
 class DifferentPicks:
-    """Picks configurations of a kernel that is ranked without others (`CudaVariant.auto_tiles`).
+    """Picks configurations of a kernel that is ranked alone (`CudaVariant.auto_tiles`).
 
     The picks differ in the size of a tile per part of K, or in the number of blocks of a cluster.
     At 30 shapes on an H200 (seed 11 of `research/shapes.py`), the best of three picks takes 0.3 %

@@ -69,9 +69,9 @@ def staged_blocks(outputs: int, threads: int, gpu: Gpu) -> int:
 
     If the GPU holds as many blocks as there are outputs, each output has a block. Otherwise, the
     number of blocks is the largest divisor of the number of outputs, as in the published kernels.
-    For a prime number, this divisor is 1. If it is less than half of the blocks that the GPU holds,
-    another number is returned, with which all blocks but the last one compute the same number of
-    outputs.
+    For a prime number, this divisor is 1. If the divisor is less than half of the number of blocks
+    that the GPU holds, another number is returned, with which all blocks but the last one compute
+    the same number of outputs.
     """
     resident = gpu.threads_per_multiprocessor // threads * gpu.multiprocessors
     if outputs <= resident:
@@ -85,7 +85,7 @@ def on_staged_blocks(launch: Launch, tile: Config, problem: Problem, gpu: Gpu) -
     """Return a launch whose blocks compute several outputs each, an equal number if possible.
 
     The given launch has a block for each output. The function is the `specialize` of the published
-    staged kernels. It also changes the next launches.
+    staged kernels, and also changes the next launches.
     """
     following = (on_staged_blocks(each, tile, problem, gpu) for each in launch.next_launches)
     blocks = staged_blocks(launch.grid[0], tile["threads"], gpu)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_ROWS = 200_000
-"""Maximum number of rows of a file. `diff`, `plot` and `report` read this number of rows within a
-gigabyte of memory."""
+"""Maximum number of rows of a file. `diff`, `plot` and `report` need less than a gigabyte of memory
+for this number of rows."""
 
 MAX_BYTES = 2**27
 """Maximum size of a file that `diff`, `plot` and `report` read."""
@@ -45,8 +45,8 @@ MAX_VALUE = 1e30
 """Largest magnitude of a measurement."""
 
 _FORMULA = re.compile(r"'*(?:[=+@]|-(?!\Z))")
-"""Pattern of the beginning of a text that a spreadsheet would compute as a formula. Apostrophes
-before the formula, which prevent this, also match."""
+"""Pattern of the beginning of a text that a spreadsheet would compute as a formula. The pattern
+also matches apostrophes before the formula, which prevent the computation."""
 
 _MISSING = {"", "nan", "NaN", "NAN"}
 """Texts that stand for a missing number. pandas may write NaN."""
@@ -209,7 +209,7 @@ class Columns(Generic[R]):
         return self._rows(file, "the frame", "not a gpubench frame")
 
     def _make(self, values: Mapping[str, Any]) -> R:
-        """Make a row from parsed values. This is 15 times as fast as calling the row's class.
+        """Make a row from parsed values, 15 times as fast as a call of the row's class.
 
         The parsers have already cleaned the text.
         """

@@ -1,7 +1,7 @@
 """Recognizes files that hold no results of a sweep, by the texts at their start."""
 
 MAX_HEAD = 4096
-"""Number of characters by which a file is recognized."""
+"""Number of characters at the start of a file by which the file is recognized."""
 
 _ELSEWHERE = (
     "gpubench reads its own results: describe the kernel, and sweep it (docs/own-kernels.md)"

@@ -165,7 +165,7 @@ class ResultFile:
             return False
 
     def add(self, measurement: Measurement) -> None:
-        """Append a measurement. It is on disk when the function returns."""
+        """Append a measurement. The measurement is on disk when the function returns."""
         file = self._opened()
         try:
             file.write(encode_line(measurement))
@@ -201,7 +201,7 @@ class ResultFile:
                 file.close()
 
     def remove_partial(self) -> None:
-        """Remove the partial file of a complete sweep, if it is still there."""
+        """Remove the partial file of a complete sweep, if the file still exists."""
         with suppress(OSError):  # the file stays in a read-only directory
             self.partial.unlink(missing_ok=True)
 
@@ -254,7 +254,7 @@ def _open_partial(path: Path) -> IO[bytes]:
 
 
 def _is_at(path: Path, file: IO[bytes]) -> bool:
-    """Whether a path still names an open file. Someone may have removed its directory."""
+    """Whether a path still names an open file. Someone may have removed the file's directory."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
     except OSError:

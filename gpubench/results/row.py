@@ -226,7 +226,7 @@ class Row(OfSize):
 
     @property
     def unstable(self) -> bool:
-        """Whether rounds disagree. Such a time must not be compared with other times."""
+        """Whether rounds disagree. The row's time must then not be compared with other times."""
         medians = self.round_medians_us
         return bool(medians) and max(medians) > STABLE * min(medians)
 

@@ -43,7 +43,7 @@ time within ±0.5 %."""
 
 BETWEEN_SWEEPS_US = 0.033
 """Standard deviation of a launch's time between sweeps, in addition to the deviation between
-rounds. It was measured with points below 20 µs in four sweeps of an H200
+rounds. The deviation was measured with points below 20 µs in four sweeps of an H200
 (results/h200/diff_rounds)."""
 
 
@@ -66,8 +66,7 @@ def build_rows(
     }
     baselines_us: dict[tuple[PointKey, str], float] = {}
     for point, columns in times.items():
-        # If a variant tunes the call of another variant, the faster of both counts as the other
-        # variant.
+        # The time of a baseline is the shorter of its own time and the time of its tuned call.
         for name in {point.variant.name, point.variant.tunes}:
             key = point.problem_key, name
             baselines_us[key] = min(columns["median_us"], baselines_us.get(key, np.inf))
@@ -215,7 +214,7 @@ def _named(owner: object, *names: str) -> dict[str, Any]:
 
 
 def _without_end(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
-    """Return the rounds of a point without the elimination that ended them."""
+    """Return the rounds of a point, without the entry that records its elimination."""
     return rounds[:-1] if rounds[-1].status == Status.ELIMINATED else rounds
 
 

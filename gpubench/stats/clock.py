@@ -37,11 +37,11 @@ def clock_shares(
     The arguments have the shape (points, 2), with a column for each side of the comparison; NaN
     means unknown.
 
-    The shares follow the roofline (Williams, Waterman, Patterson 2009): if a point needs little
-    memory bandwidth, its whole time depends on the clock; if it reaches the bandwidth of a copy,
-    hardly any part of its time does. In between, or if the copy was not measured, the smallest
-    share is at least the point's fraction of the arithmetic peak. If a point's rates are unknown,
-    its whole time counts as dependent on the clock.
+    The shares follow the roofline (Williams, Waterman, Patterson 2009). If a point needs little
+    memory bandwidth, its whole time depends on the clock. If a point reaches the bandwidth of a
+    copy, hardly any part of its time depends on the clock. Between these bandwidths, or if the copy
+    was not measured, the smallest share is at least the point's fraction of the arithmetic peak. If
+    a point's rates are unknown, its whole time counts as dependent on the clock.
     """
     copies = 100 * gbytes_per_s / percent_of_copy
     copies = copies[np.isfinite(copies)]

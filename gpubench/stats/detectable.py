@@ -23,7 +23,7 @@ POWER = 0.9  # fraction of the cases in which a slow-down must be found
 SIDES = (*range(3, 20), *range(20, 50, 2), *range(50, 201, 10))
 SWEEPS = (7, 10, 14, 20, 28, 40, 56, 72, 100, 140, 200)
 """Numbers of sweeps per side that are tried on a CPU. `SIDES` has the numbers of rounds per side
-that are tried on a GPU. The smallest is 3, because two rounds show a variance only roughly."""
+that are tried on a GPU. Two rounds are not tried, because they show a variance only roughly."""
 
 DRAWS = 40  # number of simulated comparisons for each point and each number of sweeps
 DRAW_SEED = 83
@@ -95,9 +95,9 @@ def smallest(
 def _covering(lines: Floats) -> float:
     """Return the smallest slow-down that is found in the fraction `COVERED` of the lines.
 
-    Each line is for a point or a set of points, and has two slow-downs. The first is the smallest
-    slow-down that is found. The second is the slow-down of a round that was left out; slow-downs
-    near the second are not found.
+    Each line is for a point or a set of points, and has two slow-downs. The first slow-down is the
+    smallest that is found. The second slow-down was measured in a round that was left out, and
+    slow-downs near it are not found.
     """
     sizes, aside = lines.T
     tries = np.sort(np.append(sizes, (1 + NEAR) * aside))
@@ -110,13 +110,16 @@ def _covering(lines: Floats) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Needed:
-    """Number of rounds per side that find a slow-down in nine of ten cases; None: too many."""
+    """Numbers of repeats (rounds or sweeps) per side that find a slow-down in nine of ten cases.
+
+    None: the number is too large.
+    """
 
     kernel: int | None
-    """Number for a slow-down of all points of one kernel, found for nine of ten kernels."""
+    """Number of repeats for a slow-down of all points of one kernel, for nine of ten kernels."""
 
     point: int | None
-    """Number for a slow-down of a single point, found for nine of ten points."""
+    """Number of repeats for a slow-down of a single point, for nine of ten points."""
 
 
 def rounds_to_find(

@@ -105,7 +105,7 @@ def rounds_interval(
     many rounds in 95 % of sweeps, whether a sweep has three rounds or ten.
 
     `between_sweeps` is the standard deviation between sweeps, in the unit of the medians. The
-    rounds of one sweep do not show it, because they share the same deviation.
+    rounds of one sweep do not show this deviation, because it shifts all rounds equally.
     """
     count = len(medians)
     if count < MIN_ROUNDS:

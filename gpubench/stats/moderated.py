@@ -17,8 +17,8 @@ from scipy import special
 Floats = NDArray[np.float64]
 
 TOP = 0.1
-"""Fraction of the points that are left out when the prior is estimated. These points have the
-largest variances."""
+"""Fraction of the points that are left out when the prior is estimated: the points with the largest
+variances."""
 
 REJECTED = 0.01
 """A point keeps its own variance if, by the prior, a larger variance has a probability below this

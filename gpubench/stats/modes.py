@@ -20,8 +20,8 @@ DECIDING_ROUNDS = 20
 
 NEAR = 0.25
 """A time that was left out has two distances: from the level of the other side, and from the level
-of its own side. It counts as being at the other side's level if the first distance divided by the
-second distance is below this value."""
+of its own side. The time counts as being at the other side's level if the first distance divided by
+the second distance is below this value."""
 
 ALIKE = 0.7
 """Two speeds of a point may explain a shift if the difference between them is at least this
@@ -113,8 +113,8 @@ def may_be_modes(
 
     If a point's two speeds are known, the fraction of slow rounds gives the probability that all
     rounds of the base are fast and all rounds of the new side are slow by chance. Effects in one
-    direction are accepted if two speeds cause at least this number of effects with a probability of
-    at most `q` (Poisson).
+    direction are accepted if the probability that two speeds cause at least the same number of
+    effects is at most `q` (Poisson).
     """
     base, new = (side.number for side in sides)
     expected, count = np.zeros((2, len(effect)))

@@ -109,7 +109,7 @@ def find_moves(levels: Floats, speeds: Floats, margin: float = MARGIN, q: float 
 
 
 class Differences(NamedTuple):
-    """Newest results minus an anchor, as logarithms: arrays with an element for each point."""
+    """Differences of newest results from an anchor, as logarithms, with an element per point."""
 
     step: Floats
     low: Floats

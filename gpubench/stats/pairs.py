@@ -40,7 +40,7 @@ def ratio_of_pairs(
 def ratio_of_rounds(
     numerators: Sequence[float], denominators: Sequence[float], level: float = 0.95
 ) -> Ratio | None:
-    """Return `ratio_of_pairs` of the rounds that both have; None for fewer than `MIN_ROUNDS`."""
+    """Return the ratio over the rounds that both series have; None for fewer than `MIN_ROUNDS`."""
     count = min(len(numerators), len(denominators))
     if count < MIN_ROUNDS:
         return None

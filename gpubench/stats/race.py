@@ -1,4 +1,4 @@
-"""The race of `tune`: configurations leave when they are shown to be slower than the best.
+"""The race of `tune`, which eliminates configurations that are shown to be slower than the best.
 
 The method is successive elimination by paired comparisons: the logarithms of two configurations'
 times are subtracted round by round, so that a disturbance of a whole round cancels. docs/tune.md
@@ -32,8 +32,8 @@ decide. A kernel with two equally likely speeds is slow in all seven rounds in 0
 
 EARLY_VISITS = 3
 EARLY_FACTOR = 1.3
-"""A configuration leaves before `MIN_VISITS` visits if it was slower than the leader by this factor
-in every round, in at least `EARLY_VISITS` rounds."""
+"""A configuration is eliminated before `MIN_VISITS` visits if it was slower than the leader by this
+factor in every round, in at least `EARLY_VISITS` rounds."""
 
 DISSENT = 5
 """One visit in which a configuration was not slower than the leader is tolerated for each such
@@ -55,10 +55,11 @@ MIN_LIMIT = 120
 
 
 class Race:
-    """A race of configurations, numbered from 0. The caller visits (measures) the `waiting` ones.
+    """A race of configurations, numbered from 0.
 
-    `add` records a time, `withdraw` takes a configuration out of the race, and `judge` ends a
-    round. A `patient` race is limited only by its number of rounds.
+    The caller visits (measures) the configurations in `waiting`. `add` records a time, `withdraw`
+    takes a configuration out of the race, and `judge` ends a round. A `patient` race is limited
+    only by its number of rounds.
     """
 
     def __init__(self, within: float, seed: int = 0, *, patient: bool = False) -> None:
@@ -80,8 +81,8 @@ class Race:
         """Half of the leader's 95 % interval, as a fraction of its time."""
 
         self.slower: dict[int, float] = {}
-        """Lower bound of the slow-down of each configuration that left, relative to the leader: 0.1
-        is 10 %."""
+        """Lower bound of the slow-down of each eliminated configuration, relative to the leader:
+        0.1 is 10 %."""
 
         self.apart: dict[int, tuple[float, float]] = {}
         """Lower and upper bound of the slow-down of each survivor, relative to the leader, as
@@ -119,13 +120,13 @@ class Race:
 
     @property
     def settled(self) -> bool:
-        """Whether all survivors were visited often enough to be judged, or only one is left."""
+        """Whether all survivors were visited often enough to be judged, or one survivor is left."""
         visits = Counter(number for number, _ in self._logs)
         return len(self.racing) < 2 or all(visits[number] >= MIN_VISITS for number in self.racing)  # noqa: PLR2004 # a race needs two
 
     @property
     def decided(self) -> bool:
-        """Whether one configuration is left, or all that remain are within the margin."""
+        """Whether one configuration is left, or all remaining configurations count as equal."""
         if len(self.racing) < 2:  # noqa: PLR2004 # one has won
             return self.round > 1
         near = all(high <= self.margin for _, high in self.apart.values())
@@ -137,7 +138,7 @@ class Race:
         return self.round > 1 and (self.decided or self.spent)
 
     def judge(self) -> list[int]:
-        """End the round, and return the configurations that leave. The next round begins."""
+        """End the round, return the configurations to eliminate, and begin the next round."""
         numbers, left = sorted(self.racing), []
         if numbers:
             rounds = range(1, self.round + 1)
@@ -213,7 +214,7 @@ def _means(values: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.int64]]:
     count = there.sum(axis=1)
     middle = row_medians(values)
     scale = MAD_TO_SIGMA * row_medians(np.abs(values - middle[:, None]))
-    # The MAD of two values says little about their scatter; for mostly equal values it is 0.
+    # The MAD of two values hardly shows their scatter. The MAD of mostly equal values is 0.
     reach = np.where((count > 2) & (scale > 0), WINSOR * scale, np.inf)[:, None]  # noqa: PLR2004 # two values are too few
     clipped = np.clip(values, middle[:, None] - reach, middle[:, None] + reach)
     filled = np.where(there, clipped, 0.0)

@@ -1,7 +1,7 @@
 """Tests whether the shortest times of two sides differ, although disturbances lengthen many times.
 
 While other programs run, times fall into two groups, and a mean shows little. The shortest times of
-both sides are those that no disturbance lengthened. So the shortest times are compared by their
+both sides are times that no disturbance lengthened. So the shortest times are compared by their
 ranks, and all longer times count as equal. The clock of a machine drifts by a tenth within minutes,
 so each time is first divided by the shortest time of both sides at about that moment. The test is
 exact for any distribution of times, if all orders of the times are equally likely.
@@ -40,11 +40,11 @@ def decide_by_shortest(
     p: NDArray[np.float64],
     effect: NDArray[np.float64],
 ) -> NDArray[np.bool_]:
-    """Update `p` and `effect`; return for each point whether its shortest times decided these.
+    """Update `p` and `effect`; return for each point whether its shortest times decided both.
 
-    `sides` has both sides' times of each point, or None if they are not tested. `p` and `effect`
-    come from another test. A point with both tests gets twice the smaller p-value. A shift that the
-    points share with the vendor's BLAS is attributed to the machine and subtracted.
+    `sides` has both sides' times of each point, or None for a point without a test. `p` and
+    `effect` come from another test. A point with both tests gets twice the smaller p-value. A shift
+    that the points share with the vendor's BLAS is attributed to the machine and subtracted.
     """
     logs = {i: (np.log(side[0]), np.log(side[1])) for i, side in enumerate(sides) if side}
     shifts = np.array([_shift(*pair) for pair in logs.values()])
@@ -71,7 +71,7 @@ def _shift(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
 def _levels(
     first: NDArray[np.float64], second: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return, for each time of both sides, the shortest time of about the same moment."""
+    """Return, for each time of both sides, the shortest time near the moment of its measurement."""
     length = max(len(first), len(second))
     of_both = np.full((2, length + 2 * NEAR), np.inf)
     of_both[0, NEAR : NEAR + len(first)] = first

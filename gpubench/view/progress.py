@@ -66,7 +66,7 @@ class SweepProgress(Steps, Watcher):
         self._done, self._total = 0, 0
 
     def planned(self, job: Job, pool: Pool, visits: int, foreseen: Estimate) -> None:
-        """Print the notes and the heading, and count the visits anew.
+        """Print the notes and the heading, and reset the count of visits.
 
         The heading is like `NVIDIA H200 (cuda:0): 256 points, 5 rounds; 85 kernels …, about 1:05`.
         """
@@ -83,7 +83,7 @@ class SweepProgress(Steps, Watcher):
 
     def measuring(self, visit: Visit) -> None:
         """Show the point and the time left."""
-        if visit.visits_left:  # points that failed have no more visits
+        if visit.visits_left:  # a failed point has no more visits
             self._total = self._done + visit.visits_left
         left = times(monotonic() - self._started_s, visit.left_s)
         point = f"{visit.name} {visit.point.label}".strip()

@@ -324,7 +324,7 @@ def best_of_each(
 
 
 def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
-    """Return the best row's tile, and its variant's tiles whose intervals overlap with it."""
+    """Return the best row's tile, and the variant's other tiles that may be as fast (`_tied`)."""
     others = (row for row in rows if row.variant == best.variant and row.tile != best.tile)
     ties = sorted((row.tile for row in others if _tied(row, best)), key=tile_order)
     return [tile for tile in (best.tile, *ties) if tile]

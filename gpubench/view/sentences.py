@@ -35,11 +35,11 @@ def ratio_text(value: float, half: float | None) -> str:
 
 
 def sentences(rows: Sequence[Row], *, tiles: bool = True) -> list[Text]:
-    """Return the sentences on the rows' problems. They name tiles only if `tiles` is true.
+    """Return the sentences on the rows' problems, which name tiles only if `tiles` is true.
 
     The fastest kernel of a problem is compared with its BLAS. If there is no BLAS, the fastest
     kernel is compared with the second fastest kernel, or with its own second fastest tile. The
-    interval is wide enough although both kernels were chosen as the fastest of several.
+    interval is widened, because both kernels were chosen as the fastest of several kernels.
     """
     measured = [row for row in rows if row.status == Status.OK and row.median_us]
     names = registry.libraries()

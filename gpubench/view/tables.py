@@ -142,7 +142,7 @@ def escaped(text: str) -> str:
 
 
 _MARKDOWN = re.compile(r"[\\`*{}\[\]|~#]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
-"""Characters with a meaning in Markdown. An underscore within a word has none."""
+"""Characters with a meaning in Markdown. An underscore within a word has no meaning."""
 
 _MENTION = re.compile(r"[@#](?=\w)")
 """Matches where GitHub would mention a user or link an issue, even after a backslash. A space of no

@@ -142,7 +142,7 @@ def _having(column: str, group: Sequence[Source]) -> list[Panel]:
 
 
 def _sizes(panel: Panel, looks: style.Looks, axes: Axes) -> float:
-    """Draw operations/s and the peak. If bandwidth limits, draw bytes/s and the rate of a copy."""
+    """Draw operations/s and the peak, or bytes/s and the copy rate if memory limits the speed."""
     if is_bandwidth_bound(panel.rows[0]):
         rate, unit, limited_by = "gbytes_per_s", "GB/s", "copy"
     else:

@@ -29,10 +29,10 @@ from gpubench.view.row_tables import best_of, best_of_each
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Source:
-    """The measured rows of one device and version in one file. They share a line style."""
+    """The measured rows of one device and version in one file, drawn in one line style."""
 
     label: str
-    """Label that distinguishes this source from the others; empty if there is no other."""
+    """Label that distinguishes this source from other sources; empty if there is one source."""
 
     dashes: Any
     rows: tuple[Row, ...]
@@ -76,7 +76,7 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """The rows that a pair of axes shows. They may be compared with each other."""
+    """The rows that a pair of axes shows. These rows may be compared with each other."""
 
     title: str
     series: tuple[Series, ...]

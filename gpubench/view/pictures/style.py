@@ -34,15 +34,15 @@ COLOURS = (
     "#FF11EE", "#BB0088", "#FF0066", "#007700", "#886699", "#CC0022",
     "#0066FF", "#BB55DD", "#557766", "#00AA00", "#EE22AA", "#BB5566",
 )  # fmt: skip
-"""Okabe and Ito's blue, vermillion, green and purple, and eighteen more colours. Each of these has
-the largest distance in Oklab from the colours before it, among the colours with a contrast of 3:1
-to a white page and to GitHub's dark page."""
+"""Okabe and Ito's blue, vermillion, green and purple, and eighteen more colours. Each of the
+eighteen colours has the largest distance in Oklab from the colours before it, among the colours
+with a contrast of 3:1 to a white page and to GitHub's dark page."""
 
 SAFE = 10
 """Number of colours at the beginning that colour-blind readers can distinguish."""
 
 MAX_COLOURED = 8
-"""Maximum number of variants of a panel that are drawn in colour; the others are grey."""
+"""Maximum number of variants of a panel that are drawn in colour; all other variants are grey."""
 
 MARKERS: tuple[Any, ...] = (*"osD^vPp*<>hd8", *((n, 1, 0) for n in (3, 4, 6, 8)), *"+1234")
 """Markers that identify a line without its colour. Each colour has a marker."""
@@ -63,7 +63,7 @@ GitHub's dark page."""
 STYLE = Path(__file__).with_name("pictures.mplstyle")
 
 WIDTH_IN = 8.6
-"""Width of a picture in inches. It is the width of a README on GitHub, 826 pixels."""
+"""Width of a picture in inches: the width of a README on GitHub, 826 pixels."""
 
 TITLES_IN = 1.15
 """Height in inches of the titles above and below a panel's axes."""
@@ -173,7 +173,7 @@ class Look(NamedTuple):
 
 
 FAINT = Look("", "", is_faint=True)
-"""The look of variants that are not among the `MAX_COLOURED` coloured ones."""
+"""The look of all variants except the `MAX_COLOURED` coloured variants."""
 
 Looks = Mapping[str, Look]
 Points = Sequence[tuple[float, float]]
@@ -312,11 +312,11 @@ def y_title(axes: Axes, text: str) -> None:
 
 
 def size_axis(axes: Axes, sizes: Sequence[str], names: Mapping[str, str]) -> dict[str, float]:
-    """Make an evenly spaced x axis of sizes, and return the position of each.
+    """Make an evenly spaced x axis of sizes, and return the position of each size.
 
-    The text of a rectangle has a line for each extent. `names` has names of sizes, such as the
-    names of a model's problems. Sizes without room for their text have no tick. Names that do not
-    fit are replaced by numbers, which the title explains.
+    The label of a rectangular size has a line for each extent. `names` has names of sizes, such as
+    the names of a model's problems. Sizes without room for their text have no tick. Names that do
+    not fit are replaced by numbers, which the title explains.
     """
     texts = [label(names.get(size, "")) or size.replace("x", "×\n") for size in sizes]
     characters = max(len(line) for text in texts for line in text.split("\n"))

@@ -20,14 +20,14 @@ MAX_BLOCK_TILES = 24
 """Maximum number of block tiles in a panel. The fastest tiles are drawn."""
 
 MIN_POWERS = 3
-"""Minimum number of tiles that are powers of two. With fewer, the axis names other tiles, too."""
+"""Minimum number of tiles that are powers of two. With fewer, the axis also names other tiles."""
 
 MAX_EDGES = 16
 """Maximum number of tiles that an axis names."""
 
 
 def tile_panels(group: Sequence[Source]) -> list[Panel]:
-    """Return a panel for each problem's tiles that are one number, and one for its block tiles.
+    """Return two panels for each problem: for tiles that are one number, and for block tiles.
 
     A panel without tiles is left out.
     """
