@@ -198,7 +198,9 @@ class FixedArrays:
         if not point.variant.fixed_addresses:
             return operands.sets, nullcontext
         if point.scope == Scope.END_TO_END:
-            raise DoesNotFitError("keeps addresses, but --scope end-to-end allocates new arrays")
+            raise DoesNotFitError(
+                "requires fixed addresses, but --scope end-to-end allocates new arrays"
+            )
         (own,) = operands.sets
         fixed = self._arrays.get(operands.problem) or tuple(x.copy(order="K") for x in own)
         self._arrays[operands.problem] = fixed

@@ -113,7 +113,9 @@ def of_problem(fields: Mapping[str, Any], solutions: Sequence[Path] | None) -> d
 
     text = fields["op"]
     if "kernels" in fields:
-        raise UsageError("--kernels: the problem that --op names has its own folder of kernels")
+        raise UsageError(
+            "--kernels: leave it out: the problem that --op names has its own folder of kernels"
+        )
     problems = forms.find(Path(text))
     if len(problems) != 1:
         which = ", ".join(str(path) for _, path in problems[:3])

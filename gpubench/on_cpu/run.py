@@ -285,5 +285,5 @@ def _decoded(data: bytes, cases: Sequence[Case]) -> list[np.ndarray]:
                 raise fault
         outputs.append(output)
     if start != len(data):
-        raise KernelFaultError("fault: the program wrote another number of elements")
+        raise KernelFaultError("fault: the program wrote a wrong number of elements")
     return outputs

@@ -40,7 +40,7 @@ FUNCTIONS = {
     "build_strided": "tile and dtype",
     "refuse": "tile and problem",
     "specialize": "launch, tile, problem and GPU",
-    "tune": "problem, whether cold, sample and launches",
+    "tune": "problem, whether the cache is cold, sample and launches",
     "auto_tiles": "problem and number of multiprocessors",
 }
 """Fields that contain a function, with the function's arguments."""

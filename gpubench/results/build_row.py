@@ -69,9 +69,13 @@ class BuildRow(OfSize):
     max_threads_per_block: int | None = _code("limit of __launch_bounds__; empty: none known")
 
     threads_per_block: int | None = _multiprocessor("threads in a block")
-    resident_blocks: int | None = _multiprocessor("blocks at once; 0: the launch would fail")
-    occupancy: float | None = _multiprocessor("warps at once, over the maximum, 0 to 1")
-    limited_by: str | None = _multiprocessor("what allows no further block, joined by ;")
+    resident_blocks: int | None = _multiprocessor(
+        "blocks that a multiprocessor holds; 0: the launch would fail"
+    )
+    occupancy: float | None = _multiprocessor(
+        "warps that a multiprocessor holds, over its maximum, 0 to 1"
+    )
+    limited_by: str | None = _multiprocessor("resources that allow no further block, joined by ;")
 
     gpu: str | None = _grid("the example GPU whose multiprocessors count for waves")
     blocks: int | None = _grid("blocks in the grid")
@@ -84,15 +88,21 @@ class BuildRow(OfSize):
     multiply_adds_per_instruction: float | None = _loop("multiply-adds of a thread per instruction")
 
     sectors_per_request: float | None = _accesses("sectors of 32 bytes per request of a warp")
-    sectors_over_least: float | None = _accesses("sectors over the fewest that hold the bytes")
-    bank_conflict_ways: float | None = _accesses("wavefronts over the wavefronts without conflicts")
-    uncoalesced_lines: str | None = _accesses("lines and factors of needless sectors, joined by ;")
-    bank_conflict_lines: str | None = _accesses("lines and ways of bank conflicts, joined by ;")
+    sectors_over_least: float | None = _accesses("sectors over the minimum for these bytes")
+    bank_conflict_ways: float | None = _accesses(
+        "wavefronts over their number without bank conflicts"
+    )
+    uncoalesced_lines: str | None = _accesses(
+        "source lines with needless sectors and the factor, joined by ;"
+    )
+    bank_conflict_lines: str | None = _accesses(
+        "source lines with bank conflicts and the ways, joined by ;"
+    )
     not_analysed: str | None = _accesses("what was not analysed, joined by ;")
 
     compiler: str | None = _context("name and version of the compiler")
-    disassembler: str | None = _context("version of nvdisasm; empty: no loop is known")
-    recorder: str | None = _context("version of g++; empty: no accesses are known")
+    disassembler: str | None = _context("version of nvdisasm; empty: no inner loop was analysed")
+    recorder: str | None = _context("version of g++; empty: no accesses were analysed")
     options: str | None = _context("the kernel's own compile options, joined by a blank")
     source_hash: str | None = _context("hash of the kernel's files")
     gpubench: str | None = _context("version of gpubench")

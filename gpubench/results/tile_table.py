@@ -30,7 +30,7 @@ class TileRow(OfSize):
     ci_low_us: float | None = _time("lower end of the 95 % interval of the time", low=-1e30)
     ci_high_us: float | None = _time("upper end of that interval")
     library: str | None = _time("the fastest library")
-    library_us: float | None = _time("its time per launch")
+    library_us: float | None = _time("time per launch of that library")
     ratio: float | None = _time("time of the library over the time of the (fastest) kernel")
     ratio_low: float | None = _time("lower end of the 95 % interval of ratio, over rounds")
     ratio_high: float | None = _time("upper end of that interval")

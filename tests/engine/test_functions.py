@@ -161,7 +161,7 @@ def test_a_function_that_keeps_its_first_addresses_can_have_fixed_ones(cache: Ca
     assert (right.status, right.reason) == (Status.OK, "")
     assert said.notes == "called at fixed addresses; a cold cache was flushed"
     refused, _ = measured(variant(call, fixed_addresses=True, path=MINE), scope=Scope.END_TO_END)
-    assert (refused.status, "keeps addresses" in refused.reason) == (Status.SKIPPED, True)
+    assert (refused.status, "requires fixed addresses" in refused.reason) == (Status.SKIPPED, True)
 
 
 @pytest.mark.parametrize("keeps", [False, True])

@@ -176,7 +176,7 @@ class CudaBackend:
             functions.use_stream(self.timers.stream.pointer)
             needed = routine.workspace_bytes
             if needed and needed > (free := self.bytes_free()):
-                raise DoesNotFitError(f"needs {needed:,} bytes of workspace, {free:,} are free")
+                raise DoesNotFitError(f"needs {needed:,} bytes of workspace, and {free:,} are free")
             workspace = _workspace(routine)
             sets, placed = self._fixed.place(point, operands)
             sets = first_rows(sets, problem)

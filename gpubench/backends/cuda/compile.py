@@ -80,7 +80,7 @@ def compile_instance(
             raise
         why = str(error).partition("error: ")[2] or str(error)
         compiled = _by_nvcc(source, expression, architecture, options)
-        return replace(compiled, note=f"compiled by {nvcc.version()}, as NVRTC reports: {why}")
+        return replace(compiled, note=f"compiled by {nvcc.version()}, because NVRTC reports: {why}")
 
 
 def _by_nvcc(
@@ -203,7 +203,7 @@ def _compile(
         ]
         folders = include_folders(set(options) - set(toolkit_options()))
         replaced = ", ".join(stood_in(whole_source(source, folders)))
-        note = f"NVRTC compiled stand-ins for {replaced}" if replaced else ""
+        note = f"NVRTC read gpubench's stand-ins for {replaced}" if replaced else ""
         return tuple(
             Compiled(
                 cubin=cubin,

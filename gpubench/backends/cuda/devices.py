@@ -62,7 +62,7 @@ def _runtime() -> Any:
     except ImportError as error:
         problem = "is not installed" if error.name == "cupy" else f"cannot be loaded ({error})"
         raise DeviceUnavailableError(
-            f"CuPy {problem}: {install_command('cuda13')} (or cuda12, as the driver needs)"
+            f"CuPy {problem}: {install_command('cuda13')} (or cuda12, if the driver requires it)"
         ) from error
     return runtime
 

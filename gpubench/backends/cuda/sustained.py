@@ -108,7 +108,8 @@ def sustain(
         stream.synchronize()
     if 2 * len(samples) <= taken:
         raise DoesNotFitError(
-            f"launches of {launch_us:.3g} µs are too short to sustain: the GPU waits for the host"
+            f"launches of {launch_us:.3g} µs are too short for --state sustained: "
+            "the GPU waits for the host"
         )
     times_us = tuple(stream.elapsed_us(*sample) / launches for sample in samples)
     clocks_mhz = [mhz for sample in samples if (mhz := stream.clock_mhz(*sample))]

@@ -42,7 +42,7 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
 
     The columns `pair_…` of the kernels' rows are filled. Each pair is measured in several
     processes, whose ratios give the interval. A line on stderr names each pair that cannot be
-    measured. Ctrl-C ends the measurement; the pairs that two processes or more measured are kept.
+    measured. Ctrl-C ends the measurement; the pairs that at least two processes measured are kept.
     """
     times_by_pair: dict[PointKey, list[PairedTimes]] = {}
     pairs = [
@@ -70,7 +70,7 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
                 else:
                     times_of_pair.append(times)
     except KeyboardInterrupt:
-        say("interrupted: pairs that two processes or more measured are kept", err=True)
+        say("interrupted: pairs that at least two processes measured are kept", err=True)
     filled = {
         kernel.key: _filled(kernel, library, series)
         for kernel, library, *_ in pairs

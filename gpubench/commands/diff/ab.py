@@ -180,7 +180,7 @@ def unpacked(name: str, path: Path) -> Iterator[Path]:
         return
     git = which("git")
     if git is None:
-        raise SideError(name, f": '{shown(str(path))}' needs git, which is not here")
+        raise SideError(name, f": '{shown(str(path))}' needs git, which is not installed")
     archive = run_program((git, "archive", "--format=tar", str(path)))
     if archive.returncode:
         why = archive.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
@@ -213,7 +213,7 @@ def compare_builds(
         sides = build("base", old), build("new", latest)
         kernels = sides[1].kernels or sides[0].kernels
         if kernels and "kernels" in texts:
-            raise UsageError("--kernels: a side is a directory of kernels already")
+            raise UsageError("--kernels: one side is already a directory of kernels")
         # The directory may state the operation.
         sweep = read_sweep(texts | {"kernels": str(kernels)} if kernels else texts)
         pairs, settings = _max_pairs(sweep, pairs, to_find, settings)

@@ -341,9 +341,9 @@ def _why_moved(tests: _Tests, i: int, threshold: float) -> str:
     """Return the reason, other than the times, why a point is slower or faster."""
     time, effect = tests.shifts.time[i], tests.shifts.effect[i]
     if tests.by_shortest[i]:
-        return "by the sweeps that nothing slowed"
+        return "by the fastest sweeps"
     if abs(effect - time) > threshold / 2:
-        return f"{100 * math.expm1(effect):+.1f} % beyond what the machine did"
+        return f"{100 * math.expm1(effect):+.1f} % beyond the machine's shift"
     return ""
 
 

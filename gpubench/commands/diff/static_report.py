@@ -85,7 +85,7 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
         notes=tuple(_notes(before, after)),
         closing=(
             *((f"not compiled on either side: {left_out}",) if left_out else ()),
-            f"may be worse by: {', '.join(f'{name}={limit}' for name, limit in limits.items())}",
+            f"may get worse by: {', '.join(f'{name}={limit}' for name, limit in limits.items())}",
         ),
         fields={
             "kind": "build",

@@ -192,7 +192,9 @@ def explain(
                 reasons.append(f"{words}: {value}")
         elif usual_value is not None and value != usual_value:
             reasons.append(f"{words} {value}, others {usual_value}")
-    return reasons or ["no reason found: clock, temperature and configuration are like the others'"]
+    return reasons or [
+        "no reason found: clock, temperature and configuration equal those of others"
+    ]
 
 
 def _times(

@@ -163,7 +163,9 @@ def _with_baselines(
 
     if names and any(map(is_file_name, names)):
         if sweep.kernels or len(names) > 1:
-            raise UsageError("KERNEL: judge a file alone: leave out --kernels and other kernels")
+            raise UsageError(
+                "KERNEL: a file is judged alone: leave out --kernels and other kernels"
+            )
         name, sweep = described(names[0], sweep, backend)
         names = [name]
     if not names and not sweep.kernels:

@@ -117,7 +117,7 @@ def _judged(
     if ratio is None or low is None:
         verdict = JudgeVerdict.NOT_DECIDED
         rounds = counted(min(map(len, times_us)), "round")
-        reason = f"measured in {rounds}: a verdict needs {MIN_ROUNDS} rounds, perhaps more --budget"
+        reason = f"a verdict needs {MIN_ROUNDS} rounds, not {rounds}: a longer --budget may help"
     else:
         verdict, reason = _decided(ratio, low, claim, threshold)
         factor = _by_other_clock(best, measured)
@@ -186,7 +186,7 @@ def _why_too_short(row: Row) -> str:
     if row.timer != Timer.OUTSIDE:
         return ""
     if time_us < SHORTEST_US:
-        rule = f"below {SHORTEST_US:g} µs nothing is decided"
+        rule = f"launches below {SHORTEST_US:g} µs get no verdict"
         return f"{digits(time_us)} µs a launch is too short: {rule}"
     if handing_us > LARGEST_OVERHEAD * time_us:
         return (

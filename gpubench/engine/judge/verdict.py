@@ -14,7 +14,7 @@ from gpubench.text import digits
 NAMED_WIDTHS = {8: "bfloat16", 11: "float16", 14: "float8 on tensor cores", 24: "float32"}
 """Types in which sums may be computed, by the number of bits that such sums keep."""
 
-NOT_ALL = "not all was computed, or the time is wrong"
+NOT_ALL = "not all elements were computed, or the time is wrong"
 
 
 class WrongError(Exception):

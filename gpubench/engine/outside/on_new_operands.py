@@ -232,7 +232,7 @@ class OnNewOperands:
         later.
         """
         if not self._put(launches):
-            raise ChildLostError("has no memory or no queue for launches that it had before")
+            raise ChildLostError("no longer has memory or a queue for its launches")
 
         def request() -> bytes:
             self._request(Examiner.launch_on_new_operands, self._seed)

@@ -47,13 +47,13 @@ def test_nvrtc_finds_the_toolkits_headers_and_the_note_names_the_stand_ins(sourc
     source.write_text(DEVICE_CODE)
     compiled = compile_instance(source, "lowest", "sm_90")
     assert compiled.resources.registers
-    assert compiled.note == "NVRTC compiled stand-ins for cstdint, float.h, limits"
+    assert compiled.note == "NVRTC read gpubench's stand-ins for cstdint, float.h, limits"
 
 
 def test_nvcc_compiles_what_nvrtc_cannot(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = compile_instance(source, "scale<float, 3>", "sm_90")
     assert compiled.symbol == "_Z5scaleIfLi3EEvPT_"
-    assert compiled.note.startswith(f"compiled by {nvcc.version()}, as NVRTC reports: ")
+    assert compiled.note.startswith(f"compiled by {nvcc.version()}, because NVRTC reports: ")
     assert compiled.seconds > 0
     monkeypatch.setattr(nvcc, "compile_kernel", None)
     assert compile_instance(source, "scale<float, 3>", "sm_90") == compiled

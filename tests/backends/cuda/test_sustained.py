@@ -97,7 +97,7 @@ def test_launches_shorter_than_their_enqueuing_are_refused(latency_us: float) ->
     # With a latency, the last launch is always pending, so a busy GPU proves nothing.
     stream = Stream(launch_us=7.3, enqueue_us=10.6)
     stream.latency_us = latency_us
-    with pytest.raises(DoesNotFitError, match="too short to sustain"):
+    with pytest.raises(DoesNotFitError, match="too short for --state sustained"):
         sustained(stream)
 
 

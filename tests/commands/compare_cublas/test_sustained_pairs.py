@@ -68,7 +68,7 @@ def test_the_file_has_the_pairs_a_failed_pair_is_a_line_and_ctrl_c_keeps_those_o
     assert not outcome.interrupted  # all points were measured
     err = capfd.readouterr().err
     assert "in turns: does not fit" in err
-    assert "interrupted: pairs that two processes or more measured are kept" in err
+    assert "interrupted: pairs that at least two processes measured are kept" in err
 
 
 def test_several_devices_measure_no_pairs_and_say_so(capfd: pytest.CaptureFixture[str]) -> None:

@@ -275,7 +275,7 @@ def test_a_file_is_judged_without_a_description(
         ("libmine.so:run", "libmine.so: declare its function, such as 'libmine.so:run"),
         ("text.so:run(double*A)", "text.so: this file is not a shared library"),
         ("rows.py:products", "KERNEL: unknown function 'products'; "),
-        ("rows.py:product mm", "judge a file alone"),
+        ("rows.py:product mm", "a file is judged alone"),
         ("libmine.so:run(3)", "libmine.so: '3' is not a parameter"),
         ("libmine.so:run(double*A=null)", "libmine.so: declare its function"),
     ],
