@@ -10,24 +10,26 @@ from gpubench.model import LAYOUTS, OPERATIONS, Config, CudaVariant, HostVariant
 from gpubench.on_cpu.case import Case, titled
 
 MAX_TILES = 3
-"""Number of tiles that are chosen at even distances from a large space, in addition to the default
-tiles."""
+"""Maximum number of evenly spaced tiles that are chosen from all tiles of a variant, in addition to
+the default tiles."""
 
 EDGES = (1, 3, 13, 32)
-"""Tiles that are always chosen if a tile is one number: 1, two odd primes, and a power of two."""
+"""Tiles that are always chosen if a tile is a single number: 1, two odd primes, and a power of
+two."""
 
 RACE_TILES = 2
 """Number of tiles that run under ThreadSanitizer. All tiles of a variant use barriers and shared
 arrays in the same way."""
 
 RACE_THREADS = 128
-"""Maximum number of threads per block under ThreadSanitizer, if the variant has such a tile. The
-time of a run grows with the square of this number."""
+"""Maximum number of threads per block under ThreadSanitizer. If every tile has more threads, the
+tile with the fewest threads is run. The time of a run grows with the square of the number of
+threads."""
 
 HOST_TILE = 32
-"""Assumed number of rows, and of columns, that a block of a host function covers."""
+"""Number of rows, and of columns, that a block of a host function's kernel is assumed to cover."""
 
-ODD = 77  # extents in the error message on a kernel that refuses nearly all sizes
+ODD = 77  # M, N and K in the error message about a kernel that refuses nearly all sizes
 
 MIN_SIZES = 3
 """Minimum number of the selected sizes that a variant must accept for each tile."""
@@ -45,7 +47,7 @@ SHORT = 32
 """Extents up to this value are not reduced, even if a case is too large."""
 
 ROUND = 16
-"""Number of elements of which a round extent is a multiple."""
+"""Round extents are multiples of this number of elements."""
 
 WIDEST = 1024
 """Largest extent that a block is assumed to cover, even if it covers more."""
@@ -76,7 +78,7 @@ def tiles_to_race(variant: CudaVariant) -> tuple[Config, ...]:
 
 
 def evenly(tiles: Sequence[Config], limit: int) -> tuple[Config, ...]:
-    """Return at most `limit` (2 or more) tiles, including the first tile and the last tile."""
+    """Return at most `limit` (2 or more) evenly spaced tiles, including the first and the last."""
     if len(tiles) <= limit:
         return tuple(tiles)
     return tuple(tiles[round(i * (len(tiles) - 1) / (limit - 1))] for i in range(limit))
@@ -89,10 +91,10 @@ def threads(variant: CudaVariant, tile: Config) -> int:
 
 
 def all_cases(variant: Source, tiles: Sequence[Config | None] = ()) -> list[Case]:
-    """Return cases: all tiles in the first dtype, the middle tile in other dtypes and layouts.
+    """Return cases of all tiles in the first dtype, and of one tile in other dtypes and layouts.
 
     Faults that depend on the dtype or the layout, such as wrong alignment, hardly depend on the
-    tile. By default, the tiles are `tiles_to_run`.
+    tile. If `tiles` is empty, `tiles_to_run` selects the tiles.
     """
     first, *further_dtypes = variant.dtypes
     if not tiles and isinstance(variant, CudaVariant):
@@ -108,9 +110,10 @@ def all_cases(variant: Source, tiles: Sequence[Config | None] = ()) -> list[Case
 
 
 def race_cases(variant: Source, tiles: Sequence[Config | None] = ()) -> list[Case]:
-    """Return cases of all tiles in the first dtype. By default, the tiles are `tiles_to_race`.
+    """Return cases of all tiles in the first dtype.
 
-    If blocks have, or may have, many threads, only two or three of the cases are returned.
+    If `tiles` is empty, `tiles_to_race` selects the tiles. Only two or three cases are returned if
+    blocks have more than `RACE_THREADS` threads, or if the number of threads is unknown.
     """
     if not tiles and isinstance(variant, CudaVariant):
         tiles = tiles_to_race(variant)
@@ -139,7 +142,7 @@ def cases(
 def problems(
     variant: Source, tile: Config | None, dtype: str, layout: Layout = None
 ) -> list[Problem]:
-    """Return problems at the edges of a tile.
+    """Return problems whose sizes are near the edges of a tile.
 
     The problems have these results: a single element; more elements than a block covers, with odd
     and with round extents; fewer elements, with prime extents; a tall matrix; and a wide matrix. If
@@ -192,7 +195,7 @@ def taken(variant: Source, tile: Config | None, problems: Iterable[Problem]) -> 
 
 
 def affordable(variant: Source, tile: Config | None, problem: Problem) -> Problem:
-    """Return the problem. If it has no K and is too large, halve N, which stays odd or round."""
+    """Halve N of a problem without K until it is small enough. N stays odd or round."""
 
     def too_much() -> bool:
         launched = Case(variant=variant, tile=tile, problem=problem).launch.sequence
@@ -248,7 +251,7 @@ def prime(limit: int) -> int:
 
 
 def stated_problems(variant: Source, tile: Config | None, dtype: str) -> list[Problem]:
-    """Return problems at the edges of a tile, for an operation that is not a matrix product.
+    """Return problems near the edges of a tile, for an operation that is not a matrix product.
 
     Each extent has four values: 1, an odd number and a round number above the extent that a block
     covers, and a prime.

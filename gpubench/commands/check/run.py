@@ -58,16 +58,16 @@ NO_SHARED = "extern __shared__ memory in a launch without any"
 """Message of shim/runtime.cpp if a kernel uses dynamic shared memory, but its launch has none."""
 
 NO_FILE = re.compile(r"No such file or directory|cannot open source file")
-"""Messages of nvcc and NVRTC on a missing header."""
+"""Messages of nvcc and NVRTC about a missing header."""
 
 MAX_SHOWN = 5
-"""Maximum number of wrong results that are printed."""
+"""Maximum number of different faults that are printed."""
 
 MAX_TILES = 4
-"""Maximum number of tiles that are checked if the user names none."""
+"""Maximum number of tiles that are checked if the user names no tiles."""
 
 USUAL = 1024
-"""M, N and K at which a default tile must be legal to be checked."""
+"""M, N and K of a problem. A default tile is checked only if it is legal for this problem."""
 
 
 def run_check(
@@ -100,7 +100,8 @@ def run_check(
 def _check_file(source: Path, op: str, tiles: str | None, arch: str | None) -> int:
     """Check the functions of a source.
 
-    Return FAULTY if a function has a fault, 0 if some function could be run, or else NOT_RUN.
+    Return FAULTY if a function has a fault. Otherwise, return 0 if a function could be run, and
+    NOT_RUN if no function could be run.
     """
     codes = []
     with tempfile.TemporaryDirectory(prefix="gpubench-") as folder:
@@ -124,7 +125,7 @@ def _check_file(source: Path, op: str, tiles: str | None, arch: str | None) -> i
 def _check(
     variant: Variant, kernels: Path | None, tiles: str | None, arch: str | None, advice: str = ""
 ) -> int:
-    """Check a variant, and return the exit code. `advice` says how to correct a wrong launch."""
+    """Check a variant, and return the exit code. `advice` is a text on how to correct a launch."""
     advice = advice or f"correct {variant.path.name}"
     with described_by(variant.path):
         chosen = _tiles(variant, tiles)
@@ -245,7 +246,8 @@ def _check_source(
 def _cause(case: Case) -> str:
     """Return the likely cause of a wrong result.
 
-    The cause is shared memory that is read too early, or else a line that stores the result.
+    The cause is a variable or shared memory that is read before it is written. If neither is found,
+    the text names the lines that store the result.
     """
     with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
         if case.problem.operation.is_product:
@@ -279,7 +281,7 @@ def _show_faults(variant: Variant, faults: Sequence[KernelFaultError], advice: s
 
 
 def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Config | None]) -> int:
-    """Verify a function at odd sizes, as `gpubench sweep` does. Return the exit code."""
+    """Verify a function at odd sizes in the same way as `gpubench sweep`. Return the exit code."""
     if not backends()[variant.backend].host_arrays:
         say(f"not run: {variant.name} runs on {variant.backend}; sweep it there")
         return NOT_RUN

@@ -21,8 +21,8 @@ from gpubench.plan.python_file import is_name
 SUFFIXES = (".cu", ".cuh")
 
 ONLY_RESULT = ("C",)
-"""Layout in which only the result is column-major. If a source seems to have this layout, it more
-likely stores with exchanged indices, so the result is checked as row-major."""
+"""Layout in which only the result is column-major. A source that seems to have this layout probably
+exchanges the indices of its store, so the result is checked as row-major."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Described:
 
 
 def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
-    """Yield each function that launches kernels, or else each kernel, with its description.
+    """Yield each function that launches kernels; if there is no such function, yield each kernel.
 
     `folder` must be empty: the descriptions are written into it.
 
@@ -94,5 +94,5 @@ def _note(description: Description, variant: Variant) -> str:
 
 
 def _without_flag(error: UsageError) -> str:
-    """Return the error's message without the flag of `new-kernel` with which it begins."""
+    """Return the error's message without the flag of `new-kernel` at its beginning."""
     return re.sub("^--(from|kernel): ", "", str(error))

@@ -13,7 +13,7 @@ from gpubench.plan.from_source.meaning import COLUMNS, ROWS, ROWS_AND_COLUMNS
 from gpubench.plan.from_source.source import Function, code, functions, last
 
 STRIDES = {"stride", "pitch", "ld"}
-"""Names that structures give to the distance between two rows."""
+"""Names of members that hold the distance between two rows of a matrix."""
 
 SPACE = "on_arrays"
 
@@ -22,7 +22,7 @@ _LETTERS = f"{string.ascii_letters}{string.digits}_"
 
 
 def function_on_arrays(source: Path, text: str, folder: Path) -> tuple[Path, str] | None:
-    """Write a source with a wrapper that takes arrays; return the path and the wrapper's name.
+    """Write a source with a wrapper that takes arrays; return its path and the wrapper's name.
 
     Return None if `source` has no function that takes A, B and C as structures and launches a
     kernel.
@@ -33,7 +33,7 @@ def function_on_arrays(source: Path, text: str, folder: Path) -> tuple[Path, str
             continue
         try:
             body = "\n".join(_body(function, plain))
-        except (LookupError, ValueError):  # the parameters or the structures' members differ
+        except (LookupError, ValueError):  # the parameters are not three structures of matrices
             continue
         element = _pointer(_members(function.parameters[0].type_name, plain)).type_name
         path = folder / "on_arrays.cu"
@@ -49,9 +49,10 @@ def function_on_arrays(source: Path, text: str, folder: Path) -> tuple[Path, str
 
 
 def _body(function: Function, plain: str) -> Iterator[str]:
-    """Yield the lines that fill the three structures.
+    """Yield the wrapper's lines, which fill the structures of A, B and C.
 
-    Raises LookupError or ValueError if the parameters are not three such structures.
+    Raises LookupError or ValueError if the function's parameters are not three structures of
+    matrices.
     """
     for matrix, parameter in zip("ABC", function.parameters, strict=True):
         rows, columns = ROWS_AND_COLUMNS[matrix]
