@@ -54,7 +54,7 @@ def compare_cublas(
 
     if resume and not dry_run:
         options, config = option.resumed(resume, option.option_texts(options, config)), None
-    # This command searches for each variant's best tile, whose launch never takes over a second.
+    # A launch of a variant's best tile, which this command searches for, never takes over a second.
     timing = replace(option.DEFAULT.timing, launch_limit_s=1.0)
     if rivals:
         timing = replace(timing, point_limit_s=COMPILING_S)

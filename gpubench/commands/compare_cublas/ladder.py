@@ -29,9 +29,9 @@ from gpubench.view.tables import Table
 def with_libraries(
     sweep: Sweep, backend: str, asked: Sequence[str], *, rivals: bool = False
 ) -> tuple[str, ...]:
-    """Return the names of the requested or default variants, and of cuBLAS, tuned and not tuned.
+    """Return the names of the requested or default variants, and of cuBLAS and tuned cuBLASLt.
 
-    `rivals` adds other libraries that a program might use instead.
+    `rivals` adds the names of other libraries that a program might use instead of cuBLAS.
     """
     named = choose(sweep.op, backend, asked, sweep.kernels)
     libraries = [
@@ -76,7 +76,7 @@ def ladder_tables(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableTy
 
 
 def _ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
-    """Return the best tile of each step, in order, followed by variants that are not steps."""
+    """Return a table with the best tile of each step, in order, then variants that are no steps."""
     best = best_of_each(rows)
     places = {name: place for place, name in enumerate(order)}
     ordered = sorted(best.values(), key=lambda row: places.get(row.variant, len(places)))
@@ -94,7 +94,7 @@ def _ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
 
 
 def _gain(row: Row, best: Mapping[str, Row], order: Mapping[str, str]) -> str:
-    """Return a row's speed relative to the nearest measured step before the row: `1.52×`."""
+    """Return a row's speed relative to the nearest earlier step that was measured: `1.52×`."""
     before = order.get(row.variant, "")
     while before and before not in best:
         before = order.get(before, "")

@@ -22,7 +22,7 @@ def is_library(row: Row) -> bool:
 
 
 def rivals_of(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """Return the fastest kernel and the fastest library of each sustained problem."""
+    """Return the fastest kernel and library of each problem in the state `sustained`."""
     timed = [row for row in rows if row.status == Status.OK and row.state == State.SUSTAINED]
     return [
         (sides[False], sides[True])
@@ -32,7 +32,7 @@ def rivals_of(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
 
 
 def pairs_s(job: Job) -> float:
-    """Return the expected seconds of `add_pairs` on one device."""
+    """Return the expected duration of `add_pairs` on one device, in seconds."""
     sustained = {point.problem_key for point in job.points if point.state == State.SUSTAINED}
     return PAIR_S * len(sustained)
 
@@ -41,8 +41,9 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
     """Measure the fastest kernel and library of each problem in turns, and return all rows.
 
     The columns `pair_…` of the kernels' rows are filled. Each pair is measured in several
-    processes, whose ratios give the interval. A line on stderr names each pair that cannot be
-    measured. Ctrl-C ends the measurement; the pairs that at least two processes measured are kept.
+    processes. The interval is computed from the ratios of these processes. A line on stderr names
+    each pair that cannot be measured. Ctrl-C ends the measurement; the pairs that at least two
+    processes measured are kept.
     """
     times_by_pair: dict[PointKey, list[PairedTimes]] = {}
     pairs = [

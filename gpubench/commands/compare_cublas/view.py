@@ -28,7 +28,8 @@ from gpubench.view.row_tables import (
 from gpubench.view.sentences import sentences
 
 SCREEN_LINES = 43
-"""Maximum number of table lines for the variants of several problems."""
+"""Maximum number of lines of the tables of several problems. Instead of more lines, a single table
+with the fastest variants is shown."""
 
 SHORT = (
     Column("size", lambda row: row.problem or row.size, is_text=True),

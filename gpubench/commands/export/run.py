@@ -1,8 +1,8 @@
 """`gpubench export`: writes a kernel as a CUDA C++ file with its launches, and a Python file.
 
 The launches in the file are correct only for one tile, one problem and one number of
-multiprocessors. Launches for other problems require another export, because the description that
-computes them is Python.
+multiprocessors. Other problems require another export, because a Python description computes the
+launches.
 """
 
 import math
