@@ -40,8 +40,8 @@ from gpubench.view.tables import say
 Files = Sequence[Path]
 
 OWN = {"budget", "rounds", "output", "samples"}
-"""Options of a sweep or of its configuration that are not passed on: `ab` sets these options
-itself."""
+"""Options that `ab` does not pass on to its sweeps, because `ab` itself sets or uses these
+options."""
 
 MIN_PAIRS = 2
 MAX_PAIRS = 1000
@@ -50,7 +50,7 @@ ORDER_SEED = 58
 """Seed of the order of the sides in each pair."""
 
 BUDGET_PAIRS = 5
-"""Minimum number of pairs with a budget."""
+"""Minimum number of pairs that are measured if there is a budget."""
 
 
 class SideError(UsageError):
@@ -63,10 +63,10 @@ class SideError(UsageError):
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """One side: the gpubench that runs, and the kernels that it adds."""
+    """One side of `ab`: an interpreter that has gpubench, and a directory of kernels, if any."""
 
     name: str
-    """`base` or `new`: the beginning of its files' names."""
+    """`base` or `new`: the beginning of the names of the side's files."""
 
     interpreter: str
     kernels: Path | None = None
@@ -77,12 +77,12 @@ class Build:
         return {**options, "rounds": "1", "output": str(output), **own}
 
     def sweep(self, options: Mapping[str, str], output: Path) -> None:
-        """Measure one round into `output`, by the command line alone.
+        """Measure one round into `output`, by running `gpubench sweep` in a child process.
 
-        The sweep ends with this process.
+        The child process is ended when this process ends.
 
-        Raises UsageError with the side's own message if it makes no file, and KeyboardInterrupt if
-        it is interrupted.
+        Raises UsageError with the sweep's message if the sweep writes no file, and
+        KeyboardInterrupt if the sweep is interrupted.
         """
         command = [self.interpreter, "-P", "-m", "gpubench", "sweep"]  # no module of this folder
         texts = self.options_of(options, output)
@@ -104,8 +104,8 @@ class Build:
 class OpenBuild(Build):
     """A directory of kernels on a CPU, which this process measures.
 
-    Starting a sweep takes longer than its round. So all sweeps of this side share the process that
-    starts children. Each sweep has new children.
+    Starting `gpubench sweep` takes longer than measuring a round. Therefore all sweeps of this side
+    share the process that starts the measuring children. Each sweep has new children.
     """
 
     pool: Pool
@@ -124,10 +124,10 @@ class OpenBuild(Build):
 
 @contextmanager
 def opened(side: Build, options: Mapping[str, str], sweep: Sweep) -> Iterator[Build]:
-    """Open the CPU for a directory of kernels. Yield another side as it is.
+    """Yield an `OpenBuild` for a directory of kernels on a CPU, and any other side as it is.
 
-    Two directories may state an operation with the same name. Only one process for each directory
-    can measure such kernels.
+    A directory whose kernels have an operation of the user is also yielded as it is. Two
+    directories may state operations with the same name, so each directory needs its own process.
     """
     is_shared = OPERATIONS.is_ours(sweep.op) and _on_cpu(sweep.device)
     if side.kernels is None or not is_shared:
@@ -152,13 +152,13 @@ def named(side: Build) -> Iterator[None]:
 
 
 def build(name: str, path: Path) -> Build:
-    """Return the side that a path names: an interpreter, its environment, or kernels.
+    """Return the side that a path names: an interpreter, an environment, or a kernel directory.
 
     Raises SideError if the path names no side.
     """
     for interpreter in (path, path / "bin" / "python"):
         if interpreter.is_file() and os.access(interpreter, os.X_OK):
-            # Links are not followed: the interpreter of an environment is a link that leads out.
+            # Links are not followed: the interpreter of an environment is a link to a file outside.
             return Build(name=name, interpreter=os.path.abspath(interpreter))  # noqa: PTH100 # resolve() follows links
     if path.is_dir() and any(path.rglob("*.py")):
         return Build(name=name, interpreter=sys.executable, kernels=path)
@@ -171,9 +171,9 @@ def build(name: str, path: Path) -> Build:
 
 @contextmanager
 def unpacked(name: str, path: Path) -> Iterator[Path]:
-    """Yield the path of a side. `REV:DIRECTORY` is unpacked from git for the time of the block.
+    """Yield the path of a side. `REV:DIRECTORY` is unpacked from git, and removed after the block.
 
-    Raises SideError if git does not find it.
+    Raises SideError if git does not find the revision or the directory.
     """
     if path.exists() or ":" not in str(path):
         yield path
@@ -270,7 +270,7 @@ def _max_pairs(
 
 
 def _to_find(percent: str, device: str, settings: Options) -> tuple[int, Options]:
-    """Return the number of pairs that find a slow-down of `percent`, and the settings for it."""
+    """Return the number of pairs that find a slow-down of `percent`, and settings for `diff`."""
     threshold = read_limits(settings).threshold if settings.threshold else None
     rounds = rounds_needed(percent, find_devices(device)[0][0], threshold)
     say(rounds.sentence, err=True)
@@ -291,10 +291,11 @@ def measure_in_turns(
     """Measure pairs of sweeps. Return the files of each side, and the false discovery rate.
 
     The order within a pair is random, so that no periodic work beside the sweeps favours a side.
-    Every other pair has the order of the pair before it reversed, so that a drift favours neither
-    side. With a budget, pairs are added until the next pair would exceed it, but at least
-    BUDGET_PAIRS. The pairs are compared several times while they are measured, each time with a
-    part of the rate. Measuring ends when such a comparison decides.
+    Every second pair has the reversed order of the previous pair, so that a drift favours neither
+    side. With a budget, at least BUDGET_PAIRS pairs are measured, and further pairs until the next
+    pair would exceed the budget. While the pairs are measured, they are compared several times,
+    each time with a part of the false discovery rate. Measuring ends when a comparison decides the
+    exit code.
     """
     order = random.Random(ORDER_SEED)  # noqa: S311 # an order, not a secret
     began_s, first = monotonic(), 0
@@ -318,14 +319,14 @@ def measure_in_turns(
                 path = directory / f"{side.name}-{pair + 1:03}.csv"
                 with named(side):
                     side.sweep(options, path)
-                    # An older gpubench may lack a column, and a source may have been edited.
+                    # This fails if an older gpubench lacks a column, or if a source was edited.
                     read_side([*files[place][:1], path])
                 files[place].append(path)
     return files, Limits.q * looks.share(len(files[0]), max_pairs, is_last=True)
 
 
 def _decided(limits: Limits, files: tuple[Files, Files], q: float) -> bool:
-    """Return whether more pairs would leave the exit code as it is."""
+    """Return whether the exit code is decided, so that no more pairs are needed."""
     base, new = (read_side(paths).pooled for paths in files)
     counts = compare(base, new, replace(limits, q=q)).counts
     failed = counts[DiffVerdict.BROKEN] or counts[DiffVerdict.SLOWER]

@@ -33,8 +33,8 @@ def judge_commit(
     The code is BAD if a point is slower, and GOOD if every point is shown to be the same or faster.
     It is SKIP if points are ambiguous, missing or broken, or if `new` cannot be measured at all.
 
-    Raises BisectEndedError for anything that would be wrong at every commit. An unexpected error
-    also raises it, because Python would otherwise exit with the code BAD.
+    Raises BisectEndedError for anything that would be wrong at every commit. An unexpected error is
+    also turned into BisectEndedError, because Python would otherwise exit with the code BAD.
     """
     settings = Options(threshold=threshold, strict=True)
     try:

@@ -44,10 +44,11 @@ SAME_MEASUREMENT = 1e-12
 """Relative difference below which two results count as the same measurement."""
 
 NO_INTERVAL = 3.0
-"""Half-width, of a logarithm, from which an interval is not shown: 20 times as fast or as slow."""
+"""An interval is not shown if its half-width, as a logarithm, is at least this: a factor of 20."""
 
 MIN_SWEEPS = 5
-"""Minimum number of sweeps per side on a CPU whose shortest times are compared, too."""
+"""On a CPU, the sweeps' shortest times are also compared if each side has at least this number of
+sweeps."""
 
 DISTURBED = 3.0
 """A round is disturbed if its effect on all points exceeds the threshold, and also exceeds the
@@ -57,7 +58,7 @@ scatter of the effects of all rounds by this factor."""
 def compare(
     base: Mapping[Key, PooledPoint], new: Mapping[Key, PooledPoint], limits: Limits | None = None
 ) -> Comparison:
-    """Judge every point of either side."""
+    """Judge every point that at least one side has."""
     limits = limits or Limits()
     absent = PooledPoint(lost=ABSENT)
     renamed = _changed_modes(base, new)
@@ -90,7 +91,7 @@ def compare(
 def _changed_modes(
     base: Mapping[Key, PooledPoint], new: Mapping[Key, PooledPoint]
 ) -> dict[Key, Key]:
-    """Map points of the base to new points that replace them, in another compute mode."""
+    """Map each base point whose compute mode changed to the new point that replaces it."""
     before, after = (
         grouped(side.keys() - other.keys(), lambda key: key._replace(compute_mode=""))
         for side, other in ((base, new), (new, base))
@@ -131,7 +132,7 @@ class _Repeats(NamedTuple):
     """Logarithms of the times, of shape (points, rounds); NaN: no time."""
 
     set_aside: Floats
-    """Logarithms of the times in the rounds that were left out, of the same shape."""
+    """Logarithms of the times in the rounds that were left out, of shape (points, rounds)."""
 
     level_variance: Floats
     """Variance of the level that all points share; one element for each point."""
@@ -140,13 +141,13 @@ class _Repeats(NamedTuple):
     """Degrees of freedom of `level_variance`; 0: unknown, because there is a single round."""
 
     level_rounds: Floats
-    """Number of rounds with a known effect."""
+    """Number of rounds that were not left out."""
 
     disturbances: list[Disturbance]
 
 
 class _Shifts(NamedTuple):
-    """Shifts of the points, new over base, as logarithms."""
+    """Shifts of the points, as logarithms: new side minus base."""
 
     time: Floats
     clock: Floats
@@ -154,13 +155,14 @@ class _Shifts(NamedTuple):
     """The part of `time` that the machine's clock explains."""
 
     by_drift: Floats
-    """The machine's part of the remaining shift. Most points share this part with the BLAS."""
+    """The part of the remaining shift that the machine explains: most points share this part with
+    the BLAS."""
 
     effect: Floats
     """The shift that is judged: the part that the machine does not explain."""
 
     by_library: Floats
-    """Further shift of the BLAS, which kernels with unchanged code do not share."""
+    """Additional shift of the BLAS that kernels with unchanged code do not have."""
 
     level_variance: Floats
     """Variance of the machine's shift, which all effects have in common."""
@@ -168,7 +170,7 @@ class _Shifts(NamedTuple):
     level_df: Floats
 
     hides: Floats
-    """Further shift that the machine would explain if all points but the BLAS were slower."""
+    """Additional shift that the machine would explain if all points but the BLAS were slower."""
 
 
 class _Tests(NamedTuple):
@@ -185,7 +187,7 @@ class _Tests(NamedTuple):
     p_adjusted: Floats
     significant: NDArray[np.bool_]
     half: Floats  # half-width of the interval of the ratio, as a logarithm
-    by_shortest: NDArray[np.bool_]  # whether the shortest sweeps decide, not all sweeps
+    by_shortest: NDArray[np.bool_]  # whether the sweeps' shortest times decide, not all times
     modes: Modes
     like_modes: NDArray[np.bool_]
     """Whether the two speeds of other points may explain the change."""
@@ -223,10 +225,11 @@ def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
 
 
 def _show_machine(pairs: _Pairs) -> NDArray[np.bool_]:
-    """Return whether the shift of each point is that of the machine: it runs the vendor's BLAS.
+    """Return for each point whether it shows the machine's shift, because it runs a vendor's BLAS.
 
-    No point of a CPU shows the machine's shift if sweeps of both sides were measured in turns. Then
-    a drift favours neither side, and subtracting the shift of few points would only add its error.
+    No point of a CPU shows the machine's shift if sweeps of both sides were measured in turns. A
+    drift then favours neither side. Subtracting the shift of few points would only add the error of
+    this shift.
     """
     return np.array(
         [
@@ -237,7 +240,7 @@ def _show_machine(pairs: _Pairs) -> NDArray[np.bool_]:
 
 
 def in_turns(base: Sequence[str], new: Sequence[str]) -> bool:
-    """Whether sweeps that began at these times alternate: each pair has one sweep of each side."""
+    """Return whether the sides' sweeps began alternately: each pair has one sweep of each side."""
     starts = sorted([(start, 0) for start in base] + [(start, 1) for start in new])
     sides = [side for _, side in starts]
     return bool(sides) and all(a != b for a, b in zip_longest(sides[::2], sides[1::2]))
@@ -365,9 +368,9 @@ def _cause(tests: _Tests, i: int, threshold: float, *, on_cpu: bool) -> Cause | 
 
 
 def _repeats(points: Sequence[PooledPoint], side: str, threshold: float) -> _Repeats:
-    """Return the rounds of a side without the effects that each had on all points.
+    """Return the rounds of a side without the effect that each round had on all points.
 
-    The effects of points on a GPU and of points on a CPU are separate.
+    The effects on points of a GPU and on points of a CPU are computed separately.
     """
     on_cpu = np.array([point.on_cpu for point in points])
     parts, aside = list[Floats](), list[Floats]()
@@ -418,7 +421,7 @@ def _table(points: Sequence[PooledPoint]) -> tuple[Floats, list[tuple[int, int]]
 
 
 def _common_level(base: _Repeats, new: _Repeats) -> tuple[Floats, Floats]:
-    """Return the variance of the difference of both sides' levels, and its degrees of freedom.
+    """Return the variance of the difference between the sides' levels, and its degrees of freedom.
 
     For a side with a single round, the scatter of the other side's rounds is used.
     """
@@ -438,13 +441,13 @@ def _common_level(base: _Repeats, new: _Repeats) -> tuple[Floats, Floats]:
 def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: float) -> _Shifts:
     """Divide each point's shift between the machine and the build.
 
-    A fall of the clock is attributed to the machine as far as the clock of the BLAS fell too, at
-    the same problem if the BLAS was measured there. The rest of the fall is attributed to the
-    kernel. A rise of the clock explains nothing: an unchanged time then has more cycles. The clock
-    explains a change only as far as the point's time depends on the clock (`clock_shares`). Within
-    that range, the share that explains most is used. There are two shifts: of the time at the
-    machine's clock, and of the cycles. The larger one is judged, so that base and new can be
-    swapped.
+    A fall of the clock is attributed to the machine as far as the clock of the BLAS fell, too. If
+    the BLAS was measured at the point's problem, its clock there is used. The rest of the fall is
+    attributed to the kernel. A rise of the clock explains nothing: an unchanged time then has more
+    cycles. The clock explains a change only as far as the point's time depends on the clock.
+    `clock_shares` returns a range of shares; the share that explains most is used. Two shifts are
+    computed: the shift of the time at the machine's clock, and the shift of the number of cycles.
+    The larger shift is judged, so that the rule also holds if base and new are swapped.
     """
     clock = np.array([clock_shift(a.clock_mhz, b.clock_mhz) for a, b in pairs.values()])
     points = [point for pair in pairs.values() for point in pair]
@@ -490,10 +493,10 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
 
 
 def _references(pairs: _Pairs) -> NDArray[np.int64]:
-    """Return for each point 0 for a BLAS, a kernel's number if its code is unchanged, else -1.
+    """Return for each point: 0 for a BLAS, a kernel's number for unchanged code, or else -1.
 
-    A BLAS of different versions on the two sides has -1. Points on a CPU have -1, because other
-    programs slow a BLAS on all cores more than they slow kernels on fewer cores.
+    A BLAS whose versions differ between the two sides has -1. Points on a CPU have -1, because
+    other programs slow a BLAS on all cores more than they slow kernels on fewer cores.
     """
     names = list(dict.fromkeys(key.variant for key in pairs))
 

@@ -47,25 +47,25 @@ class Limits:
     """Limits that a difference must exceed to count."""
 
     threshold: float = 0.02
-    """Relative difference that matters."""
+    """Smallest relative difference that matters."""
 
     q: float = 0.01
     """False discovery rate over all points; 1 - q is the confidence of the intervals."""
 
     between_gpus: float = 0.10
-    """Relative difference that two GPUs of one kind may have at a point; docs/diff.md has the
-    measurement. 0: no allowance."""
+    """Relative difference of a point's times that two GPUs of the same model may have; docs/diff.md
+    has the measurement. 0 allows no difference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PooledPoint:
-    """One side's data of a point, from the rows of all its files."""
+    """The data of a point on one side, pooled from the rows of all files of the side."""
 
     sweeps_us: tuple[tuple[float, ...], ...] = ()
     """Round medians of each sweep that has a time of the point, in the order of the rounds."""
 
     files: tuple[int, ...] = ()
-    """Number of each sweep's file among the files of its side. Empty means 0, 1, …"""
+    """Index of each sweep's file among the files of the side. Empty stands for 0, 1, …"""
 
     lost: str = ""
     """Why a sweep has no time of the point: `wrong: relative error 1`."""
@@ -85,7 +85,8 @@ class PooledPoint:
     """UUIDs of the GPUs; empty: not known."""
 
     on_cpu: bool = False
-    """Whether a CPU's clock timed the point. Rounds of a sweep then differ less than sweeps do."""
+    """Whether a CPU's clock timed the point. Two rounds of a sweep then differ less from each other
+    than two sweeps do."""
 
     is_blas: bool = False
     """Whether the point runs the vendor's library, which is the same code in every build."""
@@ -94,13 +95,13 @@ class PooledPoint:
     """Name and version of the vendor's library; empty: not known."""
 
     code: str = ""
-    """Hashes of the sources and of the compiled code; empty: one of them is not known."""
+    """Hashes of the sources and of the compiled code; empty: a hash is not known."""
 
     shortest_us: tuple[float, ...] = ()
-    """Shortest sample of each sweep on a CPU."""
+    """Time of the shortest sample of each sweep on a CPU."""
 
     started: tuple[str, ...] = ()
-    """Time of day at which each sweep first measured the point; empty: not known."""
+    """Time at which each sweep began to measure the point; empty: not known."""
 
     @property
     def rounds_us(self) -> tuple[float, ...]:
@@ -111,7 +112,7 @@ class PooledPoint:
     def repeats_us(self) -> Sequence[Sequence[float]]:
         """Times that the test treats as independent, by sweep.
 
-        These times are the medians of the rounds. On a CPU, they are the medians of the sweeps.
+        On a GPU, these times are the medians of the rounds; on a CPU, the medians of the sweeps.
         """
         if self.on_cpu:
             return [(statistics.median(times),) for times in self.sweeps_us]
@@ -120,7 +121,7 @@ class PooledPoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """A point's verdict and the figures behind it. A figure is None if a side has no time for it.
+    """A point's verdict and its figures. A figure is None if a side has no time of the point.
 
     The JSON format has the same fields, which docs/diff.md explains.
     """
@@ -152,10 +153,10 @@ class Disturbance:
     """`base` or `new`."""
 
     file: int
-    """Number of the file on its side, from 0."""
+    """Index of the file among the files of its side."""
 
     round: int
-    """Number of the round in its file, from 1. On a CPU, it is 0, and means the whole sweep."""
+    """Number of the round in its file, counted from 1. On a CPU, 0 stands for the whole sweep."""
 
     ratio: float
     """Time relative to the side's median round: 1.3 is 30 % slower."""
@@ -166,20 +167,21 @@ class Disturbance:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The verdicts on all points, and what the points have in common."""
+    """The verdicts on all points, and the figures that belong to all points together."""
 
     findings: dict[Key, Finding]
-    """Points that have a time on at least one side."""
+    """The findings on points that have a time on at least one side."""
 
     limits: Limits
     untimed: dict[Key, str] = field(default_factory=dict)
-    """Points without a time on either side, and why."""
+    """Points that have no time on either side, each with the reason."""
 
     drift: float = 1.0
-    """Factor by which the machine was slower: the shift that most points share with the BLAS."""
+    """Factor by which the machine was slower on the new side: the shift that most points share with
+    the BLAS."""
 
     disturbances: tuple[Disturbance, ...] = ()
-    """Rounds whose effect on all points exceeds the threshold. Their effect was removed."""
+    """Rounds whose effect on all points exceeds the threshold. The effects were removed."""
 
     detectable: Detectable = field(default_factory=Detectable)
     """Smallest slow-downs that would have been found."""

@@ -32,7 +32,7 @@ BROKEN = 4
 def exit_code(
     verdicts: Collection[StrEnum], worst_first: Iterable[StrEnum], *, unsettled: bool
 ) -> int:
-    """Return the code of the worst verdict. The order is broken, the regression, not settled."""
+    """Return the exit code of the worst verdict: broken, then a regression, then not settled."""
     broken, regression, *_ = worst_first
     if broken in verdicts:
         return BROKEN
@@ -46,8 +46,8 @@ JSON_FORMAT = 1
 meaning."""
 
 MAX_TABLE_ROWS = 1000
-"""Maximum number of regressions, and of broken points, in the text. JSON and JUnit list all of
-them."""
+"""Maximum number of regressions, and of broken points, in the text. JSON and JUnit list all
+points."""
 
 MAX_MARKDOWN_ROWS = 50  # maximum number of regressions, and of broken points, in Markdown
 

@@ -13,8 +13,8 @@ from gpubench import options as option
 
 AB_PAIRS = 26  # default number of pairs of sweeps that `gpubench ab` measures on a GPU
 AB_CPU_PAIRS = 72
-"""Default number of pairs on a CPU. While other programs run, most sweeps have no undisturbed
-sample (results/decisions/ab_shortest.md)."""
+"""Default number of pairs of sweeps on a CPU. While other programs run, most sweeps have no
+undisturbed sample (results/decisions/ab_shortest.md)."""
 
 
 class Format(StrEnum):

@@ -30,7 +30,8 @@ from gpubench.view.numbers import milliseconds
 from gpubench.view.sentences import conditions, ratio_text
 
 LABELLED = {"variant", "tile", "backend", "m", "n", "k", "extents"}
-"""Columns of the key that are not added to labels, which have them already or never need them."""
+"""Columns of the key that are not added to labels. The labels have these columns already, or never
+need them."""
 
 MIN_SHARED = 3
 """Minimum number of points that a statement about most points needs."""
@@ -122,7 +123,7 @@ def _headline(
     labels: Mapping[Key, str],
     totals: Iterable[Total],
 ) -> str:
-    """Return the verdict in a line, with the shift of the machine if it matters."""
+    """Return a line with the overall verdict, and with a machine's shift above the threshold."""
     shift = f"machine-wide shift of {_change(comparison.drift)}: " if comparison.drifted else ""
     counts = comparison.counts
     points = f"of {counted(sum(counts.values()), 'point')}"
@@ -131,8 +132,8 @@ def _headline(
         return f"{shift}broken: {broken} {points} wrong or lost{slower}"
     if slowdowns := comparison.of(DiffVerdict.SLOWER):
         worst, finding = next(iter(slowdowns.items()))
-        # The point's line shows `ratio`. If `judged_ratio` is further away than this, a remark
-        # shows it.
+        # The point's line shows `ratio`. If `judged_ratio` differs by more than half the threshold,
+        # a remark shows `judged_ratio`.
         distance = abs(math.log((finding.judged_ratio or 1.0) / (finding.ratio or 1.0)))
         is_remarked = distance > math.log1p(comparison.limits.threshold) / 2
         change = _change(finding.judged_ratio if is_remarked else finding.ratio)
@@ -299,7 +300,7 @@ def _advice(
 
 
 def covering_options(rows: Sequence[Row]) -> dict[str, str]:
-    """Return the options of the smallest sweep that has all these points, and perhaps more."""
+    """Return the options of the smallest sweep that includes all these points."""
     options = {
         name: _listed(getattr(row, column) for row in rows) for name, (column, _) in OPTIONS.items()
     }

@@ -66,7 +66,7 @@ def run_diff(
 
 
 def read_limits(options: Options) -> Limits:
-    """Return the limits that the options set. Raises UsageError."""
+    """Return the limits that the options set. Raises UsageError for invalid options."""
     if options.allow is not None:
         raise UsageError("--allow: is only for build files; for times, use --threshold")
     threshold = Limits.threshold

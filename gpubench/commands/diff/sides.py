@@ -27,7 +27,7 @@ COLUMNS = (
 """Columns of a file that are read besides the key."""
 
 COPY_EFFICIENCY = 0.88
-"""Bandwidth of a copy over the datasheet's bandwidth: 4,222 of 4,800 GB/s on an H200."""
+"""Bandwidth of a copy divided by the datasheet's bandwidth: 4,222 of 4,800 GB/s on an H200."""
 
 MACHINE = {"device": "", "driver": "driver ", "cuda": "CUDA "}
 """Columns that must be equal on both sides, and the words before their values in messages."""
@@ -59,7 +59,7 @@ class Side:
         return {key: _pool(of_files) for key, of_files in points.items()}
 
     def filtered(self, keep: Callable[[Row], bool]) -> Side:
-        """Return the side with the rows to keep."""
+        """Return the side with only the rows for which `keep` is true."""
         return replace(
             self, files={path: list(filter(keep, rows)) for path, rows in self.files.items()}
         )
@@ -76,10 +76,10 @@ def read_side(paths: Sequence[Path]) -> Side:
 
 
 def make_side(rows_by_file: Mapping[Path, Sequence[Row]]) -> Side:
-    """Return the side that these rows make. Raises UsageError for a row that cannot be used."""
+    """Return the side with these rows. Raises UsageError for a row that cannot be used."""
     files: dict[Path, list[Row]] = {}
     for path, rows in rows_by_file.items():
-        # Configurations eliminated by a race have fewer rounds than on the other side.
+        # A configuration that a race eliminated may have fewer rounds than on the other side.
         files[path] = [row for row in rows if row.status != Status.ELIMINATED]
         if not files[path]:
             raise UsageError(f"{path}: holds no points")
@@ -136,7 +136,7 @@ def require_own_measurements(base: Side, new: Side) -> None:
 def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
     """Pool the rows of a point.
 
-    `of_files` has the rows by the number of their file: one row, or a row for each round.
+    `of_files` has the rows by the index of their file. A file has one row, or one for each round.
     """
     rows = list(chain.from_iterable(of_files.values()))
     lost = next((row for row in rows if row.status != Status.OK), None)
@@ -173,7 +173,7 @@ def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
 
 
 def _percent_of_copy(rows: Sequence[Row]) -> float | None:
-    """Return the percentage of a copy's bandwidth by the datasheet; None for an unlisted device."""
+    """Return the percentage of a copy's estimated bandwidth; None for an unlisted device."""
     bandwidths = {device.name: device.memory_bandwidth_gbytes_per_s for device in EXAMPLES.values()}
     rate = known_median(row.gbytes_per_s for row in rows)
     bandwidth = bandwidths.get(rows[0].device or "") if rows else None
@@ -199,7 +199,7 @@ def gpus_of(rows: Iterable[Row]) -> frozenset[str]:
 
 
 def is_blas(row: Row) -> bool:
-    """Return whether the row is a time of the vendor's library, which is equal in every build."""
+    """Return whether the row times the vendor's library, whose code is the same in every build."""
     return row.variant in baselines()
 
 

@@ -1,4 +1,4 @@
-"""Judge two build files: what the compiler made of each kernel, before and after a change.
+"""Judge two build files: the compiler's results for each kernel, before and after a change.
 
 docs/diff.md states the rules for users. results/h200/static_columns.md shows which slowdowns the
 columns predict.
@@ -19,7 +19,7 @@ from gpubench.text import shown, unknown
 
 
 class BuildVerdict(StrEnum):
-    """The verdict on a row. The first verdict is the most important."""
+    """The verdict on a row of a build file, in the order of importance."""
 
     BROKEN = "broken"
     WORSE = "worse"
@@ -35,14 +35,14 @@ class ColumnRule(NamedTuple):
 
     rising_is_worse: bool
     limit: str
-    """Allowed change for the worse if the user states none: an amount, or a percentage."""
+    """Allowed change for the worse if the user states no limit: an amount, or a percentage."""
 
     lines: str = ""
     """Column with the source lines that cause the value."""
 
     of_memory: bool = True
-    """Whether the column is judged for operations that are bound by memory, too. For these
-    operations, the other columns do not predict a slowdown (results/h200/static_columns.md)."""
+    """Whether the column is also judged for operations that are bound by memory. Columns for which
+    this is false do not predict a slowdown of such operations (results/h200/static_columns.md)."""
 
 
 SHARE = "multiply_adds_per_instruction"
@@ -58,7 +58,7 @@ JUDGED = {
 """The judged columns and their rules. A difference in another column is `changed`."""
 
 TOOLS = {"loop": "disassembler", "accesses": "recorder"}
-"""Groups of columns that a tool fills, and the column that names the tool. A tool may be
+"""Groups of columns that a tool fills, each with the column that names the tool. The tool may be
 missing."""
 
 COMPARED = {
@@ -67,8 +67,8 @@ COMPARED = {
     if column.metadata["group"] in {"code", "multiprocessor", "grid", *TOOLS}
     and column.name not in {"gpu", "limited_by", *(judged.lines for judged in JUDGED.values())}
 } | {"options": ""}
-"""The compared columns, each with the column that names the tool that fills it. The name is empty
-if no tool fills the column."""
+"""The compared columns. The value of each key is the column that names the tool that fills the
+compared column, or an empty text if no tool fills it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,8 @@ def read_limits(text: str | None) -> dict[str, str]:
 
     A text such as `spill_bytes=64` replaces the default limit of a column.
 
-    Raises UsageError for another column, and for a limit that is not a number of at least 0.
+    Raises UsageError for a column that is not judged, and for a limit that is not a number of at
+    least 0.
     """
     limits = {name: judged.limit for name, judged in JUDGED.items()}
     allowed = set[str]()
@@ -122,7 +123,7 @@ def read_limits(text: str | None) -> dict[str, str]:
             )
         limits[name] = limit
         allowed.add(name)
-    if "spill_bytes" in allowed and "local_bytes" not in allowed:  # spills lie in local memory
+    if "spill_bytes" in allowed and "local_bytes" not in allowed:  # local memory holds the spills
         limits["local_bytes"] = limits["spill_bytes"]
     return limits
 
@@ -197,9 +198,10 @@ def _changes(before: BuildRow, after: BuildRow, limits: Mapping[str, str]) -> tu
 
 
 def _line(column: str, before: BuildRow, after: BuildRow) -> str:
-    """Return the most wasteful source line among those that are worse only on the new side.
+    """Return the most wasteful source line that only the new side has.
 
-    A change of the source moves lines, so the same factor in the same file counts as the same line.
+    A change of the source moves lines, so lines of one file with equal factors count as equal. If
+    the new side has no line of its own, return its most wasteful line.
     """
     if not (lines := JUDGED[column].lines):
         return ""

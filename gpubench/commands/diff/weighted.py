@@ -12,13 +12,13 @@ from gpubench.model.operation import size_of
 from gpubench.plan.problems import ListedProblem, read_problems, with_dtypes
 
 PART = 0.25
-"""Fraction of the threshold by which a total may be slower. The scatter of single points cancels in
-a total, so a smaller difference counts."""
+"""A total counts as slower if it is slower by more than this fraction of the threshold. The scatter
+of single points cancels in a total, so a smaller difference counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Total:
-    """The total time of all problems with a kernel, at the tiles that are fastest in the base."""
+    """A kernel's total time for all problems, with the tiles that are fastest on the base side."""
 
     kernel: str
     """The kernel's variant and precision: `own float32`."""
@@ -88,8 +88,8 @@ def _total(
     """Return the total over a kernel's problems.
 
     The half-width of the total's interval is the mean of the points' half-widths, weighted by the
-    points' shares of the total. This half-width is valid even if all points deviate together, such
-    as in a slow process.
+    points' shares of the total. This half-width is valid even if all points deviate together, for
+    example in a slow process.
     """
     parts = [
         problem.weight * (finding.base_us or 0.0)
