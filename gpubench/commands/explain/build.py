@@ -101,9 +101,10 @@ def run_build(
 def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[CudaVariant]:
     """Return the kernels that a list names, of every operation or of `op`.
 
-    If there is a directory of the user and no `op`, the operations are those with a folder in this
-    directory, or else the default operation. `all` then selects only the directory's kernels.
-    Raises UsageError for a name that is no kernel, and for a description that cannot be used.
+    With a directory `kernels` and without `op`, the operations that have a folder in this directory
+    are used; if there are none, the default operation. With `kernels`, the name `all` selects only
+    the directory's kernels. Raises UsageError for a name that is no kernel, and for a description
+    that cannot be used.
     """
     default = operation_named(op, kernels)
     ops = (
@@ -150,10 +151,10 @@ def plan_instances(
     *,
     every: bool,
 ) -> list[Instance]:
-    """Return the instances, including those that need a feature that the architecture lacks.
+    """Return the instances, including instances that the architecture cannot run.
 
-    If `every` is true, they have all legal tiles, and not only the default tiles. Raises UsageError
-    for an invalid size, and if a kernel's description raises an exception.
+    If `every` is true, the instances have all legal tiles instead of only the default tiles. Raises
+    UsageError for an invalid size, and if a kernel's description raises an exception.
     """
     instances = []
     for variant in variants:

@@ -82,7 +82,7 @@ def missing_disassembler() -> str:
 def compile_programs(
     programs: Sequence[Program], on_compiled: Callable[[int], None]
 ) -> dict[Program, Codes]:
-    """Return the code of every instance. `on_compiled` gets the number of instances done so far.
+    """Return every instance's code. `on_compiled` receives the number of instances done so far.
 
     Raises GpubenchError if a compiling process is lost.
     """
@@ -113,7 +113,8 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]
         yield from ((program, compile_program(program)) for program in programs)
         return
     with started as pool:
-        # The started processes inherit that Ctrl-C is ignored, so that only this process ends them.
+        # The started processes inherit a handler that ignores Ctrl-C, so only this process ends
+        # them.
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         futures = {pool.submit(compile_program, program): program for program in programs}
         signal.signal(signal.SIGINT, handler)
@@ -135,7 +136,7 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]
 
 
 def _pool(processes: int) -> ProcessPoolExecutor | None:
-    """Return processes that compile, or None if one is enough or /dev/shm is not writable."""
+    """Return processes that compile; None if one is enough, or if /dev/shm is not writable."""
     if processes <= 1:
         return None
     # Each process starts a new interpreter, because the parent's threads would not survive a fork.
@@ -203,7 +204,7 @@ def _kept_file(program: Program) -> Path:
 def _read_kept(program: Program) -> Codes:
     """Return the figures that were kept earlier; an empty dictionary if there is no intact file.
 
-    Figures that were made without a disassembler are valid only while there is none.
+    Figures that were made without a disassembler are valid only while no disassembler is installed.
     """
     items = kept(_kept_file(program), list[tuple[tuple[str, str], Code]]) or []
     complete = not disassembler_version()

@@ -33,12 +33,15 @@ from gpubench.plan.python_file import described_by
 from gpubench.text import counted
 
 PROBE_EXTENT = 2**28  # M and N of a result so large that rounding up a grid is negligible
-MAX_ACCUMULATORS = 2**14  # no thread has more. A larger number means that the grid did not grow
+MAX_ACCUMULATORS = 2**14
+"""Maximum number of accumulators of a thread. A larger number means that the grid did not grow with
+the result."""
+
 SPARE = 16  # number of registers that a kernel which spills may leave unused without a remark
 LONG_GRID = 20  # with this number of waves, the last wave costs less than 5 % of the time
 FULL = 0.95  # from this fraction on, a wave, an issue bound or the use of bytes counts as full
 NEAR = 1.1  # traffic up to this multiple of the minimum counts as the minimum
-MAX_LEAST = 1.005  # the same multiple for sectors and wavefronts
+MAX_LEAST = 1.005  # sectors and wavefronts up to this multiple of the minimum count as the minimum
 SHORT_US = 10
 LIMITERS = {"warps": "the warp slots", "blocks": "the block slots"}
 
@@ -51,7 +54,7 @@ an instruction of a warp (CUDA Programming Guide, compute capabilities)."""
 
 SHARED_BYTES_PER_CLOCK = 128
 """Bytes that a multiprocessor reads from shared memory per clock: each of 32 banks delivers 4 bytes
-(CUDA Programming Guide, shared memory, from 5.x on)."""
+(CUDA Programming Guide, shared memory of compute capability 5.x and later)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,7 +97,7 @@ class NotExplained(Instance):
 class Explanation(Instance):
     """One launch of an instance that was compiled.
 
-    Unknown figures are None. Figures of the whole problem belong to its first launch.
+    Unknown figures are None. Only the first launch has the figures of the whole problem.
     """
 
     code: Code  # the compiled kernel; its `error` is empty

@@ -78,8 +78,8 @@ def _compile(instances: Sequence[Instance]) -> dict[Instance, Codes]:
 
 def _record(instances: Sequence[Instance]) -> dict[Instance, Recorded]:
     """Return the accesses of each launch of the instances."""
-    # One thread records a kernel for all architectures in turn, because most of their launches are
-    # equal.
+    # One thread records a kernel for all architectures in turn, because most launches are equal on
+    # all architectures.
     groups = grouped(instances, lambda each: (each.variant, each.problem)).values()
 
     def record_group(group: Sequence[Instance]) -> dict[Instance, Recorded]:

@@ -71,8 +71,8 @@ def explained(
 def _target(kernel: CudaVariant, arch: str | None, name: str) -> tuple[str, Device, str]:
     """Return the architecture, the GPU whose figures are used, and what was assumed about the GPU.
 
-    The GPU is this machine's GPU, or else an example of the architecture. Nothing is assumed about
-    this machine's GPU.
+    The GPU is this machine's GPU, or else an example of the architecture. The last text is empty
+    for this machine's GPU.
     """
     if arch is not None:
         if name != AUTO:

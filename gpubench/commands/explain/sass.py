@@ -122,7 +122,7 @@ class Instruction(NamedTuple):
         return prod(map(int, shape.split("x")) if "x" in shape else _WARP_SHAPES.get(shape, (0,)))
 
     def multiply_adds(self, dtype: str) -> int:
-        """Return a thread's number of multiply-adds in the instruction, not on tensor cores."""
+        """Return the instruction's multiply-adds per thread; 0 for tensor core instructions."""
         if self.name == "IMAD" and (self.opcode != "IMAD" or "RZ" in self.operands):
             return 0  # it moves, shifts or computes an address: IMAD.MOV, IMAD.WIDE, or it adds 0
         return MULTIPLY_ADDS.get(dtype, {}).get(self.name, 0)
@@ -169,7 +169,7 @@ class InnerLoop:
 
 
 def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
-    """Return the inner loop of a disassembled kernel, or None if it has none.
+    """Return the inner loop of a disassembled kernel, or None if the kernel has no inner loop.
 
     If no loop has a multiply-add in `dtype`, the loop with the most instructions in float64 is
     returned, because a kernel may compute in float64 by mistake.
@@ -245,7 +245,7 @@ def _loops(disassembly: str) -> list[list[Instruction]]:
 def _shared_bytes_per_operation(loop: Iterable[Instruction]) -> float | None:
     """Return the bytes that a loop reads from shared memory per operation of the tensor cores.
 
-    A warpgroup's instruction reads B from shared memory, and may also read A from it.
+    A warpgroup's instruction reads B, and possibly A, from shared memory.
     """
     read, operations, loaded = 0, 0, 0
     warps = 1

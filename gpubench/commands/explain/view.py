@@ -129,7 +129,7 @@ _LEGENDS = {
 
 
 def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
-    """Return a table with a line per tile, 80 characters wide, without empty columns."""
+    """Return a table with a line per launch, at most 80 characters wide, without empty columns."""
     first = explanations[0]
     columns = {name: cell for name, cell in _COLUMNS.items() if any(map(cell, explanations))}
     headings = [name.replace(" ", "\n", 1) for name in columns]
@@ -146,7 +146,7 @@ def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
 
 
 def _of_loop(explanation: Explanation, column: str) -> str:
-    """Return a cell on the inner loop. It is empty if the loop lacks the column's instructions."""
+    """Return a cell on the inner loop, empty if the loop lacks the column's instructions."""
     loop = explanation.code.loop
     if loop is None or column != ("MMA" if loop.tensor else "FMA %"):
         return ""
