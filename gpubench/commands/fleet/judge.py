@@ -35,7 +35,7 @@ MIN_HIDDEN = 2
 """The limit by the MAD is used if at least this number of devices exceed it. Slow devices widen the
 standard deviation of the other devices, and so hide one another. Slow devices do not widen the MAD.
 Several good devices rarely exceed the limit by the MAD at once. In simulated fleets of 8 to 16 good
-devices that differ as Student's t with 3 degrees of freedom, the rule increases the number of
+devices, whose times follow Student's t with 3 degrees of freedom, the rule increases the number of
 fleets with a false alarm by at most a tenth."""
 
 TWO_GROUPS = 2.0
@@ -61,18 +61,19 @@ TAILS = {
     1023: (0.882, 3.00),
 }
 """Scale and degrees of freedom by number of other devices. The distance of a good device from the
-median of the other devices, in units of their spread, is the scale times Student's t. Good devices
-differ as Student's t with 3 degrees of freedom, which has heavy tails; normally distributed devices
-exceed a distance less often. `fleet_power.py --calibrate` of commit `a7eef527df57` made the table;
-the last entry also holds for larger numbers of devices."""
+median of the other devices, in units of their spread, is the scale times Student's t. The times of
+good devices are assumed to follow Student's t with 3 degrees of freedom, which has heavy tails.
+Normally distributed times exceed a distance less often. `fleet_power.py --calibrate` of commit
+`a7eef527df57` made the table. The last entry also holds for larger numbers of devices."""
 
 TAME_VALUES = 1000  # minimum number of values for judging the tails
 TAME_QUANTILE = 0.98
 TAME_TAIL = 2.6
 """Devices count as normally distributed if a fraction of `TAME_QUANTILE` of their distances from
-the median is below this number of spreads (normal: 2.3; Student's t with 5 degrees of freedom: 3.1,
-with 3: 4.0). Of fleets of 64 devices, three of four normal fleets pass this test, and one of a
-hundred fleets with 5 degrees of freedom."""
+the median is below this number of spreads. This quantile is 2.3 for a normal distribution,
+3.1 for Student's t with 5 degrees of freedom, and 4.0 for Student's t with 3. Among fleets of 64
+devices, three of four normally distributed fleets pass this test. One of a hundred fleets that
+follow Student's t with 5 degrees of freedom passes it."""
 
 MAD_TAILS = {
     7: (1.55, 2.51),
@@ -101,7 +102,7 @@ estimate this difference (docs/decisions/0015)."""
 
 
 class Judgement(NamedTuple):
-    """Arrays of shape (devices, units). They have NaN and False where there are no times."""
+    """Arrays of shape (devices, units), with NaN and False where there are no times."""
 
     effect: Floats  # logarithm of a device's time relative to the other devices' median
     p: Floats  # p-value of the effect, times the number of comparisons
@@ -126,8 +127,8 @@ def judge(
     """Judge logarithms of times, of shape (devices, units, rounds). NaN means no time.
 
     `earlier` has the times of earlier runs, of the same devices and units. `processes` has, for
-    each unit, the index of a unit with the same work that measures each round in a new process; or
-    `processes` is None, and every unit measures each round in a new process.
+    each unit, the index of a unit with the same work whose rounds run in new processes. If
+    `processes` is None, the rounds of every unit run in new processes.
     """
     matters = float(np.log1p(threshold))
     shape = (len(times), times.shape[1])
@@ -138,8 +139,8 @@ def judge(
     variance = _mean_variance(rounds, shape)
     own_error = np.fmax(variance - row_medians(variance.T), 0.0)
     own_error = np.column_stack([own_error, np.zeros(len(times))])
-    # A process may have one of two speeds. If all rounds are of one process, devices look alike
-    # until one of them gets the other speed. Rounds in separate processes show how far the two
+    # A process may run at one of two speeds. If all rounds run in one process, devices look alike
+    # until a process runs at the other speed. Rounds in separate processes show how far the two
     # speeds are apart.
     floor = row_medians(np.sqrt(variance).T)
     floor = floor if processes is None else floor[list(processes)]
@@ -190,8 +191,9 @@ def judge(
 def _levels(times: Floats) -> Floats:
     """Return the mean of each device's rounds in each unit, with the effect of outliers limited.
 
-    A round counts as if it were at most `DISTURBED` typical deviations of that unit's rounds from
-    the median of the device's rounds.
+    A round that is further than `DISTURBED` deviations from the median of its device's rounds is
+    moved to this distance. The deviation is the standard deviation of a typical device's rounds in
+    the unit.
     """
     devices, units, _ = times.shape
     lines = times.reshape(devices * units, -1)
@@ -214,8 +216,8 @@ def _mean_variance(rounds: RoundStatistics, shape: tuple[int, int]) -> Floats:
 def _whole(level: Floats) -> Floats:
     """Return each device's median level over the units, relative to the other devices.
 
-    The median is NaN if the device has times in less than half of the units that more than
-    `MIN_OTHERS` devices have.
+    The median is NaN if the device has times in fewer than half of the units in which more than
+    `MIN_OTHERS` devices have times.
     """
     nothing = np.full(len(level), np.nan)
     common = level[:, np.isfinite(level).sum(axis=0) > MIN_OTHERS]

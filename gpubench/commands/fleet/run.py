@@ -48,7 +48,7 @@ SEED = 2006  # seed of the operands: the same on every device, so that bits can 
 def run_fleet(
     on: str, device: str, *, rounds: int, threshold: float, output: Path | None, force: bool
 ) -> tuple[Fleet | None, Path]:
-    """Measure, keep and judge. Return the verdicts (None after Ctrl-C), and the path of the CSV.
+    """Measure and judge all devices. Return the verdicts (None after Ctrl-C), and the CSV's path.
 
     Raises UsageError if there is no cluster, or the file cannot be written.
     """
@@ -200,7 +200,7 @@ class FleetRun:
 def host_steps(
     addresses: Sequence[str], rounds: int, times: Sequence[times_of.UnitTime]
 ) -> Iterator[list[Turn]]:
-    """Yield the steps of a host: turns of workers that measure at the same time.
+    """Yield the steps of a host. A step is a list of turns that run at the same time.
 
     The caller adds the times of the usual steps to `times` before it requests a further step. Units
     whose rounds scatter too much have further steps: at most `MAX_MORE` further rounds, and no more

@@ -26,7 +26,7 @@ class Products(NamedTuple):
     """The products of a backend: a library routine at a size, in each dtype."""
 
     variant: str
-    extent: int  # M, N and K. A product takes much longer than the launch itself
+    extent: int  # M, N and K, so large that a product takes much longer than launching it
     dtypes: tuple[str, ...]
 
 
@@ -158,8 +158,8 @@ def _failed(rounds: Sequence[Measurement]) -> bool:
 def products(device: Device, rounds: int, asked: Asked) -> Job:
     """Return the job that measures the products of a device, each round with the same limits.
 
-    The job measures the products in `asked.units`; all products if the set is empty; and the first
-    product if the set names no product, because each round needs a product.
+    The job measures the products in `asked.units`, or all products if this set is empty. If the set
+    names no product, the job measures the first product, because each round needs a product.
 
     Raises UsageError for a backend that has no products.
     """

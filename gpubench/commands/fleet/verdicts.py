@@ -52,7 +52,7 @@ class UnitFinding:
     percent_of_before: float | None  # speed relative to the device's speed in earlier runs
     verdict: FleetVerdict
     since_before: bool = False  # whether the device is slow only relative to its earlier runs
-    no_majority: bool = False  # ambiguous, as half of the devices are slow
+    no_majority: bool = False  # ambiguous, because half of the devices are slow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,9 +305,9 @@ def _differences(
 
 
 def _speed(finding: UnitFinding | None) -> float:
-    """Return the speed in percent: relative to other devices or to earlier runs, the lower value.
+    """Return the lower of two speeds in percent: relative to other devices, and to earlier runs.
 
-    Return 100 if neither is known.
+    Return 100 if neither speed is known.
     """
     if finding is None:
         return 100.0

@@ -145,7 +145,7 @@ class _Device:
         return lines, slower
 
     def _edges(self, point: int, moves: Sequence[Move]) -> list[int]:
-        """Return the results at which the code of a point changed, or its time moved."""
+        """Return the indices of the results at which a point's code changed, or its time moved."""
         edges = {move.at for move in moves if move.point == point}
         rows = [(self.names.index(name), row) for name, row in sorted(self._rows[point].items())]
         edges |= {at for (_, old), (at, new) in pairwise(rows) if _code(old) != _code(new)}
@@ -193,7 +193,7 @@ def _is_reference(rows: Sequence[Row]) -> bool:
 
 
 def _speeds(rows: Iterable[Mapping[str, Row]]) -> Floats:
-    """Return each point's largest distance between two groups of a result's rounds, or 0."""
+    """Return for each point the largest gap between two groups of a result's rounds, or 0."""
     speeds = []
     for results in rows:
         gaps = [0.0]

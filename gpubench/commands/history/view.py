@@ -87,7 +87,7 @@ def _anchor(name: str, devices: Iterable[str]) -> list[Saved]:
 def histories(timed: Sequence[Saved]) -> Iterator[tuple[str, list[Saved]]]:
     """Yield a heading, and the results of one tile, for each problem and variant.
 
-    The tile is the one that is fastest in the newest result.
+    The tile is the fastest tile of the newest result.
     """
 
     def kernel(saved: Saved) -> tuple[str, str]:
@@ -117,7 +117,7 @@ def _grid(history: Sequence[Saved]) -> Table:
 
 
 def _change(before: Row | None, row: Row) -> str:
-    """Return `+3.1 %`; empty if the rounds of either row disagree."""
+    """Return a change such as `+3.1 %`, or an empty text if the rounds of either row disagree."""
     if before is None or before.unstable or row.unstable or not before.median_us:
         return ""
     return f"{100 * ((row.median_us or 0.0) / before.median_us - 1):+.1f} %"
