@@ -64,7 +64,7 @@ class Ahead:
             backend = find_devices(name)[0][0].backend
             if self._own_kernels:
                 self._own_kernels.wait()
-            # torch in many children at once could fill a CPU's memory.
+            # On a CPU, torch in many children at once could fill the memory.
             folders = () if backends()[backend].host_arrays else tuple(self._folders.values())
             start_ahead(name, timer, folders, backend, count)
             self._folders.clear()

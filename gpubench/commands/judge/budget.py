@@ -6,15 +6,15 @@ from time import perf_counter
 from gpubench.plan.sweep import Sweep
 
 VISIT_S = 10.0
-"""Time that a function is assumed to take in a round, until such a time was measured. In thirty
-problems on an H200, the mean time was 6 s, and the longest time 30 s. If the assumption is too low,
-the first problem gets several rounds, and no time is left for the last problems."""
+"""Assumed time of one function in one round, until a time was measured. In thirty problems on an
+H200, the mean time was 6 s, and the longest time 30 s. If the assumed time is too short, the first
+problem gets several rounds, and no time is left for the last problems."""
 
 MIN_SHARE_S = 1.0
 """Minimum share of the time that a problem gets."""
 
 READ_S = 1.0
-"""Maximum time to read the results of a problem from a file, instead of measuring them."""
+"""If a problem takes at most this time, its results were read from a file, and not measured."""
 
 
 class Budget:
@@ -47,10 +47,10 @@ class Budget:
     def share(self, sweep: Sweep, functions: int, prepared: int) -> Sweep:
         """Return the problem's sweep with its share of the time and the number of rounds that fit.
 
-        `prepared` is the number of problems that are prepared. The problems that follow need time
-        for their preparation, too. A problem gets at most the number of rounds that every problem
-        can get. If the last problem used all the time that is left, its additional rounds might
-        change its verdict.
+        `prepared` is the number of problems that are prepared. The remaining problems also need
+        time for their preparation. A problem gets at most the number of rounds that every problem
+        can get. Otherwise, the last problem would use all the time that is left, and its additional
+        rounds might change its verdict.
         """
         self._prepared_s += perf_counter() - self._began_s
         self._began_s = perf_counter()

@@ -19,10 +19,10 @@ SHORTLY = Timing(rounds=1, min_samples=2, min_device_s=1e-3, max_wall_s=1e-2)
 class OwnKernels:
     """Compiles kernels in a process that measures copies of bytes and runs no foreign code.
 
-    The process runs while other preparations run. Foreign code may write into the cache of its
-    kernels, so each folder of foreign kernels has a separate cache. The files that this process has
-    compiled are copied into each such cache (`environment_of_foreign`). On an H200, a process needs
-    3 s to compile these kernels.
+    The process runs at the same time as other preparations. Foreign code may write into the cache
+    of its kernels, so each folder of foreign kernels has a separate cache. The files that this
+    process has compiled are copied into each such cache (`environment_of_foreign`). On an H200, a
+    process needs 3 s to compile the kernels.
     """
 
     def __init__(self, device: str, backend: str) -> None:
@@ -42,7 +42,7 @@ class OwnKernels:
                 child.request(START_LIMIT_S, Examiner.result_on, point, randbits(SEED_BITS))
 
     def wait(self) -> None:
-        """Wait until the kernels are kept, and end the process."""
+        """Wait until the kernels are compiled and kept, and end the process."""
         self._compiled.result()
         self.end()
 

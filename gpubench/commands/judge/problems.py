@@ -31,7 +31,7 @@ from gpubench.view.tables import console, say, table
 
 NOT_JUDGED = 3  # exit code if a problem of a folder cannot be used
 
-FEW_BITS = 2  # results that lose at most this number of bits are not reported
+FEW_BITS = 2  # results that lose at most this number of the reference's bits are not reported
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ def _judge_all(
 ) -> tuple[list[Problem], int]:
     """Judge problems until the budget is used up. Return the judged problems and the exit code."""
     done, code, budget = list[Problem](), 0, Budget(len(problems))
-    # Compiled solutions come last, because a compilation takes a minute.
+    # Problems with compiled solutions are judged last, because a compilation takes a minute.
     problems = sorted(problems, key=lambda each: is_compiled(each[1]))
     with Ahead(problems, options) as ahead:
         for number, (path, beside) in enumerate(problems):
@@ -169,7 +169,7 @@ def _found(
 
 
 class _Results(NamedTuple):
-    """The file of a problem's results, and whether they exist already."""
+    """The file of a problem's results, and whether the results exist already."""
 
     path: Path | None
     is_begun: bool  # whether an earlier call began the problem and was interrupted

@@ -32,11 +32,12 @@ class Reproducibility:
     first_rows: dict[int, set[str]] = field(default_factory=dict)
     """Digests of the first row, by the number of rows of the result."""
 
-    refused: dict[int, str] = field(default_factory=dict)  # why there is no result, by rows
+    refused: dict[int, str] = field(default_factory=dict)
+    """Why there is no result, by the number of rows."""
 
     @property
     def has_equal_runs(self) -> bool:
-        """Whether all launches had the same bits."""
+        """Whether all launches returned the same bits."""
         return len(self.results) == 1
 
     @property
@@ -55,7 +56,7 @@ class Reproducibility:
 
 
 def compare_bits(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Reproducibility]:
-    """Launch each point with right results on operands of one seed, and compare the bits."""
+    """Launch each point whose results are right on operands of one seed, and compare the bits."""
     if not isinstance(pool, LocalPool):
         say("no bits are compared: this needs one device, without --on", err=True)
         return []

@@ -23,8 +23,8 @@ SHORTEST_US = 40.0
 and computes all launches of a request at once, saves 1 to 2 µs per launch."""
 
 LARGEST_OVERHEAD = 0.05
-"""Maximum fraction of a launch's time for handing over the operands. Above this fraction, nothing
-is decided."""
+"""Maximum fraction of a launch's time that handing over the operands may take. Above this fraction,
+nothing is decided."""
 
 
 class JudgeVerdict(StrEnum):
@@ -202,7 +202,7 @@ def _handing_us(row: Row) -> float:
 
 
 def _by_other_clock(row: Row, baselines: Sequence[Row]) -> float:
-    """Return how much longer launches take by the clock of another process; 1 if both agree.
+    """Return how much longer launches take by another process's clock; 1 if both clocks agree.
 
     A time that is too short may be a cheat. A time that is too long includes waiting for a core.
     For launches shorter than `LEAST_US`, the ratio includes the time of a request. If the
