@@ -1,7 +1,7 @@
 """Proves a description by running its function at two sizes on the CPU, and judging the results.
 
-g++ compiles the unchanged source. A kernel with tensor cores or inline PTX cannot be proved in this
-way.
+g++ compiles the unchanged source. A source with inline PTX, or with a library of CUDA, cannot be
+proved in this way.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ ONLY_NVCC = {
 }
 """Reasons why g++ cannot compile a source, by patterns of code. g++ can compile `wmma`."""
 
-SUMS = ("float16", "float16_sum16")  # the first sums in float32, the second in float16
+SUMS = ("float16", "float16_sum16")  # products of float16 that sum in float32, and in float16
 BIG = 2048  # a sum that float16 cannot increase by 1
 
 HUNG = "fault: hung"  # beginning of the report on a launch that was killed
 _ON_TENSORS = re.compile(r"^[\w \t]+\([^(){};]*\btorch::[^(){};]*\)\s*;", re.MULTILINE)
-"""Declarations of functions on PyTorch's tensors."""
+"""Matches declarations of functions that take PyTorch's tensors."""
 
 RUNS = 2
 MAX_WRONG_SHARE = 0.5  # share of wrong results above which other layouts are tried
@@ -186,7 +186,7 @@ class Trial:
     def of_sums(self, problem: Problem) -> str:
         """Return a text if a float16 product sums in another type than stated, else an empty text.
 
-        The operands add 2048, then ones, then -2048. A sum in float16 loses each 1.
+        Each result is the sum of 2048, then ones, then -2048. A sum in float16 loses each 1.
         """
         stated = problem.dtype
         if stated not in SUMS or len(problem.input_shapes) != len("AB"):

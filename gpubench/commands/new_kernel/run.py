@@ -43,8 +43,8 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
 
     Print the files' paths and the next commands. Existing headers are not changed.
 
-    Raises UsageError for a name that cannot be used, a kernel to start from that is not CUDA C++,
-    and files that exist already.
+    Raises UsageError for a name that cannot be used, for a kernel `like` that is not CUDA C++, and
+    for files that exist already.
     """
     op = _checked(name, op, folder)
     start = _start(op, like)
@@ -189,12 +189,12 @@ def _start(op: str, like: str | None) -> CudaVariant:
 
 
 def _source(path: Path) -> str:
-    """Return the text of a copy of a file, which includes sources by their new names."""
+    """Return a file's text, in which `#include` has the new names of the copied sources."""
     return re.sub(r'(#include ".*?)(\w+\.cu")', r"\1_\2", path.read_text(encoding="utf-8"))
 
 
 def _description(start: CudaVariant, name: str) -> str:
-    """Return the description of `name`, the next step after `start`, with the idea to fill in."""
+    """Return the description of `name`, the next step after `start`, with an idea to fill in."""
     text = _renamed(start.path.read_text(encoding="utf-8"), start, name)
     tree = ast.parse(text)
     lines = text.splitlines(keepends=True)

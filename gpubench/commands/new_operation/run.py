@@ -1,4 +1,4 @@
-"""Writes the folder of an operation: its statement, NumPy's call, and two slow kernels."""
+"""Writes the folder of an operation: its statement, a NumPy baseline, and two slow kernels."""
 
 import shlex
 from pathlib import Path

@@ -1,9 +1,9 @@
 """Operand files hold a matrix A and a vector v. Result files hold the result computed from them.
 
 A binary file is little endian. The file holds the number of columns and the number of rows as
-uint32, 8 bytes of padding, the rows of A, and v. A and v are float32. The result file of such a
-file holds only the elements of the resulting vector, in float32. A file named `*.npz` holds `A` and
-`v` as NumPy arrays of float32, float64 or int32, and its result file holds `result`.
+uint32, 8 bytes of padding, the rows of A, and v. A and v are float32. A binary result file holds
+only the elements of the resulting vector, in float32. An operand file named `*.npz` holds `A` and
+`v` as NumPy arrays of float32, float64 or int32. A result file named `*.npz` holds `result`.
 """
 
 import struct
@@ -55,7 +55,7 @@ def _reading(path: Path) -> Iterator[None]:
         problem = "is not a regular file" if path.exists() else "does not exist"
         raise UsageError(f"{path} {problem}")
     try:
-        with warnings.catch_warnings(action="ignore"):  # NumPy warns about headers of Python 2
+        with warnings.catch_warnings(action="ignore"):  # NumPy warns about files of Python 2
             yield
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
@@ -63,7 +63,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise UsageError(f"{path}: too little memory for its arrays") from error
     except UsageError:
         raise
-    except Exception as error:  # zipfile, zlib and NumPy raise a dozen types for damaged files
+    except Exception as error:  # zipfile, zlib and NumPy raise many exceptions for damaged files
         reason = shown(first_line(error))
         raise UsageError(f"{path}: cannot be read as a NumPy archive: {reason}") from error
 
@@ -78,7 +78,7 @@ def write_operands(output: Output, a: np.ndarray, v: np.ndarray) -> None:
 
 
 def write_result(output: Output, result: np.ndarray) -> None:
-    """Write a vector: only its elements, or `result` in a `*.npz`.
+    """Write a vector: its elements to a binary file, or the array `result` to a `*.npz`.
 
     Raises UsageError if the file cannot be written, and for a binary file in another dtype than
     float32.
@@ -131,9 +131,9 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
         members = {info.filename: info for info in archive.infolist()}
     if missing := [name for name in ("A", "v") if f"{name}.npy" not in members]:
         raise UsageError(f"{path}: holds no array '{missing[0]}'; it must hold A and v")
-    # The names have their suffix, because a member that is named 'A' would be another member.
+    # The names end in .npy, because a member that is named 'A' would be another member.
     infos = [members["A.npy"], members["v.npy"]]
-    # Only for deflate does zipfile limit the inflated size to the size in the archive's directory.
+    # zipfile limits the inflated size to the size in the archive's directory only for deflate.
     if not {info.compress_type for info in infos} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise UsageError(f"{path}: it is compressed by another method than deflate")
     _require_memory(path, sum(info.file_size for info in infos))

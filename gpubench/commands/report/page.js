@@ -1,5 +1,5 @@
-// Sorting by the buttons in a table's head, filtering by the fields above it. The page is whole
-// without this script: every row is in it, in the order of the files.
+// Sorts a table by the buttons in its head, and filters it by the fields above it. The page is
+// complete without this script: it has every row, in the order of the files.
 "use strict";
 
 const text = (cell) => cell.textContent.trim();

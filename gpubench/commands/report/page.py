@@ -194,8 +194,8 @@ def _pictures(files: Files, copy_gbytes_per_s: float | None) -> list[tuple[Marku
 def inline(drawing: str, prefix: str, label: str) -> Markup:
     """Return an SVG file as an element of a page.
 
-    Lines and text get the colour of the page's text. Ids get a prefix, as they must be unique in a
-    page.
+    Lines and text get the colour of the page's text. Ids get a prefix, because ids must be unique
+    in a page.
     """
     ink, _ = INK_AND_PAGE[Theme.BOTH]
     body = drawing[drawing.index("<svg") :]
