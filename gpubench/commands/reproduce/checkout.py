@@ -1,4 +1,4 @@
-"""The code of other people, whose claim an experiment checks: the files and their digests."""
+"""A checkout of another project whose claim an experiment checks: its files and their digests."""
 
 import hashlib
 from collections.abc import Mapping

@@ -190,7 +190,7 @@ def _interval(figure: Figure, row: Row | None, over: Row | None) -> Sequence[flo
     """Return the low end of a figure's 95 % interval, the figure, and the high end.
 
     The interval of a speedup comes from pairs: a round of the baseline and the same round of the
-    row. Fewer than three rounds have no interval.
+    row. With fewer than three rounds, there is no interval.
     """
     if row is None or not row.median_us:
         return None, None, None
@@ -209,7 +209,7 @@ def _interval(figure: Figure, row: Row | None, over: Row | None) -> Sequence[flo
 
 
 def _published_percent(experiment: Experiment, series: Series, cell: Cell) -> float | None:
-    """Return a published rate in percent of the published peak, if it has a single dtype."""
+    """Return a published rate in percent of the published peak; None if the peak is not known."""
     dtypes = {dtype for sweep, *_ in experiment.sweeps for dtype in sweep.dtypes}
     dtype = series.selections(cell, series.columns[0])[0].get("dtype", "/".join(dtypes))
     peak_tflops = experiment.file.devices.get(cell.device, {}).get(f"peak_{dtype}_tflops")

@@ -164,7 +164,7 @@ class ExperimentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys of `[[sweep]]` that are not options of `gpubench sweep`, and its device."""
+    """The keys of `[[sweep]]` that are not options of `gpubench sweep`, and the sweep's device."""
 
     device: Literal["cuda", "cpu"]
     when: Literal["always", "with-gpu", "without-gpu"] = "always"  # when a sweep for the CPU is run

@@ -1,9 +1,9 @@
 """Rules about the shape of a published series, judged on published and measured figures.
 
 A figure that is measured on another GPU in another year cannot equal the published figure, but the
-shape of its curve can be equal: where the minimum is, from which tile on the time rises and how
-steeply, which kernel is faster. A rule states one claim about the shape. The judgement of a rule
-quotes published and measured figures.
+two curves can have the same shape: where the minimum is, from which tile on the time rises, how
+steeply it rises, and which kernel is faster. A rule states one claim about the shape. The judgement
+of a rule quotes published and measured figures.
 """
 
 import math
@@ -70,7 +70,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     than: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse missing keys and keys of other kinds. msgspec adds the place in the file."""
+        """Refuse missing keys and keys of other kinds. msgspec adds the place to the message."""
         if self.kind not in STATEMENTS:
             raise ValueError(f"rule: {unknown('value', self.kind, STATEMENTS)}")
         takes = {name for _, name, _, _ in Formatter().parse(STATEMENTS[self.kind]) if name}
@@ -94,7 +94,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return words.removesuffix(", ×1 or more")
 
     def concerned(self, figure: Figure, series: Figures, others: Mapping[str, Figures]) -> Figures:
-        """Return a series' figures or, if there is `than`, its speeds relative to that series."""
+        """Return a series' figures; if `than` names another series, the speeds relative to it."""
         if not self.than:
             return series
         slower = others[self.than]

@@ -199,7 +199,7 @@ def reproduce(
     resume: bool = False,
     force: bool = False,
 ) -> Reproduction:
-    """Run the sweeps that the pools `cuda` and `cpu`, or only `cpu`, can run.
+    """Run the sweeps of an experiment on the pools `cuda` and `cpu`, or only on the pool `cpu`.
 
     The measurements of each sweep go into a file of the folder, which `resume` continues and
     `force` overwrites. Ctrl-C ends the experiment and keeps what was measured. `asked` may set the

@@ -53,7 +53,7 @@ def _filled(
 
 
 def grids(done: Reproduction, *, whole: bool) -> list[Grid]:
-    """Return the tables of the series, of the published and measuring devices, and of facts.
+    """Return the tables of the series, of the devices (published, and of this run), and of facts.
 
     A terminal is narrow, so facts about single figures are shown only if `whole` is true. If there
     is no GPU, the series of a GPU and the devices are also shown only if `whole` is true.
@@ -154,7 +154,7 @@ def _short(value: object) -> str:
 
 
 def opening(done: Reproduction) -> list[str]:
-    """Return where the experiment was published, which device ran it now, and what it is about."""
+    """Return lines: where the experiment was published, the devices of this run, and the topic."""
     file = done.experiment.file
     now = ", ".join(dict.fromkeys(device.name for device in done.devices)) or "nothing ran"
     lines = [

@@ -4,8 +4,8 @@ The launch gap is the time per launch in a stream (events) minus the execution t
 is the time that the device takes between two kernels. The gap is a property of the machine, so it
 must be equal for all kernels. If the gaps differ, one of the two timers is disturbed, or launches
 overlap. Among many kernels, one or two gaps may be a little longer. A clock may also be wrong by
-the same amount at all kernels. An empty kernel shows this, because a third clock times its
-launches. The control is a kernel whose launches overlap. It shows that the check finds overlap.
+the same amount for all kernels. An empty kernel shows such an error, because a third clock times
+its launches. The control, a kernel whose launches overlap, shows that the check finds overlap.
 """
 
 import re
@@ -124,8 +124,8 @@ class EmptyLaunch(NamedTuple):
     def fault(self, gap_us: float) -> str:
         """Return why a clock must be wrong, given the other kernels' median gap, or an empty text.
 
-        A launch of a kernel has at least the gap of an empty launch. The gap is a part of the time
-        of an empty launch, in which almost nothing executes.
+        The launch gap is at least the gap of an empty launch, and at most the whole time of an
+        empty launch.
         """
         if abs(self.events - self.device) > MAX_DEVIATION_US:
             return (
@@ -193,7 +193,8 @@ def run_selfcheck(device: str | None) -> int:
 def job_of(device: Device, timers: Sequence[Timer]) -> Job:
     """Return a job that measures all kernels of the device, and the control, with each timer.
 
-    Both timers time a kernel in the same processes, because processes differ by about 1 %.
+    Both timers time a kernel in the same processes, because the times of a kernel differ by about
+    1 % between processes.
     """
     common = {"device": f"{device.backend}:{device.index}", "cache": "hot"}
     common |= {"rounds": "1", "precision": "1%"}
