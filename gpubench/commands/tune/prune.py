@@ -66,9 +66,8 @@ class Builds:
     def least_us(self, point: Point) -> float:
         """Return a lower bound of the point's time, or 0 if no bound is known.
 
-        The busiest multiprocessor must compute at least this number of blocks: the number of all
-        blocks divided by the number of multiprocessors, rounded up. A multiprocessor is not faster
-        than its peak at the highest clock.
+        The busiest multiprocessor computes at least the number of blocks divided by the number of
+        multiprocessors, rounded up. No multiprocessor is faster than its peak at the highest clock.
         """
         device, launch = self._device, self.launch(point)
         rate = peak_gflops(device, point.problem.dtype, device.sm_clock_mhz)

@@ -76,7 +76,7 @@ def read_settings(values: Mapping[str, Any], *, needs_variant: bool = True) -> S
 def check_files(winners: Path, output: Path) -> None:
     """Raise UsageError if the winners cannot be written to `winners`.
 
-    The race must not write this file, too, and the file must not have other contents.
+    The race must not also write to this file, and the file must hold nothing but winners.
     """
     names = {"--output": output, "the confirmation": confirmed_path(output)}
     names |= {f"the partial file of {name}": partial_of(path) for name, path in names.items()}
@@ -90,7 +90,7 @@ def check_files(winners: Path, output: Path) -> None:
 
 
 def race_job(settings: Settings, device: Device) -> Job:
-    """Return the job with the races of all variants. Raises UsageError for what cannot be tuned."""
+    """Return the job of all races. Raises UsageError if a variant cannot be tuned."""
     sweep, racing = settings.sweep, settings.racing
     tiles: dict[Variant, frozenset[Config]] = {}
     for variant in choose(sweep.op, device.backend, sweep.variants, sweep.kernels):
@@ -121,8 +121,8 @@ def tune(
 
     The race is written to `output`, the confirmation to `confirmed_path(output)`, and the winners
     to `winners`. The measurements of both sweeps stay until the winners are written, so that
-    `resume` can continue either sweep. Raises UsageError for what cannot be tuned, before anything
-    is measured, and if the winners cannot be kept.
+    `resume` can continue either sweep. Raises UsageError if a variant cannot be tuned, before
+    anything is measured, and if the winners cannot be kept.
     """
     job = race_job(settings, pool.device)
     files: list[ResultFile | None] = [None, None]
@@ -192,7 +192,7 @@ def is_undecided(race: Sequence[Row]) -> bool:
 def picks(race: Sequence[Row], space: Space) -> list[Row]:
     """Return the fastest configuration of a race's group, and the simplest if the two differ.
 
-    If the group was visited too rarely to be judged, return only the fastest.
+    If the group was visited too rarely to be judged, return only the fastest configuration.
     """
     group = group_of(race)
     if is_undecided(group):

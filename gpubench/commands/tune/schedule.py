@@ -22,13 +22,14 @@ from gpubench.text import counted
 from gpubench.view.numbers import time_text
 
 LARGE = 3000
-"""Maximum number of configurations in a race. For a larger space, a sample and the neighbours of
-its leaders race."""
+"""Maximum number of configurations in a race. If a space is larger, a sample of its configurations
+and the neighbours of the leaders are raced."""
 
 SAMPLE = 1000  # number of configurations in the sample of a larger space
 LEADERS = 3  # number of leading configurations whose neighbours join a race
 NEIGHBOURS_ENTER = range(3, MAX_ROUNDS - MIN_VISITS + 2)
-"""Rounds before which neighbours may enter a race. Enough rounds must be left to judge them."""
+"""Numbers of the rounds before which neighbours may join a race. Enough rounds must be left to
+judge the neighbours."""
 
 VISIT_S = 0.002  # wall time after which a visit with two samples stops sampling
 
@@ -45,9 +46,10 @@ def visits_of(timing: Timing) -> Timing:
 
 
 def entrants(space: Space, seed: int) -> tuple[tuple[Config, ...], bool]:
-    """Return all legal configurations and False.
+    """Return the configurations that start in a race, and whether these are only a sample.
 
-    If the space is large, return its default configurations with a sample, and True.
+    All legal configurations start, except in a space with more than `LARGE` legal configurations.
+    From such a space, the default configurations and a sample start.
     """
     every = tuple(islice(space, LARGE + 1))
     if len(every) <= LARGE:
@@ -75,8 +77,8 @@ class Racing:
     where: str | None  # the condition of `--where`
     within: float  # configurations that are slower by at most this fraction count as equal
     overlap: bool = False
-    """Whether launches overlap. If not, the parameter `pdl` has no effect, and only the last value
-    of `pdl` takes part."""
+    """Whether launches overlap. If not, the parameter `pdl` has no effect, and only its last value
+    is raced."""
 
     is_race = True
 
@@ -110,7 +112,7 @@ class Racing:
         return point.key._replace(tile="")
 
     def is_done(self, rounds: Sequence[Measurement], _timing: Timing) -> bool:
-        """Return whether a point left the race, or cannot run."""
+        """Return whether a point was eliminated from the race, or cannot run."""
         return any(measurement.status != Status.OK for measurement in rounds)
 
     def common(self, _points: Sequence[Point]) -> Sequence[Point]:
@@ -142,8 +144,8 @@ class Races:
         budget_s = sweep.timing.budget_s
         self._ends_s = math.inf if budget_s is None else clock() + budget_s
         self.visits = len(points)
-        """Number of visits that are known: one visit to each point. The race decides how many
-        follow."""
+        """Number of visits that are certain: one visit to each point. The race decides how many
+        visits follow."""
 
         self.endings: dict[Point, str] = {}  # why each race ended, by point without a tile
 
@@ -152,7 +154,7 @@ class Races:
         self.builds.close()
 
     def each(self, rounds_by_point: RoundsByPoint) -> Iterator[Visit]:
-        """Yield each visit, and each point that leaves its race."""
+        """Yield each visit to a point, and each point that its race eliminates or skips."""
         for number, (race, points) in enumerate(self._groups.items()):
             now_s = self.clock()
             share_s = max(0.0, self._ends_s - now_s) / (len(self._groups) - number)
@@ -162,7 +164,7 @@ class Races:
 
 
 class _Contest:
-    """One race. It begins, or continues an earlier run."""
+    """One race, which is new or continues an earlier run."""
 
     def __init__(
         self, races: Races, rounds_by_point: RoundsByPoint, space: Space, *, ends_s: float
@@ -178,7 +180,7 @@ class _Contest:
         self._visit_s: list[float] = []
 
     def run(self, kind: Point, points: Sequence[Point]) -> Generator[Visit, None, str]:
-        """Yield the visits, and the points that leave; return why the race ended.
+        """Yield the visits, and the points that are eliminated; return why the race ended.
 
         `kind` is what the points have in common: a point without a tile.
         """
@@ -206,7 +208,7 @@ class _Contest:
         self._numbers |= zip(points, self._race.enter(len(points)), strict=True)
 
     def _replay(self, measurements: Sequence[Measurement]) -> None:
-        """Add the measurements of an earlier run. A second visit to a point begins a new round."""
+        """Add the measurements of an earlier run. A second visit to a point starts a new round."""
         for taken in sorted(measurements, key=attrgetter("started_utc")):
             if taken.point not in self._numbers:
                 self._enter([taken.point])
@@ -308,7 +310,7 @@ class _Contest:
         return f"{name};"
 
     def _left_s(self) -> float:
-        """Return the expected seconds of this round and, after round 1, of all later rounds."""
+        """Return the expected seconds until this round ends or, after round 1, the race ends."""
         visits = len(self._race.waiting)
         if self._race.round > 1:
             visits += len(self._race.racing) * (MAX_ROUNDS - self._race.round)

@@ -35,18 +35,19 @@ from gpubench.stats.pairs import Ratio, ratio_of_rounds
 from gpubench.text import shown
 
 NEAR = 1.05
-"""Maximum time of a configuration that stays after round 1, relative to the fastest time."""
+"""Maximum time, relative to the fastest time, of a configuration that is measured after round 1."""
 
-MAX_NEAR = 8  # maximum number of configurations of a problem that stay after the first round
+MAX_NEAR = 8  # maximum number of configurations of a problem that are measured after round 1
 LIBRARIES = 2  # usual number of libraries of a problem
-MIN_NEAR = 2  # minimum number of configurations that stay if the budget is small
-MAX_TIED = 2  # maximum distance of a tie's median from the fastest median, in margins
+MIN_NEAR = 2  # the smallest value to which a budget reduces MAX_NEAR
+MAX_TIED = 2  # maximum excess of a tied time over the fastest time, in multiples of `within`
 
 LAUNCH_LIMIT_S = 1.0  # default of --launch-limit; no fastest kernel takes longer
 ROW_BYTES = 16  # tensor copies and wide loads need rows whose size is a multiple of this
 
 SINGLE = {"caches": "cache", "launches": "launches", "scopes": "scope", "operands": "operands"}
-"""Fields of a sweep that take a single value, because a problem has one row, and their options."""
+"""Fields of a sweep that take one value, because each problem has one row in the table. Each field
+has the name of its option."""
 
 Asked = tuple[Size, str]
 """A problem that the user listed: size and dtype."""
@@ -206,7 +207,7 @@ def _timed(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
 
 
 def _staying(rows: Sequence[Row], max_near: int) -> Iterator[Row]:
-    """Yield the libraries, and the configurations whose times are near the fastest, per problem."""
+    """Yield rows to measure again: each problem's libraries and nearly fastest configurations."""
     for of_problem in grouped(rows, _key).values():
         kernels, beside = _timed(of_problem)
         yield from beside
@@ -230,9 +231,9 @@ def _configuration(row: Row) -> tuple[str, str]:
 def covering(ties: Sequence[Sequence[Row]]) -> list[Row]:
     """Return one row of each group, chosen so that few different configurations are needed.
 
-    Each group has its fastest row first. The next configuration is the one that occurs in most of
-    the remaining groups. If several configurations do, the next one has the smallest sum of times,
-    each relative to the fastest time of the group.
+    Each group has its fastest row first. Configurations are chosen one after the other. Each choice
+    is the configuration that occurs in most of the remaining groups. Among several such
+    configurations, the choice has the smallest sum of times, each relative to its group's fastest.
     """
     left, taken = list(ties), []
     while left:

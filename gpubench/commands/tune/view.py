@@ -70,7 +70,7 @@ def _statement(race: Sequence[Row], within: float) -> str:
 
 
 def _why_left(race: Sequence[Row]) -> list[str]:
-    """Return the number of configurations that left a race for each reason."""
+    """Return the numbers of configurations that a race eliminated or skipped, by reason."""
     gone = [row for row in race if row.status != Status.OK]
     reasons = Counter((bool(row.rounds), row.status, row.reason) for row in gone)
     return [

@@ -29,10 +29,10 @@ Names = Mapping[str, Any]  # the parameters of a configuration: numbers, and tex
 def condition(text: str, axes: Collection[str], variant: str) -> Callable[[Names], bool]:
     """Return a function that tests whether a configuration fulfils a condition.
 
-    A condition compares expressions (`model.expression`), and has `and`, `or`, `not` and `in (1,
-    2)`. Parameters that are text are compared with text: `cluster == "2x1"`. No other Python is
-    accepted, and nothing is executed. Raises UsageError for any other text. The returned function
-    raises UsageError if values cannot be compared.
+    A condition compares expressions (`model.expression`), and may contain `and`, `or`, `not` and
+    `in (1, 2)`. Parameters that are text are compared with text: `cluster == "2x1"`. No other
+    Python is accepted, and nothing is executed. Raises UsageError for any other text. The returned
+    function raises UsageError if values cannot be compared.
     """
     try:
         body = parse(text)
