@@ -5,7 +5,7 @@ import random
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -71,10 +71,10 @@ class Build:
     interpreter: str
     kernels: Path | None = None
 
-    def options_of(self, options: Mapping[str, str], output: Path) -> dict[str, str]:
-        """Return the options of a sweep of one round into `output`."""
+    def options_of(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Return the options of a sweep of one round."""
         own = {"kernels": str(self.kernels)} if self.kernels else {}
-        return {**options, "rounds": "1", "output": str(output), **own}
+        return {**options, "rounds": "1", **own}
 
     def sweep(self, options: Mapping[str, str], output: Path) -> None:
         """Measure one round into `output`, by running `gpubench sweep` in a child process.
@@ -85,7 +85,7 @@ class Build:
         KeyboardInterrupt if the sweep is interrupted.
         """
         command = [self.interpreter, "-P", "-m", "gpubench", "sweep"]  # no module of this folder
-        texts = self.options_of(options, output)
+        texts = self.options_of(options) | {"output": str(output)}
         command += [f"{OPTIONS[name].flag}={text}" for name, text in texts.items()]
         ended = run_with_folder(command)
         if ended.returncode in {-2, 130}:
@@ -117,7 +117,8 @@ class OpenBuild(Build):
         interrupted.
         """
         self.pool.renew()
-        job = prepare(read_sweep(self.options_of(options, output)), self.pool.device)
+        texts = self.options_of(options) | {"output": str(output)}
+        job = prepare(read_sweep(texts), self.pool.device)
         if run(job, self.pool, file=ResultFile(output)).interrupted:
             raise KeyboardInterrupt
 
@@ -133,10 +134,9 @@ def opened(side: Build, options: Mapping[str, str], sweep: Sweep) -> Iterator[Bu
     if side.kernels is None or not is_shared:
         yield side
         return
-    with (
-        named(side),
-        open_pool(read_sweep({**options, "kernels": str(side.kernels)})) as pool,
-    ):
+    with ExitStack() as stack:
+        with named(side):
+            pool = stack.enter_context(open_pool(read_sweep(side.options_of(options))))
         yield OpenBuild(**vars(side), pool=pool)
 
 
@@ -145,8 +145,6 @@ def named(side: Build) -> Iterator[None]:
     """Turn an error of a side into a SideError that names the side."""
     try:
         yield
-    except SideError:
-        raise
     except GpubenchError as error:
         raise SideError(side.name, f" ({side.interpreter}): {error}") from error
 

@@ -172,6 +172,9 @@ class _Shifts(NamedTuple):
     hides: Floats
     """Additional shift that the machine would explain if all points but the BLAS were slower."""
 
+    blas: NDArray[np.bool_]
+    """Whether each point's shift is that of the machine (`_show_machine`)."""
+
 
 class _Tests(NamedTuple):
     """The statistics of the points."""
@@ -212,7 +215,7 @@ def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
         hidden_steps(tests.sides, tests.modes, limits.q),
         float(np.median(shifts.hides)),
     )
-    drifts = float(np.median(shifts.by_drift)), shared_median(shifts.time, _show_machine(pairs))
+    drifts = float(np.median(shifts.by_drift)), shared_median(shifts.time, shifts.blas)
     return Comparison(
         findings={
             key: _finding(tests, i, *pair, threshold) for i, (key, pair) in enumerate(pairs.items())
@@ -261,7 +264,7 @@ def _tests(pairs: _Pairs, sides: Sequence[_Repeats], limits: Limits) -> _Tests:
         else None
         for before, after in pairs.values()
     ]
-    by_shortest = decide_by_shortest(shortest, _show_machine(pairs), margin, p, shifts.effect)
+    by_shortest = decide_by_shortest(shortest, shifts.blas, margin, p, shifts.effect)
     half = half_widths(variance, limits.q)
     half[np.abs(shifts.time) < SAME_MEASUREMENT] = 0
     modes = find_modes(
@@ -489,7 +492,9 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
     effect, cycles = rest + by_machine, rest + explained(rest, clock, shares)
     effect = np.where(np.abs(cycles) > np.abs(effect), cycles, effect)
     shared_variance = level_variance, level_df
-    return _Shifts(time, clock, -by_machine, drift, effect, by_library, *shared_variance, hides)
+    return _Shifts(
+        time, clock, -by_machine, drift, effect, by_library, *shared_variance, hides, blas
+    )
 
 
 def _references(pairs: _Pairs) -> NDArray[np.int64]:

@@ -21,6 +21,7 @@ from gpubench.engine.outside.on_new_operands import OnNewOperands
 from gpubench.engine.outside.parent_clock import require_time
 from gpubench.errors import ChildLostError
 from gpubench.model import (
+    CPU_TIMERS,
     CallVariant,
     Device,
     Measurement,
@@ -127,7 +128,7 @@ class Examination:
                 result.series.median_us if result.series else 0.0,
                 lambda launches: request(Examiner.repeat, point, launches),
                 pid,
-                by_events=point.timer != Timer.HOST,
+                by_events=point.timer not in CPU_TIMERS,
             )
         if ratio is None and is_judged and operation.is_product and not is_function:
             ratio = OnNewOperands(request, pid, result, self._device).judge()
