@@ -163,7 +163,7 @@ def _why_unusable(directory: Path) -> str | None:
 
 
 def _make_private(directory: Path) -> None:
-    """Make a directory and its parents. Only the user can access them, whatever the umask is."""
+    """Make a directory and its parents, which only the user can access, whatever the umask is."""
     if not directory.is_dir():
         _make_private(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)

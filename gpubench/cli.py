@@ -155,8 +155,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     """End the command, which keeps its measurements, and end the programs that threads wait for.
 
     During an import, the signal is sent again later, because C libraries print a traceback if one
-    of their imports fails. `IMPORT_S` limits this delay. Then SIGTERM and SIGHUP are ignored,
-    because systems send these signals in pairs.
+    of their imports fails. `IMPORT_S` limits this delay. While the command ends, SIGTERM and
+    SIGHUP are ignored, because systems send these signals in pairs.
     """
     _received_s.append(monotonic())
     if _is_importing(frame) and _received_s[-1] < _received_s[0] + IMPORT_S:

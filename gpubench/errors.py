@@ -5,7 +5,7 @@ import traceback
 from pathlib import Path
 
 DISTRIBUTION = "gpubench-kernels"
-"""The name of this package for installers. Another project is called `gpubench` there."""
+"""The name of this package for installers. Another project on PyPI is called `gpubench`."""
 
 BY_SIGNAL = 128
 """Smallest exit code for a process that a signal ended. Such codes also end `git bisect run`."""
@@ -75,7 +75,7 @@ class ChildLostError(DeviceUnavailableError):
 
 
 class PeerLostError(DeviceUnavailableError):
-    """A scheduler or worker of `--on` was lost. What was measured is kept."""
+    """A scheduler or worker of `--on` was lost. All measurements so far are kept."""
 
     exit_code = 1
 
@@ -112,8 +112,8 @@ def install_command(extra: str) -> str:
     """Return the command that adds an extra: `pip install '.[cuda13]'` in a checkout.
 
     The command names where this copy was installed from (PEP 610), or else the distribution. No
-    package can be added to an environment of `uvx` or `pipx run`. There, the command runs gpubench
-    with the extra instead.
+    package can be added to an environment of `uvx` or `pipx run`, so the command for such an
+    environment runs gpubench with the extra.
     """
     import json
     from importlib.metadata import PackageNotFoundError, distribution

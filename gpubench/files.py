@@ -109,7 +109,7 @@ class Output:
             raise self._refused(error) from error
 
     def write(self, content: Content) -> None:
-        """Write the complete file. If that fails, leave an existing file as it was.
+        """Write the complete file. If writing fails, an existing file stays unchanged.
 
         The file is on disk when the function returns.
 
@@ -165,7 +165,7 @@ class Output:
 
 
 def _remove_unlocked(path: Path) -> None:
-    """Remove a temporary file if its process was killed while it wrote the file."""
+    """Remove a temporary file if the process that wrote the file was killed."""
     with suppress(OSError), open_regular(path, "r+b") as left:
         if lock(left.fileno()):
             path.unlink()

@@ -1,7 +1,7 @@
-"""The options of a sweep. Each is declared once, for its flag, TOML key and Python argument.
+"""The options of a sweep. Each option is declared once, for its flag, TOML key and Python argument.
 
 `sweep_options` adds `OPTIONS` to a command. `read_sweep` makes a `Sweep` from flags, a TOML file or
-a Python call. At the end are the options that several commands share.
+a Python call. The options that several commands share are at the end.
 """
 
 import inspect
@@ -72,11 +72,11 @@ class Option:
     name."""
 
     read: Callable[[str, Any], Any] = lambda _flag, value: value
-    """Function of the flag and a value of `kind`. It returns the field's value, or raises
-    UsageError."""
+    """Function of the flag and a value of `kind`. The function returns the field's
+    value, or raises UsageError."""
 
     metavar: str = ""
-    """Name of the value in the help. If it is empty, the name is `LIST` for text, and `FILE` for a
+    """Name of the value in the help. An empty text means `LIST` for text, and `FILE` for a
     path."""
 
     complete: Callable[..., list[str]] | None = None

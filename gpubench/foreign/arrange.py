@@ -3,7 +3,7 @@
 In a large number of independent values, the sum of every eighth value is nearly an eighth of the
 whole sum, and all rows have nearly the same sum. Then a solution that leaves out most of a sum may
 be judged right, within the tolerance. An arranged input has the same values at other positions,
-where such a solution is wrong.
+so that such a solution is wrong.
 """
 
 import math
@@ -27,7 +27,7 @@ FACTOR = 3.0  # maximum factor between the means' variance and its value for ind
 def arrange(values: Any, generator: np.random.Generator, xp: Any = np) -> None:
     """Move the values of an array of the module `xp`, NumPy or torch, in place.
 
-    The values must be independent, unlike those of a triangular matrix, for example.
+    The values must be independent, unlike the values of a triangular matrix, for example.
     """
     if generator.random() >= SHARE:
         return

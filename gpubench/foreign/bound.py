@@ -32,7 +32,7 @@ class Bound(NamedTuple):
     results: Leaves  # tensors in the bytes of the results
     updated: list[tuple[Any, Any]]
     """Pairs (input, result) for each input that the reference reads and changes. The solution gets
-    the result's memory as input, so the input is copied there before a launch."""
+    the result's memory as input, so the input is copied into this memory before a launch."""
 
     @property
     def arguments(self) -> Any:
@@ -246,7 +246,7 @@ class Solution:
                 write(tensor, target)
 
     def _require_fair(self, threads: set[threading.Thread]) -> None:
-        """Raise LaunchError if a call has replaced a clock, or leaves work that continues.
+        """Raise LaunchError if a call has replaced a clock, or if its work continues after its end.
 
         The clock of another process detects the wrong time anyway. This check names the cause.
         """

@@ -1,4 +1,4 @@
-"""A problem that copies bytes. It is run to compile the CuPy kernels that every problem needs.
+"""A problem that copies bytes, and is run to compile the CuPy kernels that every problem needs.
 
 The arrays of each problem are bytes (`operation.py`), so CuPy compiles the same kernels for all
 problems. The files of this operation are written by gpubench, so no foreign code runs.

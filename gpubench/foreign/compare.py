@@ -42,8 +42,8 @@ class _Launches(NamedTuple):
     """The right values of a result in other launches."""
 
     spread: Values | None
-    """For each chunk: the mean square of the right values' variation between launches. None before
-    `MIN_PAIRS` pairs of launches."""
+    """For each chunk: the mean square of the right values' variation between launches. None
+    before `MIN_PAIRS` pairs of launches were compared."""
 
     earlier: list[Values]
     """The right values of the first launch, and of the previous launch."""
@@ -66,7 +66,7 @@ class Comparison:
         `native` has the reference's results in its own types, and `wide` its results in float64.
         The float64 results are the right results if the native results agree with them within the
         tolerance. Otherwise, small differences have large effects, and the native results are the
-        right ones.
+        right results.
         """
         outputs, tolerances = self._facts.outputs, self._facts.tolerances
         own = [self.elements.values_of(native, part) for part in outputs]
@@ -84,7 +84,7 @@ class Comparison:
         return WithReference(self._facts, right, launches, self.elements)
 
     def _right(self, own: Any, wide: Values | None, tolerance: Tolerance, part: Part) -> _Right:
-        """Return the right values: in float64 if the reference's own values agree with `wide`."""
+        """Return the right values: `wide` if the values in `own` agree with `wide`, else `own`."""
         if wide is not None:
             ratios, _ = _errors(self.elements, own, wide, tolerance, part)
             if judged(ratios, tolerance, self.elements) <= 1:

@@ -54,8 +54,8 @@ def prepared(
 ) -> Folder:
     """Write and return the folder of a problem, with the reference and the solutions as variants.
 
-    The reference runs on the workloads with these `numbers`, unless the cache has their facts. It
-    runs in the process `own` if this is not None. Raises UsageError.
+    The reference runs on the workloads with these `numbers`, unless the cache has their facts. The
+    reference runs in the process `own` if `own` is not None. Raises UsageError.
     """
     statement = forms.read(form, file)
     listed = range(1, len(statement.workloads) + 1)
@@ -121,7 +121,7 @@ def compile_ahead(
 
 
 def _facts(statement: Statement, number: int, device: str, own: ForeignProcess | None) -> Facts:
-    """Return the facts from a run of the reference. The user's cache keeps them."""
+    """Return the facts from a run of the reference. The user's cache keeps the facts."""
     digests = [digest_of(Path(each)) for each in (statement.path, *statement.sources)]
     fields = Facts.__struct_fields__, Part.__struct_fields__  # the fields of this version
     name = cache_file("examined", fields, statement, number, device, digests)

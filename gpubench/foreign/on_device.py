@@ -102,7 +102,7 @@ def share_within(ratios: Values) -> float:
 
 
 def span(is_chosen: Any) -> tuple[int, int, int]:
-    """Return the number of chosen elements, and the indices of the first and the last of them."""
+    """Return the number of chosen elements, and the indices of the first and the last element."""
     chosen = is_chosen.nonzero().reshape(-1)
     return (len(chosen), int(chosen[0]), int(chosen[-1])) if len(chosen) else (0, 0, 0)
 

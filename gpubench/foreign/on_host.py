@@ -136,7 +136,7 @@ def share_within(ratios: Values) -> float:
 
 
 def span(is_chosen: NDArray[np.bool_]) -> tuple[int, int, int]:
-    """Return the number of chosen elements, and the indices of the first and the last of them."""
+    """Return the number of chosen elements, and the indices of the first and the last element."""
     chosen = np.flatnonzero(is_chosen)
     return (chosen.size, int(chosen[0]), int(chosen[-1])) if chosen.size else (0, 0, 0)
 

@@ -27,8 +27,8 @@ REFERENCE = "reference"
 """Name of the variant that calls the problem's own reference, and name of its file."""
 
 PRECISIONS = ("float64", "float32", "float16", "bfloat16")
-"""Precisions that a problem may have. The first input or output of such a type selects the
-precision."""
+"""Precisions that a problem may have. The first input or output of one of these types selects
+the precision."""
 
 Bytes = NDArray[np.uint8]
 

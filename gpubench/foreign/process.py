@@ -99,7 +99,7 @@ _programs: dict[tuple[str, str], Program] = {}
 
 
 def program_of(form: str, path: str, device: str) -> Program:
-    """Return the functions of a problem. Its code is run once per process.
+    """Return the functions of a problem. A process runs the code of a problem once.
 
     The code may raise any exception.
     """

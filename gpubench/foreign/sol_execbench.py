@@ -12,7 +12,7 @@ from gpubench.model.expression import evaluate
 
 SHARE = "required_matched_ratio"
 LIMITS = {"max_atol": "absolute", "max_rtol": "relative", "max_error_cap": "cap", SHARE: "share"}
-"""Fields of a tolerance in this form, with the fields of `Tolerance` that mean the same."""
+"""Fields of a tolerance in this form, with the corresponding fields of `Tolerance`."""
 
 
 class _Axis(msgspec.Struct):

@@ -129,7 +129,7 @@ def _of_json(solution: Solution) -> tuple[Function, bool]:
 
 
 def _compiled(solution: Solution, folder: Path) -> Any:
-    """Return the module of a solution's CUDA C++. The cache keeps it: compiling takes a minute."""
+    """Return the module of a solution's CUDA C++, which is cached: compiling takes a minute."""
     import torch
     from torch.utils import cpp_extension
 

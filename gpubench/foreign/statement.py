@@ -36,7 +36,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     name: str
     tolerance: Tolerance | None = None
-    """The tolerance. None if it is known only when the problem's own check runs."""
+    """The tolerance. None if only a run of the problem's own check shows the tolerance."""
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class Part(msgspec.Struct, frozen=True):
     a result that is not returned."""
 
     output: int = -1
-    """Index of the output that has the memory of this input; -1 if no output has it."""
+    """Index of the output that has the memory of this input; -1 if no output has this memory."""
 
     is_read: bool = True  # whether the reference reads this input, if an output has its memory
     is_arranged: bool = False  # whether the values of this input may be moved (`arrange.py`)
@@ -95,7 +95,7 @@ class Program(Protocol):
         """Return the tolerance of each result, if the statement has none."""
 
     def solution(self, module: Any) -> Any:
-        """Return a function of a solution's module, with the reference's arguments, or None."""
+        """Return the function in a module that takes the reference's arguments, or None."""
 
 
 def read_text(path: Path) -> str:

@@ -214,7 +214,7 @@ def _is_contiguous(part: Part) -> bool:
 
 
 def copies(leaves: Leaves) -> Leaves:
-    """Return the same values, with each tensor copied."""
+    """Return the values, with each tensor copied."""
     return [leaf.clone() if is_tensor(leaf) else leaf for leaf in leaves]
 
 

@@ -22,7 +22,7 @@ def cpu_threads() -> int:
 def free_memory_bytes() -> int:
     """Return the bytes of main memory that are free or reclaimable; 4 GiB if not reported.
 
-    In a container, these are at most the bytes that the container may still use.
+    In a container, the result is at most the number of bytes that the container may still use.
     """
     free = memory_bytes("MemAvailable") or 4 * 2**30
     return min([free, *(limit - used for limit, used in _memory_limits())])

@@ -1,7 +1,7 @@
 """Theoretical peaks: multiprocessors × operations per clock of a multiprocessor × clock.
 
-`RATES` is the only table. Each precision has a row in the table. For a capability that is not
-listed, the peak is unknown.
+The table `RATES` has a row for each precision. For a capability that is not listed, the peak is
+unknown.
 """
 
 from dataclasses import dataclass

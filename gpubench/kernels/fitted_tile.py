@@ -1,6 +1,6 @@
 """Threads, memory and launches of the kernels whose tiles vary in steps of 16 rows or columns.
 
-The constants must equal those of `fitted_tile.cuh` and `split_sums.cuh`.
+The constants must equal the constants of `fitted_tile.cuh` and `split_sums.cuh`.
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ from gpubench.model import Config, Launch, Problem, Space, TensorMap
 from gpubench.model.variant import PORTABLE_CLUSTER
 
 EXTENTS = range(64, 257, 16)
-"""Numbers of rows and columns of a tile. One of the two is a multiple of 64, the number of rows of
-a tensor core instruction. The other number is the instruction's number of columns."""
+"""Numbers of rows and columns of a tile. One of the two numbers is a multiple of 64, the number of
+rows of a tensor core instruction. The other number is the instruction's number of columns."""
 
 ROWS_BY_16, ROWS_BY_8 = range(16, 257, 16), range(8, 257, 8)
 """Numbers of rows of a tile whose columns are a multiple of 64, in steps of 16 or 8. Kernels that
@@ -45,8 +45,8 @@ RESIDENT = (132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7, 7, 7, 7)
 one block per multiprocessor (cudaOccupancyMaxActiveClusters)."""
 
 L2_BYTES = 50_000_000
-"""Bytes of the L2 cache of an H100. If B has at least half of these bytes, some kernels mark the
-lines of B to be evicted first, where this was faster."""
+"""Bytes of the L2 cache of an H100. If B has at least half of this size, some kernels mark the
+lines of B for early eviction, where measurements showed that this is faster."""
 
 MAX_SUMS_OF_TURNS = 208  # maximum number of sums of a thread if a warpgroup has a tile of its own
 STAGES = range(3, 13)  # numbers of stages to try, unless a kernel names other numbers
@@ -54,9 +54,9 @@ STAGES = range(3, 13)  # numbers of stages to try, unless a kernel names other n
 BY_64 = 64
 
 SENT_COLUMNS = {BYTES_STEP: 8, 32: 32}
-"""For each number of values of k in a step: a block of a cluster sends a multiple of this number of
-columns of B. With 8 bits, B lies along k, and the swizzle has 8 rows. With TF32, boxes have 32
-columns."""
+"""The number of columns of B that a block of a cluster sends is a multiple of this number. The key
+is the number of values of k in a step. With 8 bits, B lies along k, and the swizzle has 8 rows.
+With TF32, boxes have 32 columns."""
 
 MAX_CLUSTER, MAX_LARGE_CLUSTER = PORTABLE_CLUSTER, 16
 """Maximum number of blocks in a cluster: on every GPU with clusters, and on H100 and H200 (CUDA C++

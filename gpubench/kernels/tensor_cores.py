@@ -1,6 +1,6 @@
 """Tiles, warpgroups, tensor maps and grids of the kernels on tensor cores.
 
-The constants must equal those of `tensor_cores.cuh`.
+The constants must equal the constants of `tensor_cores.cuh`.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,8 +72,9 @@ def stages_and_results_bytes(tile: Config) -> int:
 def operand_maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
     """Return the tensor maps of A and B.
 
-    A box of A has the rows that one block sends. If B lies along n, a box has the columns of a row
-    of 128 bytes. If B lies along k, a box has 64 or 32 columns, as `fetch_step` needs them.
+    A box of A has the rows that one block sends. If B lies along n, a box has the columns that
+    fit into a row of 128 bytes. If B lies along k, a box has 64 or 32 columns, as `fetch_step`
+    needs them.
     """
     m, n, k = problem.m, problem.n, problem.k
     rows, columns = cluster(tile)

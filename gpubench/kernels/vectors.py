@@ -14,7 +14,7 @@ SLAB_ROWS = (32, 64, 128, 256, 512, 1024)
 
 SUM_COLUMNS, SUM_GROUPS = 32, 16
 """Number of columns, and of groups of threads, of a block that adds up partial sums. The numbers
-must equal those of `partial_sums.cuh`."""
+must equal the numbers in `partial_sums.cuh`."""
 
 MAX_SHARED = 6144  # maximum number of 8-byte elements in 48 KB of shared memory
 

@@ -152,7 +152,7 @@ class Space:
     as `/s3` and `/k4`, and all further parameters by name, `/cluster=2x1`."""
 
     default: tuple[str, ...] = (NO_PARAMETERS,)
-    """The tiles that are swept when the user names none, as users write them."""
+    """The tiles that are swept when the user names no tiles, as users write them."""
 
     constraint: Callable[[Config], str | None] | None = None
     """Returns why a combination of values of the axes is not legal, or None if it is legal."""
@@ -200,7 +200,7 @@ class Space:
         return tuple(drawn)
 
     def read(self, text: str) -> Config:
-        """Return the configuration that a user's text means. Raise ValueError if it is not a tile.
+        """Return the configuration that a user's text means. Raise ValueError for any other text.
 
         Missing parameters come from the first default or legal configuration that agrees with the
         text. If no configuration agrees, the parameters stay missing, and `why_not` returns the

@@ -175,7 +175,7 @@ class Measurement:
 
     is_walled: bool | None = None
     """Whether another process owned the results of a function on a GPU, and timed the function.
-    None if that is not needed, or if the operation makes its operands."""
+    None if no other process is needed, or if the operation makes its operands."""
 
     device_uuid: str = ""
     """UUID of the GPU that measured the point."""

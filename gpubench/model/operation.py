@@ -179,7 +179,7 @@ class Operation:
 
     @property
     def first_is_transposed(self) -> bool:
-        """Whether the (last) product sums over the rows of the first operand."""
+        """Whether the only or last product sums over the rows of the first operand."""
         return self.inputs[0].dimensions[0] == self.terms
 
     @property
@@ -300,7 +300,7 @@ def size_of(row: Any) -> Size:
 def size_text(op: str, size: Size) -> str:
     """Write a size as `--sizes` takes it: `1024`, `320x640x320`, or `320x640` without K.
 
-    If the operation is not known here, its further extents come first.
+    If the operation is not known here, its further extents are written first.
     """
     operation = OPERATIONS.get(op)
     m, n, k, *further = size

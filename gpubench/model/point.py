@@ -23,8 +23,8 @@ class Launches(StrEnum):
     """A launch begins when the previous launch has ended, as in the hardware profilers."""
 
     OVERLAPPED = "overlapped"
-    """A launch begins as early as the kernel allows. With programmatic dependent launch, it
-    overlaps the end of the previous launch."""
+    """A launch begins as early as the kernel allows. With programmatic dependent launch, the
+    launch overlaps the end of the previous launch."""
 
     GRAPH = "graph"
     """As `alone`, but the launches are nodes of a CUDA graph that is replayed."""

@@ -46,7 +46,7 @@ class Precision:
     """Unit roundoff of the sum. 0: exact, modulo 2³²."""
 
     input_roundoff: float = 0.0
-    """Unit roundoff with which operands may be rounded. 0: they may not be rounded."""
+    """Unit roundoff with which operands may be rounded. 0: no rounding is allowed."""
 
     result_roundoff: float = 0.0
     """Unit roundoff with which the sum becomes the result. 0: the sum is not rounded."""

@@ -8,7 +8,7 @@ from gpubench.model.operation import OPERATIONS, Array, Operation, Shape, Size, 
 from gpubench.model.precision import PRECISIONS, Precision, bytes_of_element
 
 LAYOUTS: dict[str, tuple[str, ...]] = {"nn": (), "nt": ("B",), "tn": ("A",), "tt": ("A", "B")}
-"""The column-major matrices of each value of `--layouts`. A value has a letter for A and one for B.
+"""The column-major matrices of each value of `--layouts`. A value is a letter for A, then for B.
 
 n: the matrix is row-major. t: the matrix is column-major, that is, its transpose is row-major.
 """

@@ -37,8 +37,8 @@ class TensorMap:
     a box lies in one matrix. 0 means one matrix, and two dimensions."""
 
     swizzle_bytes: int = 0
-    """Width of the swizzle, the pattern that spreads the box over the banks of shared memory. It is
-    at least as wide as a row of the box. 0 means no swizzle."""
+    """Width of the swizzle, the pattern that spreads the box over the banks of shared memory. The
+    swizzle is at least as wide as a row of the box. 0 means no swizzle."""
 
     l2_promotion_bytes: int = 128
     """Minimum number of bytes that the L2 cache fetches at once. 0 means the size of the copy."""

@@ -38,7 +38,7 @@ PORTABLE_CLUSTER = 8
 """Maximum number of blocks in a cluster on every GPU that has clusters."""
 
 LARGE_CLUSTERS = ((9, 0), (10, 0))
-"""Compute capabilities with clusters of 16 blocks. No other capability is known to have them."""
+"""Compute capabilities that are known to have clusters of 16 blocks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,8 +147,8 @@ class Variant:
     """Whether the variant calls a rival library, which `compare-cublas --rivals` includes."""
 
     tunes: str = ""
-    """The BLAS variant that this variant calls with a tuned algorithm. The faster of the two is the
-    baseline. Empty if this variant is not a tuned call."""
+    """The BLAS variant that this variant calls with a tuned algorithm. The faster of the two
+    variants is the baseline. Empty if this variant is not a tuned call."""
 
     capability: tuple[int, int] = (0, 0)
     """The lowest compute capability that the kernel runs on."""
@@ -300,8 +300,8 @@ class SourceVariant(Variant):
     """A variant whose code is a CUDA C++ file, by default `NAME.cu` beside its descriptor."""
 
     compile_options: tuple[str, ...] = ()
-    """Further options of the compiler, with the tile's parameters in braces: `-DBM={BM}`. Include
-    folders, and what is linked to a host function (`utils.cu`), are relative to the descriptor."""
+    """Further options of the compiler, with the tile's parameters in braces: `-DBM={BM}`. Paths
+    of include folders, and of files to link to a host function, are relative to the descriptor."""
 
     baseline: str = "cublas"
 
@@ -382,7 +382,7 @@ class CudaVariant(SourceVariant):
 
     grid: Expression | tuple[Expression, ...] = ()
     """Blocks in x, y and z as `model.expression` reads them: `("N/64", "M/64")`, where `/` rounds
-    up. Names are M, N, K and the tile's parameters. Empty: `launch` gives the grid."""
+    up. The names are M, N, K and the tile's parameters. Empty: `launch` gives the grid."""
 
     block: Expression | tuple[Expression, ...] = ()
     """Threads of a block in x, y and z, like `grid`: `256`, `("edge", "edge")`."""
@@ -532,7 +532,7 @@ class CallVariant(Variant):
 
     build: Callable[[Config | None, str], Callable[..., None]]
     """(tile, dtype) → the function (inputs…, output), which writes its result into the output.
-    After the function has run, the row takes `resources` and `algorithm` from its attributes."""
+    After a call, the row takes `resources` and `algorithm` from the function's attributes."""
 
     build_strided: Callable[[Config | None, str], Callable[..., None]] | None = None
     """(tile, dtype) → the function for operands with any strides, that is, in another layout than

@@ -213,7 +213,7 @@ Recorded = tuple[Accesses, ...]
 def record(
     variant: CudaVariant, tiles: Sequence[Config], problem: Problem, device: Device
 ) -> dict[Config, Recorded]:
-    """Return the accesses of each launch, by tile. The user's cache keeps them.
+    """Return the accesses of each launch, by tile. The user's cache keeps the accesses.
 
     If a kernel cannot be recorded, `Accesses.not_analysed` has the reason.
     """
@@ -253,7 +253,7 @@ def recorder_version() -> str:
 
 
 def _kept_file(case: Case) -> Path:
-    """Return the case's file in the cache. Its name depends on all facts that affect the result."""
+    """Return the case's file in the cache. The name depends on all facts that affect the result."""
     problem = case.problem
     return cache_file(
         "accesses",

@@ -100,8 +100,8 @@ def run_on_cpu(
 ) -> list[np.ndarray]:
     """Run cases of one variant and return their outputs. Raises KernelFaultError for a finding.
 
-    `text` replaces the source on disk. `folder` must be empty or new. If the folder contains a
-    program of the same variant, this program runs again. A launch without progress for `stalled_s`
+    `text` replaces the source on disk. `folder` is empty or new, or has a program of the same
+    variant from an earlier call, which then runs again. A launch without progress for `stalled_s`
     is a finding.
     """
     outputs: dict[int, np.ndarray] = {}
@@ -208,7 +208,7 @@ def execute(
     """Run a program to its end. Raises KernelFaultError if its report names a fault.
 
     If ThreadSanitizer does not work with this system's randomized addresses, the program runs again
-    without them.
+    without randomized addresses.
     """
     code, lines = _run(command, sanitizer, stalled_s)
     if any("unexpected memory mapping" in line for line in lines):

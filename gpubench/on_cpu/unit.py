@@ -40,7 +40,7 @@ _ATTRIBUTE = re.compile(r"\b(__\w+__|alignas)\s*\(")
 _DEVICE = re.compile(r"\b__(?:global|device)__\b")
 _OF_DEVICE = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 _OPENING, _CLOSING = re.compile(r"<<\s*<"), re.compile(r">>\s*>")
-"""Patterns of `<<<` and `>>>`. Visual Studio formats them with a space inside."""
+"""Patterns of `<<<` and `>>>`. Visual Studio writes a space inside these marks."""
 
 _STATIC = re.compile(r"\bstatic\b(?!\s+constexpr)")
 """Pattern of `static` before a variable in a host function. The keyword becomes `static
@@ -101,7 +101,7 @@ class _Reader:
     folders: Sequence[Path]
     is_whole: bool  # whether the text has all functions, so that those not needed are left out
     headers: dict[str, None] = field(default_factory=dict)
-    """Names of the system's headers, in order. The unit includes them before the macros of
+    """Names of the system's headers, in order. The unit includes these headers before the macros of
     `cuda.h`."""
 
     inserted: set[Path] = field(default_factory=set)
@@ -164,7 +164,7 @@ def _is_cuda(file: Path) -> bool:
 def _replaced(text: str, cuts: Sequence[tuple[int, int, str]]) -> str:
     """Return the text with each cut (start, end, new text) replaced.
 
-    If the new text has fewer lines than the old one, line ends are appended.
+    If the new text has fewer lines than the old text, line ends are appended.
     """
     parts, at = [], 0
     for start, end, new in sorted(cuts):
@@ -238,7 +238,7 @@ def _host_code(text: str, plain: str, function: _Function) -> Iterator[tuple[int
     """Yield the parts of a host function that change: start, end and the new text.
 
     Launches in the function become C++. Names such as `gridDim` are macros for kernels. In a host
-    function, they are the function's own variables, which get another name.
+    function, such names are the function's own variables, which get another name.
     """
     after = function.start
     for start, end, new in _launches(text, plain, function):

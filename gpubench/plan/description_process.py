@@ -138,7 +138,7 @@ def _read(path: Path, op: str, as_of: tuple[int, ...]) -> Variant:
 
 @cache
 def _described(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant | str:
-    """Return the variant, or how its file ended the process. Such a file is not run again."""
+    """Return the variant, or how its file ended the process. That file is not run again."""
     try:
         return _made(_asked(path, op), path, op)
     except ProcessEndedError as error:

@@ -57,8 +57,8 @@ def load(path: Path, op: str, read: Reader | None = None) -> Variant:
     """Return the variant of `op` that `path` describes, named after the file.
 
     The file's code runs in this process, unless `read` is given. While the file does not change,
-    the function returns the same object, so it may be called for every point. Raises UsageError,
-    which names the file and the fault.
+    the function returns the same object, so a caller may call the function for every point. Raises
+    UsageError, which names the file and the fault.
     """
     if op not in OPERATIONS:
         add_operation(path.with_name(OPERATION_FILE))

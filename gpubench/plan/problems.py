@@ -1,4 +1,4 @@
-"""`--sizes FILE.csv`: the products of a model, with their names and how often each occurs."""
+"""`--sizes FILE.csv`: the products of a model, with the name and the frequency of each product."""
 
 import csv
 import os

@@ -12,7 +12,7 @@ from gpubench.model.config import NO_PARAMETERS
 from gpubench.text import shown, unknown
 
 MAX_ITEMS = 10_000
-"""Maximum number of items of a list. A longer list is a typing mistake, and is refused early."""
+"""Maximum number of items of a list. A longer list is probably a mistake, and is refused early."""
 
 _SPAN = re.compile(r"(\d+)\.\.(\d+)(?::(x?)(\d+))?", re.ASCII)
 _NUMBER = re.compile(r"\d+", re.ASCII)

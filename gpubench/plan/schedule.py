@@ -150,7 +150,7 @@ class Rounds:
         self.visits = len(self._points) * timing.rounds
 
     def close(self) -> None:
-        """Do nothing, because rounds have no other work."""
+        """Do nothing, because this schedule has no work other than measurements."""
 
     def _share_s(self, visits_left: int) -> float | None:
         """Return the wall time of the next visit; None if there is no budget.
@@ -214,7 +214,7 @@ def _failed(measurements: Sequence[Measurement]) -> bool:
 
 
 def _together(points: Sequence[Point], unit: Callable[[Point], Hashable]) -> list[Point]:
-    """Return the points in order, except that the points of a unit follow its first point."""
+    """Return the points in order, but with all points of a unit after the unit's first point."""
     units = list(dict.fromkeys(map(unit, points)))
     return sorted(points, key=lambda point: units.index(unit(point)))
 

@@ -88,7 +88,7 @@ class Sweep:
     timer: Timer = Timer.EVENTS
     timing: Timing = field(default_factory=Timing)
     options: Mapping[str, str] = field(default_factory=dict)
-    """The options of this sweep as text. A resumed sweep must have the same options."""
+    """The options of this sweep as text. If the sweep is resumed, the options must be equal."""
 
 
 def tuned_file(tiles: Sequence[str]) -> Path | None:
@@ -274,8 +274,8 @@ def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, Launches, State]]:
     """Yield the scope, cache, launches and state of each point.
 
     With the scope `end-to-end`, there is only `cold`, `alone` and `burst`. Operands that were just
-    copied cannot be made cold or hot. The copies separate the launches, and the kernel pauses
-    meanwhile.
+    copied cannot be made cold or hot. The copies separate the launches, and the kernel does not
+    run during the copies.
     """
     for scope in sweep.scopes:
         if scope == Scope.END_TO_END:
@@ -287,7 +287,7 @@ def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, Launches, State]]:
 def _launches_of(variant: Variant, launches: Launches, scope: Scope, timer: Timer) -> Launches:
     """Return the point's `launches`: a call that waits for the GPU is `waited`, not `alone`.
 
-    This does not apply to CUPTI, which times the kernels of the call, not the call.
+    CUPTI is an exception, because it times the kernels of a call, not the call.
     """
     waits = isinstance(variant, HostVariant) and variant.waits
     if waits and (launches, scope, timer) == (Launches.ALONE, Scope.KERNEL, Timer.EVENTS):

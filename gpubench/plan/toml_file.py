@@ -60,8 +60,8 @@ def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration's options with paths relative to the current directory.
 
     A configuration may come from elsewhere, and the files that it names are run or written. So
-    `kernels` must lie in its directory or below, and `output` and `samples` below the current
-    directory. Raises UsageError for a path that leads out of its directory.
+    `kernels` must lie in the configuration's directory or below, and `output` and `samples` below
+    the current directory. Raises UsageError for a path that leads out of its directory.
     """
     paths = dict(values)
     for name, base in (("kernels", path.parent), ("output", Path()), ("samples", Path())):

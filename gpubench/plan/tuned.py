@@ -167,8 +167,9 @@ def tuned_tiles(sweep: Sweep, device: Device) -> tuple[Picked | None, Sequence[s
     """Return a function that picks the winners' tiles, and notes for the user.
 
     Without `--tiles tuned`, the function is None. A variant takes the winner of the problem's size
-    and dtype, or else of the nearest size. Winners of the same layout are preferred. A variant that
-    was not tuned on this device keeps its default tiles. Raises UsageError if no variant was tuned.
+    and dtype, or else of the nearest size. Winners of the problem's layout are preferred. A variant
+    that was not tuned on this device keeps its default tiles. Raises UsageError if no variant was
+    tuned.
     """
     path = tuned_file(sweep.tiles)
     if path is None:

@@ -28,7 +28,7 @@ class Channel:
     ) -> None:
         """Send a message, and open files if the other end takes files.
 
-        Raises OSError if the other end is closed, and TimeoutError if it does not read in time.
+        Raises OSError if the other end is closed, and TimeoutError if no one reads in time.
         """
         self._socket.settimeout(limit_s)
         length = len(message).to_bytes(LENGTH_BYTES, "big")

@@ -50,8 +50,8 @@ class Child:
     """A child process, its warden, and this process's end of a pair of sockets."""
 
     process: subprocess.Popen[bytes]
-    """The warden process. It ends after the child and all processes that the child started, with
-    the exit code or the signal of the child."""
+    """The warden process. The warden ends after the child and all processes that the child started,
+    with the exit code or the signal of the child."""
 
     socket: socket.socket
     streams: Copier
@@ -154,7 +154,7 @@ def start_program(
     """Start another program behind a warden.
 
     All processes that the program starts end with the program, and with this process. `limits` are
-    soft limits of resources (`resource.RLIMIT_CORE`), and `options` are as for Popen.
+    soft limits of resources (`resource.RLIMIT_CORE`), and `options` are arguments of `Popen`.
     """
     words = (ROOT, str(os.getpid()), json.dumps([*(limits or {}).items()]), *map(str, command))
     warden = [sys.executable, "-I", "-S", "-c", FOLLOW, *words]

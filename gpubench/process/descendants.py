@@ -111,7 +111,7 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on; none if the process has ended."""
+    """Return the fields of /proc/PID/stat from the state on; [] if the process has ended."""
     try:
         # `_parents` reads this file of all processes; `Path.read_text` takes four times as long.
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
@@ -127,7 +127,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def living(pids: Iterable[int]) -> list[int]:
-    """Return the processes that run, without those that have ended and wait for their parent."""
+    """Return the processes that still run, without zombies."""
     return [pid for pid in pids if (fields := _stat(pid)) and fields[0] not in "ZX"]
 
 
@@ -172,7 +172,7 @@ def end(without: Collection[int] = (), within_s: float = END_S) -> list[int]:
 def all_ended() -> Iterator[None]:
     """End all processes that the `with` block starts, directly or indirectly.
 
-    The resource tracker of multiprocessing is not ended: this process uses it until its own end.
+    The resource tracker of multiprocessing is not ended, because this process still uses it.
     """
     before = frozenset(descendants())
     become_subreaper()

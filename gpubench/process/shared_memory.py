@@ -38,7 +38,7 @@ def new_file() -> int:
 def new_sealed_file(size: int) -> int:
     """Return the descriptor of a file in memory whose size no process can change.
 
-    A process that reads a mapped file gets SIGBUS if another process has cut the file.
+    A process that reads a mapped file gets SIGBUS if another process has truncated the file.
     """
     descriptor = os.memfd_create("outputs", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, size)

@@ -39,7 +39,7 @@ class Copier:
         self._lock, self._thread = Lock(), Thread(target=self._copy_all, daemon=True)
 
     def start(self) -> None:
-        """Begin to copy. The child must have its copy of `descriptor` by then."""
+        """Begin to copy. Before this call, the child must have got its copy of `descriptor`."""
         os.close(self.descriptor)
         self._thread.start()
 

@@ -1,6 +1,6 @@
 """The warden, a process between this program and each child, which ends the child's processes.
 
-The warden is a subreaper, so none of the child's descendants can leave its list. The warden kills
+The warden is a subreaper, so its list of the child's descendants is complete. The warden kills
 all descendants when the child has ended, when the program requests it, and when the program itself
 has ended, even by SIGKILL. The warden then ends with the exit code or the signal of the child. This
 module imports only the standard library.
@@ -60,8 +60,8 @@ def follow(words: Sequence[str]) -> NoReturn:
 def watch(parent: int, grace_s: float = 0.0) -> None:
     """Fork. Return in the child; this process becomes the child's warden, and never returns.
 
-    `parent` is the process that started this one. The warden ends the child by SIGTERM, and kills
-    it after `grace_s`.
+    `parent` is the process that started this process. The warden ends the child by SIGTERM, and
+    kills the child after `grace_s`.
     """
     for number in _AWAITED - {signal.SIGINT}:
         signal.signal(number, signal.SIG_DFL)  # a process inherits the signals its parent ignores
@@ -106,7 +106,8 @@ def _guard(child: int, grace_s: float) -> NoReturn:
 def _fills_the_memory() -> bool:
     """Return whether little memory is free, and the child and its descendants use a large part.
 
-    A limit of the address space would not help: CUDA reserves more than the machine has.
+    A limit of the address space would not help, because CUDA reserves more address space than the
+    machine has memory.
     """
     total = all_memory_bytes()
     if free_memory_bytes() >= total * MIN_FREE:

@@ -138,7 +138,7 @@ def read(path: Path) -> list[BuildRow]:
     """Read the rows of a file, as `Columns.read` does.
 
     Raises UsageError for a file without rows or without a column of `REQUIRED`, for a row that
-    occurs twice, and for an invalid field; the message names its line and column.
+    occurs twice, and for an invalid field; the message names the line and the column.
     """
     rows = _FILE.read(path)
     if not rows:

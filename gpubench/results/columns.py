@@ -272,7 +272,7 @@ def opened(path: Path, most_bytes: int = MAX_BYTES + 1) -> Iterator[IO[str]]:
 
 
 def _lines(file: IO[str]) -> Any:
-    """Return a reader of a file's lines. Its `line_num` is the number of the current line."""
+    """Return a reader of a file's lines, whose `line_num` is the number of the current line."""
     header = file.readline(MAX_HEADER)
     delimiter = max(",;\t", key=header.count)  # no column's name contains one of these
     return csv.reader(chain([header], file), delimiter=delimiter)

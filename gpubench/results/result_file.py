@@ -177,7 +177,7 @@ class ResultFile:
             raise self._lost(what, not_written(error)) from error
 
     def close(self) -> None:
-        """Leave the file as it is, so that it can be continued later."""
+        """Leave the file as it is, so that the sweep can be continued later."""
         if self._file is not None:
             self._file.close()
 

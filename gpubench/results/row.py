@@ -256,7 +256,7 @@ def objects(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def write(rows: Iterable[Row], path: Path) -> None:
-    """Write the rows into a file, or replace a file. Raises UsageError if it cannot be written."""
+    """Write the rows into a file, or replace a file. Raises UsageError if writing fails."""
     Output(path, overwrite=True).write(encode(rows))
 
 

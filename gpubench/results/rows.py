@@ -282,7 +282,7 @@ def _highest(values: Iterable[float | None]) -> float | None:
 
 
 def _said(texts: Iterable[str]) -> str | None:
-    """Join the rounds' sentences. If sentences differ only in numbers, keep the first."""
+    """Join the rounds' sentences. If sentences differ only in numbers, keep the first sentence."""
     sentences: dict[str, str] = {}
     for text in texts:
         sentences.setdefault(_NUMBER.sub("", text), text)

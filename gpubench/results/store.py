@@ -74,7 +74,7 @@ def names(device: str | None = None) -> list[str]:
 
 
 def require(name: str, device: str | None, flag: str) -> list[Path]:
-    """Return the saved files. Raises UsageError, which lists existing names, if there is none."""
+    """Return the saved files. Raises UsageError, which lists existing names, if none exists."""
     if paths := saved(checked(name, flag), device):
         return paths
     where = f"for {device}" if device else f"in {directory()}"

@@ -184,8 +184,8 @@ def _needed(
 ) -> Needed:
     """Return the numbers of repeats that find a slow-down of one kernel, and of one point.
 
-    `by_points` returns the number of repeats for each point. Its arguments are the level of the
-    test, and the fraction of the cases in which a slow-down must be found.
+    `by_points` returns the number of repeats for each point. The arguments of `by_points` are
+    the level of the test, and the fraction of the cases in which a slow-down must be found.
     """
     names = np.array([name or "" for name in kernels])
     own = names != ""

@@ -20,7 +20,7 @@ EARLY = 0.5
 
 
 def early_looks(pairs: int) -> list[int]:
-    """Return the numbers of pairs at the looks before the last one, if `pairs` is the maximum."""
+    """Return the numbers of pairs at the looks before the last look, if `pairs` is the maximum."""
     looks, look = list[int](), float(FIRST)
     while round(look) < pairs:
         looks.append(round(look))

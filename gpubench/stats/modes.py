@@ -24,8 +24,8 @@ of its own side. The time counts as being at the other side's level if the first
 the second distance is below this value."""
 
 ALIKE = 0.7
-"""Two speeds of a point may explain a shift if the difference between them is at least this
-fraction of the shift."""
+"""Two speeds of a point may explain a shift if the difference between the speeds is at least
+this fraction of the shift."""
 
 
 class Speeds(NamedTuple):

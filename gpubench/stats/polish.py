@@ -26,10 +26,10 @@ UNEVEN = 4.0
 disturbance then slowed the round's points unequally, so its effect cannot be removed."""
 
 UNEVEN_SCATTER = 0.005
-"""A round is never left out if the scatter of the logarithms of its times is at most this."""
+"""A round is kept if the scatter of the logarithms of its times is at most this value."""
 
 MIN_KEPT = 3
-"""Minimum number of rounds of a point that stay when other rounds are left out."""
+"""Minimum number of rounds of a point that are kept when other rounds are left out."""
 
 SCATTER_QUANTILE = 0.8
 """Quantile of a round's residuals that is used as the round's scatter. A disturbance that slows a
@@ -66,7 +66,7 @@ def polish(logs: Floats) -> Polished:
     """Remove the effect of each round on all points.
 
     `logs` has the shape (points, rounds), with NaN where a point has no time. Each row has at least
-    one time. A round stays as it is if fewer than `MIN_POINTS` of its points have a time in a
+    one time. A round is not changed if fewer than `MIN_POINTS` of its points have a time in a
     second round, too.
     """
     rounds = logs.shape[1]

@@ -36,8 +36,8 @@ EARLY_FACTOR = 1.3
 factor in every round, in at least `EARLY_VISITS` rounds."""
 
 DISSENT = 5
-"""One visit in which a configuration was not slower than the leader is tolerated for each such
-number of visits beyond `MIN_VISITS` (sign test at 1 %)."""
+"""One visit in which a configuration was not slower than the leader is tolerated for every
+`DISSENT` visits beyond `MIN_VISITS` (sign test at 1 %)."""
 
 COMMON_DF = 2.0
 """Degrees of freedom of the usual scatter, towards which the scatter of each configuration is

@@ -83,8 +83,8 @@ def _levels(
 def _chance(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """Return the one-sided p-value of the hypothesis that `first` is not faster than `second`.
 
-    The shortest of all times has the score r (`_ranked`), the second has r - 1, and the r-th time
-    has 1. The sum over `first` is compared with the sums of all possible orders.
+    The shortest of all times has the score r (`_ranked`), the second shortest time has r - 1, and
+    the r-th time has 1. The sum over `first` is compared with the sums of all possible orders.
     """
     levels = _levels(first, second)
     first, second = first - levels[0], second - levels[1]

@@ -52,7 +52,7 @@ class Steps:
             self.line(step)
 
     def line(self, text: str, style: str = "") -> None:
-        """Print a line that stays."""
+        """Print a line that is not updated later."""
         self._console.print(Text(text, style=style), soft_wrap=True)
         self._last_s = monotonic()
 

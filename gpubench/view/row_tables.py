@@ -230,7 +230,7 @@ def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
 
 
 def _tile_names(tiles: Sequence[str]) -> str:
-    """Return the names of tiles, or the first name and the number of further names if too wide."""
+    """Return the names of tiles; if they are too wide, the first name and the number of others."""
     text = ", ".join(tiles)
     fits = len(text) <= MAX_TILES_WIDTH or len(tiles) == 1
     return text if fits else f"{tiles[0]} (+{len(tiles) - 1})"

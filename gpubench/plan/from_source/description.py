@@ -96,7 +96,7 @@ def describe_file(
     """Describe a source's function for the folder `home`.
 
     The variant is called `name`. The function is called `entry`, or else `name`. If the source has
-    neither, the function is the first host function that launches kernels, or else the first
+    no such function, the first host function that launches kernels is described, or else the first
     kernel. `column_major` and `squares_only` are results of a trial run of the function. Raises
     UsageError for a source without a kernel, and for a function that cannot be described.
     """
@@ -270,10 +270,10 @@ def _listed(texts: Iterable[str], one: str = "({},)") -> str:
 
 
 def _dtypes(read: _Read, op: str) -> tuple[str, list[str]]:
-    """Return the line that states `dtypes`, and the list `["dtypes"]` if they are a guess.
+    """Return the line that states `dtypes`, and `["dtypes"]` if the dtypes are a guess.
 
-    If the element's type is a template parameter, the dtypes are those of the explicit instances,
-    or else the default dtypes.
+    If the element's type is a template parameter, the dtypes come from the explicit instances,
+    or else are the default dtypes.
     """
     pointers = reversed([each for each in read.arguments if each.is_pointer])
     kinds = {array_index(each, op): _resolved(each.type_name, read.text) for each in pointers}

@@ -30,8 +30,8 @@ _OPTIONS = {
     "--expt-relaxed-constexpr": re.compile(r"std::bit_cast\b"),
     "--extended-lambda": re.compile(r"\](?<!\]\])\s*(?:__host__\s*)?__device__\b"),
 }
-"""Options of nvcc, with the pattern of the code that needs them. A pattern that begins with a plain
-text is fast."""
+"""Options of nvcc, with the pattern of the code that needs each option. A pattern that begins with a
+plain text is fast."""
 
 _LINE_MARKER = re.compile(r'^# \d+ "(.*?)"[^\n]*\n?', re.MULTILINE)
 
@@ -128,7 +128,7 @@ def needed(source: Path) -> tuple[list[Path], list[Path], list[str]]:
 
 
 def neighbours(source: Path) -> list[Path]:
-    """Return the folders near a source: its folder, two parents, and the subfolders of these.
+    """Return the folders near a source: its folder, two parents, and their subfolders.
 
     If the source lies in a repository, only folders of the repository are returned.
     """

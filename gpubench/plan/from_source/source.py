@@ -83,8 +83,8 @@ class Function:
 def functions(text: str) -> Iterator[Function]:
     """Yield the functions that a CUDA C++ source defines, in order.
 
-    Functions of classes are left out. A function whose template parameters cannot be read is left
-    out, too. If it is a kernel, ValueError is raised.
+    Functions of classes are left out, and functions whose template parameters cannot be read. For
+    a kernel whose template parameters cannot be read, ValueError is raised.
     """
     text = _DIRECTIVE.sub(" ", code(text))
     spaces: list[str] = []
@@ -108,7 +108,7 @@ def functions(text: str) -> Iterator[Function]:
 
 
 def _function(heading: str, body: str, spaces: list[str]) -> Function | None:
-    """Return the function that begins with a heading; None if the heading is not a function's."""
+    """Return the function that begins with a heading; None if no function begins with it."""
     template, is_kernel = "", "__global__" in heading
     if opened := re.match(r"template\s*(?=<)", heading):
         template, end = enclosed(heading, opened.end(), "<>")
