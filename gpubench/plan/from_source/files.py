@@ -30,8 +30,8 @@ _OPTIONS = {
     "--expt-relaxed-constexpr": re.compile(r"std::bit_cast\b"),
     "--extended-lambda": re.compile(r"\](?<!\]\])\s*(?:__host__\s*)?__device__\b"),
 }
-"""Options of nvcc, with the pattern of the code that needs each option. A pattern that begins with a
-plain text is fast."""
+"""Options of nvcc, with the pattern of the code that needs each option. A pattern that begins with
+a plain text is fast."""
 
 _LINE_MARKER = re.compile(r'^# \d+ "(.*?)"[^\n]*\n?', re.MULTILINE)
 
