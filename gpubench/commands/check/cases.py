@@ -14,8 +14,8 @@ MAX_TILES = 3
 the default tiles."""
 
 EDGES = (1, 3, 13, 32)
-"""Tiles that are always chosen if a tile is a single number: 1, two odd primes, and a power of
-two."""
+"""Tiles that are always chosen if a tile is a single number. These tiles are 1, two odd primes, and
+a power of two."""
 
 RACE_TILES = 2
 """Number of tiles that run under ThreadSanitizer. All tiles of a variant use barriers and shared
@@ -253,7 +253,7 @@ def prime(limit: int) -> int:
 def stated_problems(variant: Source, tile: Config | None, dtype: str) -> list[Problem]:
     """Return problems near the edges of a tile, for an operation that is not a matrix product.
 
-    Each extent has four values: 1, an odd number and a round number above the extent that a block
+    Each extent has the value 1, an odd number and a round number above the extent that a block
     covers, and a prime.
     """
     operation = OPERATIONS[variant.op]

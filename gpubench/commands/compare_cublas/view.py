@@ -75,7 +75,7 @@ def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[Re
 
 
 def _conditions(row: Row) -> str:
-    """Return the conditions common to a table's problems: `gemm on NVIDIA H200, cold cache`."""
+    """Return the conditions of a table's problems, such as `gemm on NVIDIA H200, cold cache`."""
     precision = PRECISIONS.get(row.compute_mode)
     if precision and precision.column_major:  # such a precision has no other layout
         row = replace(row, layout="row-major")
