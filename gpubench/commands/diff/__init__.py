@@ -143,7 +143,7 @@ class _EndsBisect(TyperCommand):
     """End `git bisect run` if the command line is wrong; exit code 2 would mean a bad commit."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments. Raises BisectEndedError if they are wrong."""
+        """Parse the arguments. Raises BisectEndedError if the arguments are wrong."""
         try:
             return super().parse_args(ctx, args)
         except (typer.TyperException, GpubenchError) as error:

@@ -127,8 +127,8 @@ class OpenBuild(Build):
 def opened(side: Build, options: Mapping[str, str], sweep: Sweep) -> Iterator[Build]:
     """Yield an `OpenBuild` for a directory of kernels on a CPU, and any other side as it is.
 
-    A directory whose kernels have an operation of the user is also yielded as it is. Two
-    directories may state operations with the same name, so each directory needs its own process.
+    A directory that states its own operation is also yielded as it is. Two directories may state
+    operations with the same name, so each directory needs its own process.
     """
     is_shared = OPERATIONS.is_ours(sweep.op) and _on_cpu(sweep.device)
     if side.kernels is None or not is_shared:

@@ -31,7 +31,7 @@ def judge_commit(
     """Compare `new`, which is checked out, with `base`, and return the code for `git bisect run`.
 
     The code is BAD if a point is slower, and GOOD if every point is shown to be the same or faster.
-    It is SKIP if points are ambiguous, missing or broken, or if `new` cannot be measured at all.
+    The code is SKIP if points are ambiguous, missing or broken, or if `new` cannot be measured.
 
     Raises BisectEndedError for anything that would be wrong at every commit. An unexpected error is
     also turned into BisectEndedError, because Python would otherwise exit with the code BAD.

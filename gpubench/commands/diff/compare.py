@@ -498,7 +498,7 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
 
 
 def _references(pairs: _Pairs) -> NDArray[np.int64]:
-    """Return for each point: 0 for a BLAS, a kernel's number for unchanged code, or else -1.
+    """Return 0 for a point of a BLAS, a kernel's number for unchanged code, and -1 otherwise.
 
     A BLAS whose versions differ between the two sides has -1. Points on a CPU have -1, because
     other programs slow a BLAS on all cores more than they slow kernels on fewer cores.

@@ -65,10 +65,11 @@ class PooledPoint:
     """Round medians of each sweep that has a time of the point, in the order of the rounds."""
 
     files: tuple[int, ...] = ()
-    """Index of each sweep's file among the files of the side. Empty stands for 0, 1, …"""
+    """Index of each sweep's file among the files of the side. If this is empty, the indices are 0,
+    1, …"""
 
     lost: str = ""
-    """Why a sweep has no time of the point: `wrong: relative error 1`."""
+    """Why a sweep has no time of the point, such as `wrong: relative error 1`."""
 
     clock_mhz: float | None = None
     """Clock of the multiprocessors while the point was sampled; None: not known."""
@@ -159,7 +160,7 @@ class Disturbance:
     """Number of the round in its file, counted from 1. On a CPU, 0 stands for the whole sweep."""
 
     ratio: float
-    """Time relative to the side's median round: 1.3 is 30 % slower."""
+    """Time relative to the side's median round; 1.3 means 30 % slower."""
 
     left_out: bool
     """Whether the round slowed points unequally, so that it was left out."""

@@ -197,7 +197,7 @@ def _markdown(report: Report) -> str:
 
 
 def _json(report: Report) -> str:
-    """Return all findings, as docs/diff.md describes them."""
+    """Return the report as JSON, in the format that docs/diff.md describes."""
     names = ("headline", "exit_code", "strict", "base", "new", "notes", "advice")
     fields = {
         "format": JSON_FORMAT,
@@ -229,7 +229,7 @@ def _junit(report: Report) -> str:
 
 
 def _case(report: Report, line: Line) -> ET.Element:
-    """Return a test case of JUnit. The verdict `broken` is an error, and a regression a failure."""
+    """Return a JUnit test case. The verdict `broken` is an error, and a regression is a failure."""
     case = ET.Element(
         "testcase",
         classname=clean(f"gpubench.{line.key.op}.{line.key.variant}"),

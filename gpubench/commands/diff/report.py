@@ -34,7 +34,7 @@ LABELLED = {"variant", "tile", "backend", "m", "n", "k", "extents"}
 need them."""
 
 MIN_SHARED = 3
-"""Minimum number of points that a statement about most points needs."""
+"""Minimum number of points for a statement about most of the points."""
 
 OPTIONS = {
     "op": ("op", DEFAULT_OP),
@@ -49,7 +49,7 @@ OPTIONS = {
     "scope": ("scope", "kernel"),
     "device": ("backend", ""),
 }
-"""Options of a sweep. Each has the column whose values it selects, and its default value."""
+"""Options of a sweep. Each option has the column whose values the option selects, and a default."""
 
 SWEEPS = 5
 """Recommended number of sweeps per side on a CPU."""
@@ -123,7 +123,7 @@ def _headline(
     labels: Mapping[Key, str],
     totals: Iterable[Total],
 ) -> str:
-    """Return a line with the overall verdict, and with a machine's shift above the threshold."""
+    """Return a line with the overall verdict, and the machine's shift if above the threshold."""
     shift = f"machine-wide shift of {_change(comparison.drift)}: " if comparison.drifted else ""
     counts = comparison.counts
     points = f"of {counted(sum(counts.values()), 'point')}"
@@ -238,7 +238,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
 
 
 def _disturbance(disturbance: Disturbance, base: Side, new: Side) -> str:
-    """Return a text on a disturbed round: `round 3 of new.csv (new side), +30.1 %`."""
+    """Return a text on a disturbed round, such as `round 3 of new.csv (new side), +30.1 %`."""
     path = list((base if disturbance.side == "base" else new).files)[disturbance.file]
     where = f"round {disturbance.round} of {path.name}" if disturbance.round else path.name
     left_out = (

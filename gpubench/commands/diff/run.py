@@ -104,7 +104,7 @@ def compared_sides(
     builds: tuple[str, str] | None = None,
     q: float = Limits.q,
 ) -> Report:
-    """Judge two sides that were measured. Raises UsageError if they cannot be compared."""
+    """Judge two sides that were measured. Raises UsageError if the sides cannot be compared."""
     limits = replace(read_limits(options), q=q)
     keep = selection((*base.rows, *new.rows), options.only, options.exclude)
     base, new = base.filtered(keep), new.filtered(keep)

@@ -27,7 +27,7 @@ COLUMNS = (
 """Columns of a file that are read besides the key."""
 
 COPY_EFFICIENCY = 0.88
-"""Bandwidth of a copy divided by the datasheet's bandwidth: 4,222 of 4,800 GB/s on an H200."""
+"""Bandwidth of a copy divided by the datasheet's bandwidth (4,222 of 4,800 GB/s on an H200)."""
 
 MACHINE = {"device": "", "driver": "driver ", "cuda": "CUDA "}
 """Columns that must be equal on both sides, and the words before their values in messages."""
@@ -42,7 +42,7 @@ class Side:
 
     files: Mapping[Path, Sequence[Row]]
     name: str = ""
-    """Name of the side in messages: `base.csv`, or `base-1.csv and 4 more`."""
+    """Name of the side in messages, such as `base.csv`, or `base-1.csv and 4 more`."""
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -51,7 +51,7 @@ class Side:
 
     @cached_property
     def pooled(self) -> dict[Key, PooledPoint]:
-        """The data of each point on this side: the rounds of all its files."""
+        """The data of each point on this side: the rounds of all files of the side."""
         points: dict[Key, dict[int, list[Row]]] = {}
         for number, rows in enumerate(self.files.values()):
             for row in rows:

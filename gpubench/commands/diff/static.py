@@ -41,8 +41,9 @@ class ColumnRule(NamedTuple):
     """Column with the source lines that cause the value."""
 
     of_memory: bool = True
-    """Whether the column is also judged for operations that are bound by memory. Columns for which
-    this is false do not predict a slowdown of such operations (results/h200/static_columns.md)."""
+    """Whether the column is also judged for operations that are bound by memory. A column for which
+    `of_memory` is false does not predict a slowdown of operations that are bound by memory
+    (results/h200/static_columns.md)."""
 
 
 SHARE = "multiply_adds_per_instruction"
@@ -67,8 +68,8 @@ COMPARED = {
     if column.metadata["group"] in {"code", "multiprocessor", "grid", *TOOLS}
     and column.name not in {"gpu", "limited_by", *(judged.lines for judged in JUDGED.values())}
 } | {"options": ""}
-"""The compared columns. The value of each key is the column that names the tool that fills the
-compared column, or an empty text if no tool fills it."""
+"""The compared columns. Each column is mapped to the column that names its tool, or to an empty
+text if no tool fills it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +100,7 @@ class BuildFinding:
     verdict: BuildVerdict
     reason: str = ""
     changes: tuple[Change, ...] = ()
-    """The columns that differ. The changes that decide the verdict come first."""
+    """The columns that differ. The changes that decide the verdict are the first in this tuple."""
 
 
 def read_limits(text: str | None) -> dict[str, str]:

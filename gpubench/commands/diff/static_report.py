@@ -28,7 +28,7 @@ MAX_CHANGES = 4
 
 
 def build_files(base: Sequence[Path], new: Sequence[Path]) -> bool:
-    """Return whether all files are build files. Raises UsageError if only some are build files."""
+    """Return whether all files are build files. Raises UsageError if only some files are."""
     kinds = {path: is_build_file(path) for path in (*base, *new)}
     if len(set(kinds.values())) > 1:
         build = next(path for path, is_build in kinds.items() if is_build)
