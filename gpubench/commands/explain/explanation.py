@@ -103,7 +103,7 @@ class Explanation(Instance):
     code: Code  # the compiled kernel; its `error` is empty
     step: int  # index of the launch
     accesses: Accesses | None = None
-    """The accesses that were recorded on the CPU. None if none were recorded."""
+    """The accesses that were recorded on the CPU. None if no accesses were recorded."""
 
     measured_us: float | None = None  # median time of all launches together, if it was measured
 
@@ -131,7 +131,7 @@ class Explanation(Instance):
 
     @cached_property
     def accumulators(self) -> int | None:
-        """Number of elements of the result per thread, from the grid of a launch for a huge result.
+        """Number of the result's elements per thread, computed from the grid for a huge result.
 
         Assumes that the grid's x and y cover the result, and its z covers parts of K. None if the
         grid does not grow with the result, or if threads share an element.
@@ -162,7 +162,7 @@ class Explanation(Instance):
 
     @cached_property
     def cgma(self) -> float | None:
-        """Operations per element that the kernel loads from or stores to global memory (CGMA)."""
+        """Number of operations per element loaded from or stored to global memory (CGMA)."""
         if self.step or self.variant.reuse is None:
             return None
         with described_by(self.variant.path):

@@ -2,8 +2,8 @@
 
 A loop is the code between a backward branch and its target. The *inner loop* is found by a
 heuristic: it is the loop with the most multiply-adds, not counting the multiply-adds of loops
-within it. A matrix product spends most of its time in this loop. Loops without multiply-adds do not
-count, such as a copying loop, or the trap after a kernel's end.
+within it. A matrix product spends most of its time in this loop. Loops without multiply-adds, such
+as a copying loop or the trap after a kernel's end, do not count.
 """
 
 from __future__ import annotations

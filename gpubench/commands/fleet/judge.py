@@ -88,7 +88,7 @@ fewer than seven devices is too inaccurate."""
 
 NORMAL = 1.25, 1e6
 """Scale and degrees of freedom if the devices' times follow a normal distribution. The scale
-exceeds 1, as the median and the spread of 16 or more devices have errors of their own."""
+exceeds 1, because the median and the spread of 16 or more devices have errors of their own."""
 
 MISSED = 0.10  # probability that a device with the smallest detectable slowdown is not called slow
 
@@ -258,8 +258,8 @@ def _against(
 ) -> Floats:
     """Return four arrays: each device's effect, limit, headroom and p-value.
 
-    A slowdown must exceed the limit by the headroom to be found with probability 1 - `MISSED`,
-    because a device may have been faster than the others while it was good.
+    A slowdown is found with probability 1 - `MISSED` if it exceeds the limit by the headroom. The
+    headroom allows for a device that was faster than the other devices while it was good.
     """
     effect, limit, headroom, p = np.empty((4, len(values)))
     level = FAMILY_WISE / comparisons
@@ -330,7 +330,7 @@ def _tail(tails: Mapping[int, tuple[float, float]], others: int) -> tuple[float,
 def _since(
     rounds: RoundStatistics, before_now: Floats | None, matters: float, shape: tuple[int, int]
 ) -> tuple[Floats, Floats]:
-    """Return each device's change since its own earlier rounds, and its adjusted p-value.
+    """Return each device's change since its own earlier rounds, and the change's adjusted p-value.
 
     `gpubench diff` compares two files by the same test.
     """

@@ -1,4 +1,4 @@
-"""The units in which every device is measured. If a unit fails, the others are still measured.
+"""The units in which every device is measured. If a unit fails, the other units are measured.
 
 A unit is a product that one kind of arithmetic unit bounds, a copy in memory, a chain of dependent
 loads, or a copy between host and device. The unit in which a device is slow hints at the cause.
@@ -95,7 +95,7 @@ def _measure(asked: Asked, pool: LocalPool, name: str) -> Report:
 class _Turn(Watcher):
     """Collects the times of a worker's turn.
 
-    The turn measures the parts of the device after each round of products.
+    After each round of products, the turn measures the parts of the device, such as its memory.
     """
 
     def __init__(self, asked: Asked, pool: LocalPool, name: str) -> None:

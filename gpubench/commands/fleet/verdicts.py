@@ -91,7 +91,7 @@ class Fleet:
 
     @property
     def exit_code(self) -> int:
-        """Exit code: 0 fine, 1 a device is slow or wrong, 3 not judged, 4 ambiguous."""
+        """The exit code of the worst verdict; `gpubench fleet --help` lists the codes."""
         verdicts = {device.verdict for device in self.devices}
         if verdicts & {FleetVerdict.WRONG, FleetVerdict.SLOW}:
             return 1

@@ -92,7 +92,7 @@ def _ranking(fleet: Fleet) -> RenderableType:
 
 
 def _unit(finding: UnitFinding) -> str:
-    """Return a line on a slow unit: `copy, alone: 512 µs, 80.1 % of the others' speed`."""
+    """Return a line on a slow unit: the unit, the phase, the time, and the relative speed."""
     than = "its own earlier" if finding.since_before else "the others'"
     percent = finding.percent_of_before if finding.since_before else finding.percent_of_others
     time = f"{finding.unit}, {finding.phase}: {finding.median_us:.4g} µs"

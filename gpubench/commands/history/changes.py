@@ -36,7 +36,8 @@ class Changes:
     """Lines such as `moved +3.1 % at 2026-11-22 04:25:49: kernel, its source changed`."""
 
     since: Mapping[Point, str] = field(default_factory=dict)
-    """Line on each point's change since the anchor: `since v1 +4.6 % (+3.9 to +5.3 %): slower`."""
+    """Line on each point's change since the anchor, such as `since v1 +4.6 % (+3.9 to +5.3 %):
+    slower`."""
 
     machine: Sequence[str] = ()
     """Lines on moves of the machine, which all points share."""
