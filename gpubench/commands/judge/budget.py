@@ -14,7 +14,7 @@ MIN_SHARE_S = 1.0
 """Minimum share of the time that a problem gets."""
 
 READ_S = 1.0
-"""If a problem takes at most this time, its results were read from a file, and not measured."""
+"""A problem that takes at most this time counts as read from a file, and not as measured."""
 
 
 class Budget:

@@ -152,7 +152,7 @@ def _beyond(budget: Budget, problems: int, folder: Path | None) -> str:
 def _found(
     names: Sequence[str], solutions: Sequence[Path] | None
 ) -> list[tuple[Path, Sequence[Path]]]:
-    """Return the problems of a path that have solutions. Raises UsageError if there are none."""
+    """Return a path's problems that have solutions. Raises UsageError if no problem has any."""
     if len(names) != 1:
         raise UsageError("--solution: name the problem, or a folder of problems, as KERNEL")
     found = forms.find(Path(names[0]))

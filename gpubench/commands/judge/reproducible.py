@@ -46,9 +46,9 @@ class Reproducibility:
         return len(set().union(*self.first_rows.values())) == 1
 
     def at(self, rows: int) -> str:
-        """Return whether a result with this number of rows has the same first row as the problem.
+        """Compare the first rows of the result with `rows` rows and of the problem's own result.
 
-        Return `same`, `other`, or why there is no such result.
+        Return `same`, `other`, or why there is no result with `rows` rows.
         """
         if reason := self.refused.get(rows):
             return reason

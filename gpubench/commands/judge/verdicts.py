@@ -215,7 +215,7 @@ def _by_other_clock(row: Row, baselines: Sequence[Row]) -> float:
 
 
 def _decided(ratio: Ratio, low: float, claim: float, threshold: float) -> tuple[JudgeVerdict, str]:
-    """Return the verdict on a ratio, and the reason if it is not decided."""
+    """Return the verdict on a ratio, and the reason if nothing is decided."""
     if max(-math.log(ratio.low / claim), math.log(ratio.high / claim)) <= math.log1p(threshold):
         return JudgeVerdict.SAME, ""
     if low > claim:

@@ -50,7 +50,7 @@ def ratio(each: Judged) -> str:
 
 
 def headline(judged: Sequence[Judged], claim: float) -> str:
-    """Return the overall verdict, and the number of kernels and problems with each verdict.
+    """Return the overall verdict, and the number of times that each verdict occurs.
 
     `not as claimed (claim: the baseline): 4 verdicts, 2 faster, 1 same, 1 wrong`.
     """

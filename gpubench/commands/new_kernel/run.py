@@ -74,9 +74,9 @@ def describe_source(
 ) -> None:
     """Write `folder/<op>/<name>.py`, which describes a function of `source`; print the next steps.
 
-    `kernel` names the function. If it is empty, `describe_file` chooses a function. `all` describes
-    every host function that launches kernels, or else every kernel, as `<name>_1` and so on. Each
-    description is proved on the CPU if that is possible.
+    `kernel` names the function. If `kernel` is empty, `describe_file` chooses a function. `all`
+    describes every host function that launches kernels, or every kernel if there is no such
+    function, as `<name>_1` and so on. Each description is proved on the CPU if that is possible.
 
     Raises UsageError for a name that cannot be used, a source that cannot be read or has no kernel,
     a function that the source lacks, and a file that exists already.
@@ -176,7 +176,7 @@ def _say_next(paths: Iterable[Path], op: str, folder: Path, what: str, names: st
 
 
 def _start(op: str, like: str | None) -> CudaVariant:
-    """Return the kernel to copy: `like`, or else `naive` or the operation's shortest kernel."""
+    """Return the kernel to copy, which is `like`, `naive`, or the operation's shortest kernel."""
     kernels = {v.name: v for v in of_op(op).values() if isinstance(v, CudaVariant)}
     if like:
         if like not in kernels:
