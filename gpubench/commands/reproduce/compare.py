@@ -30,7 +30,7 @@ OTHER_DEVICE = "other device: ratio only"
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A measured figure for a label. The first entry of a label also has the published figure."""
+    """A measured figure of a label. The first entry of a label also has the published figure."""
 
     column: str
     figure: Figure

@@ -169,7 +169,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     device: Literal["cuda", "cpu"]
     when: Literal["always", "with-gpu", "without-gpu"] = "always"  # when a sweep for the CPU is run
     remember: bool = False
-    """Whether a sweep is measured only once on a machine. Its rows are kept in the user's cache."""
+    """Whether a sweep is measured only once on a machine; its rows are kept in the user's cache."""
 
     def __post_init__(self) -> None:
         """Refuse CPU-only keys in a GPU sweep. msgspec adds the place in the file to the text."""

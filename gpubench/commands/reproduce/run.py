@@ -174,7 +174,7 @@ def _sweep_file(folder: Path, experiment: Experiment, number: int) -> Path:
 
 
 def write_comparison(done: Sequence[Reproduction], folder: Path) -> None:
-    """Write the comparison as Markdown and as CSV. Raises UsageError if that fails."""
+    """Write the comparison as Markdown and as CSV. Raises UsageError if a file is not written."""
     text = clean_lines(view.markdown(done)).encode()
     Output(folder / f"{_SUMMARY}.md", overwrite=True).write(text)
     lines = [line for result in done for line in result.csv()]

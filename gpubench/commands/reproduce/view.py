@@ -197,7 +197,7 @@ def summary(done: Reproduction) -> str:
 
 
 def parts(done: Reproduction, *, whole: bool) -> list[RenderableType]:
-    """Return the tables and texts on an experiment. If `whole` is true, they are for Markdown."""
+    """Return the tables and texts on an experiment; for Markdown, `whole` is true."""
     shown = [part for grid in grids(done, whole=whole) for part in grid.parts]
     return [*map(Text, opening(done)), *shown, *(Text(f"\n{line}") for line in closing(done))]
 

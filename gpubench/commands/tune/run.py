@@ -219,7 +219,7 @@ def libraries_beside(kernels: Iterable[Variant], sweep: Sweep) -> list[Variant]:
 
 
 def _confirmation(race: Job, sweep: Sweep, chosen: Sequence[Row]) -> Job:
-    """Return the job that measures the chosen rows and their library as `gpubench sweep` would."""
+    """Return the job that measures the chosen rows and their library as `gpubench sweep` does."""
     libraries = libraries_beside(race.hashes, sweep)
     names = [*(row.variant for row in chosen), *(library.name for library in libraries)]
     sizes = tuple(dict.fromkeys(row.numbers for row in chosen))

@@ -77,8 +77,8 @@ class Racing:
     where: str | None  # the condition of `--where`
     within: float  # configurations that are slower by at most this fraction count as equal
     overlap: bool = False
-    """Whether launches overlap. If not, the parameter `pdl` has no effect, and only its last value
-    is raced."""
+    """Whether launches overlap. If launches do not overlap, the parameter `pdl` has no effect, and
+    only its last value is raced."""
 
     is_race = True
 
@@ -296,7 +296,7 @@ class _Contest:
         )
 
     def _name(self) -> str:
-        """Return `round 3: 12 of 256 left, 64 leads with 1.204 ms ±0.5 %;` for the progress."""
+        """Return a text for the progress: the round, the configurations left, and the leader."""
         race = self._race
         name = f"round {race.round}: {len(race.racing)} of {len(self._numbers)} left"
         if race.leader is not None:

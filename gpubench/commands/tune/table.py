@@ -279,7 +279,7 @@ def table_rows(
 
 
 def _hint(key: Key, size: Size, choice: Row, timed: Timed, within: float) -> str | None:
-    """Return `pad N to 1008: 12 % faster` if the padded problem is shown to be faster."""
+    """Return advice such as `pad N to 1008` if the padded problem is shown to be faster."""
     kernels, beside = timed.get((size, *key[1:]), ([], []))
     if size == key[0] or not (kernels or beside):
         return None

@@ -31,8 +31,8 @@ def condition(text: str, axes: Collection[str], variant: str) -> Callable[[Names
 
     A condition compares expressions (`model.expression`), and may contain `and`, `or`, `not` and
     `in (1, 2)`. Parameters that are text are compared with text: `cluster == "2x1"`. No other
-    Python is accepted, and nothing is executed. Raises UsageError for any other text. The returned
-    function raises UsageError if values cannot be compared.
+    Python code is accepted, and nothing is executed. Raises UsageError for any other text. The
+    returned function raises UsageError if values cannot be compared.
     """
     try:
         body = parse(text)
