@@ -2,7 +2,7 @@
 
 The unit of work is a share: some points with all their rounds, and the baselines that they are
 compared with. If a worker dies, Dask gives its share to another worker. A worker sends each
-measurement as soon as it is made.
+measurement immediately.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 SHARE_S = 60.0
 """Expected time of a share, if a sweep is long enough for several shares per worker. If a worker
-dies, its share is measured again. At the end, all workers wait at most this time for the last
-worker."""
+dies, its share is measured again. At the end of a sweep, the other workers wait for the last
+worker, for about this time at most."""
 
 NO_WORKER_LIMIT_S = 30.0
 """Time without any worker after which a sweep ends. The sweep can be resumed."""
@@ -53,8 +53,8 @@ NO_WORKER_LIMIT_S = 30.0
 CONTINUES = "the measurements are kept, and --resume continues the sweep, with or without --on"
 
 SILENT_S = 25.0
-"""Time without a sign of life after which a worker counts as lost. Dask's workers send a sign every
-few seconds, also while they measure."""
+"""Time without a heartbeat after which a worker counts as lost. Dask's workers send a heartbeat
+every few seconds, also while they measure."""
 
 
 class Share(NamedTuple):
@@ -85,7 +85,7 @@ class ShareResult(NamedTuple):
 
 
 class _UntilCancelled(Watcher):
-    """Ends a share when the scheduler no longer needs it."""
+    """Ends the measurement of a share that the scheduler has cancelled."""
 
     def __init__(self, worker: Any) -> None:
         self._worker, self._task = worker, worker.get_current_task()
@@ -135,7 +135,7 @@ def measure_share(share: Share) -> ShareResult:
         return ShareResult(worker.address, lines, error=error)
 
 
-# ---- in the process that was started
+# ---- in the main process
 
 
 class ClusterPool:
@@ -164,7 +164,7 @@ class ClusterPool:
     def spent_s(self) -> Mapping[str, float]:
         """Wall time of the last job's shares by phase, averaged over the devices.
 
-        The phase `waiting` has the rest of the job's wall time. A device waits while it starts,
+        The phase `waiting` is the rest of the job's wall time. A device waits while it starts,
         until it gets a share, and at the end until all devices are done.
         """
         workers = len(self._members)
@@ -358,8 +358,8 @@ class _Alive:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._signs: dict[str, tuple[float, float]] = {}
-        """The last sign of life of each worker: its time by the worker's clock, and the time by our
-        clock when the sign arrived."""
+        """The last heartbeat of each worker: its time by the scheduler's clock, and the time by our
+        clock when we noticed it."""
 
         self._silent: set[str] = set()
         self._failed: set[str] = set()
@@ -399,6 +399,6 @@ class _Alive:
         return [future for future in futures if future.key in keys]
 
     def without(self, failed: set[str]) -> list[str]:
-        """Record the workers that failed. Return the workers that are neither failed nor silent."""
+        """Record failed workers. Return the workers that have not failed and are not silent."""
         self._failed |= failed
         return [x for x in present(self._client) if x not in self._failed | self._silent]

@@ -15,7 +15,7 @@ TMPDIR is."""
 
 
 def lock_device(device: Device, until: ExitStack) -> str:
-    """Lock a GPU, by its UUID, until the stack closes. Return why that failed, or an empty text.
+    """Lock a GPU by its UUID until the stack closes. Return why locking failed, or an empty text.
 
     The operating system releases a lock when its process ends, so no lock is ever stale. The text
     that a killed process left in the file is overwritten. The file is never removed, because

@@ -52,11 +52,12 @@ class RoundsNeeded(NamedTuple):
 
 
 def rounds_needed(percent: str, device: Device, threshold: float | None = None) -> RoundsNeeded:
-    """Return how often to measure to find a slow-down.
+    """Return the numbers of rounds, or of sweeps on a CPU, that find a slow-down.
 
-    The default threshold is 2 %, or half of a smaller slow-down.
+    The default threshold is 2 %, or half of the slow-down if the slow-down is at most 2 %.
 
-    Raises UsageError if the slow-down is not above the threshold, or if the device has no results.
+    Raises UsageError if the slow-down is not above the threshold, or if no results of the device
+    have enough repeats.
     """
     size = parse_fraction(percent, "--to-find", low=1e-4)
     if threshold is None:
@@ -80,9 +81,10 @@ def rounds_needed(percent: str, device: Device, threshold: float | None = None) 
 
 
 def _newest_first(device: str) -> Iterator[Sequence[Path]]:
-    """Yield groups of result files, newest first. The files of a group are of one build.
+    """Yield groups of result files, newest first. All files of a group are of the same build.
 
-    A group has saved files of one name, a single sweep, or the base side of `ab`.
+    A group has the files that were saved under one name, the file of a single sweep, or the base
+    files of a run of `ab`.
     """
     groups = [[path] for path in RESULTS.glob("*.csv")]
     groups += [sorted(folder.glob("base-*.csv")) for folder in RESULTS.glob("*-ab")]
@@ -97,8 +99,9 @@ def _newest_first(device: str) -> Iterator[Sequence[Path]]:
 def _times(files: Sequence[Path], device: str) -> tuple[bool, dict[PointKey, list[float]]]:
     """Return whether the results are of a CPU, and the times of each point's repeats.
 
-    Repeats are rounds; on a CPU, they are the shortest times of sweeps. Points with fewer repeats
-    than other points are left out. The dictionary is empty if there are too few repeats.
+    On a GPU, the times are the medians of rounds. On a CPU, they are the shortest times of sweeps.
+    Only the points with the most repeats are kept. The dictionary is empty if there are too few
+    repeats.
     """
 
     def shortest(row: Row) -> list[float]:

@@ -40,7 +40,7 @@ _SENT: dict[Any, Any] = {
     Measurement: _MEASUREMENT,
     Measurement | None: _MEASUREMENT | None,
 }
-"""Types that contain a variant, with the types of the messages that are sent instead."""
+"""For each type that contains a variant: the type of the message that is sent in its place."""
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -56,8 +56,8 @@ class Call(msgspec.Struct, frozen=True):
     method: str
     arguments: msgspec.Raw
     operation: str
-    """Path of the file that describes the operation of the argument `problem`; empty for an
-    operation of gpubench itself."""
+    """Path of the file that describes the problem's operation. Empty for an operation of gpubench
+    itself, and for a call without a problem."""
 
 
 class Done(msgspec.Struct, frozen=True):

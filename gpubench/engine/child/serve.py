@@ -23,16 +23,16 @@ from gpubench.process.child import open_channel
 from gpubench.process.requests import Report, answer_requests
 
 MAX_FORKS = 256
-"""Maximum number of forks by the kernels of a child and of its forked copies. Without this limit, a
-kernel that forks in each call would fill the machine with processes, because each copy also makes
-the next call."""
+"""Maximum number of forks in a child and in its forked copies together. Without this limit, a
+kernel that forks in each call would fill the machine with processes: each copy continues with the
+next call, and forks again."""
 
 
 def serve(descriptor: int, backend: str, library: str) -> None:
     """Answer requests until the channel closes. The first request opens the device.
 
     If `backend` is not empty, first import the modules that this backend needs, and torch if
-    `library` is `torch`. Then send an empty message.
+    `library` is `torch`. After these imports, send an empty message to the parent.
     """
     guard_streams()
     channel = open_channel(descriptor)
@@ -57,7 +57,7 @@ def _count_fork(forks: memoryview) -> None:
 
 
 class Server:
-    """Calls the methods that the parent requests, on this object or on an object that it owns."""
+    """Calls the methods that the parent requests, on the server itself or on one of its objects."""
 
     def __init__(self, channel: Channel) -> None:
         self._runner: Runner | None = None
@@ -83,7 +83,7 @@ class Server:
         self._opened.compile(points, self._report)
 
     def _take_file(self) -> int:
-        """Return the descriptor of a file that came with a request."""
+        """Return the descriptor of a file that the parent sent with a request."""
         if not self._channel.descriptors:
             raise ChildLostError("got no file")
         return self._channel.descriptors.pop()

@@ -28,18 +28,20 @@ A = TypeVar("A")
 
 THREADS_SLEEP = {"OPENBLAS_THREAD_TIMEOUT": "4"}
 """Variable that makes idle threads of OpenBLAS sleep after 2⁴ clock ticks. By default, idle threads
-keep their CPUs busy for at least 2²⁶ ticks, which disturbs the next kernel's samples. If another
-program needs a CPU, a product has to wait for such threads (docs/decisions/0019)."""
+keep their CPUs busy for at least 2²⁶ ticks, which disturbs the next kernel's samples. If other
+programs use the CPUs, too, such threads take the CPU from the threads that still compute
+(docs/decisions/0019)."""
 
 QUIET = {"KINETO_LOG_LEVEL": "6"}
 """Variable that keeps torch's profiler from printing a line when it starts and stops."""
 
 MAX_CHILDREN_AHEAD = 6
-"""Maximum number of children that `start_ahead` starts for a folder of kernels, enough for three
-rounds of two functions. A waiting child takes 0.2 GB of memory."""
+"""Maximum number of children that `start_ahead` starts for a folder of kernels. Six children are
+enough for three rounds of two functions. A waiting child takes 0.2 GB of memory."""
 
 START_LIMIT_S = 120.0
-"""Time limit for a child to open its device, which includes all imports from a slow disk."""
+"""Time limit, in seconds, for a child to import its modules, perhaps from a slow disk, and to open
+its device."""
 
 SILENT_VARIABLES = (
     "NVIDIA_TF32_OVERRIDE",
@@ -59,10 +61,10 @@ RECORDED = (
     "CUDA_", "NVIDIA_", "CUBLAS_", "CUBLASLT_", "GLIBC_TUNABLES", "MALLOC_",
 )  # fmt: skip
 """Prefixes of the names of environment variables that affect libraries. Rows record each such
-variable that is set, whether the child gets it or not."""
+variable that is set, whether or not the child gets the variable."""
 
 MAX_RECORDED = 200
-"""Maximum number of characters of the value of a variable that rows record."""
+"""Maximum number of characters that rows record of a variable's value."""
 
 
 class Supervisor:
@@ -75,7 +77,7 @@ class Supervisor:
         self.device_name, self._timer = device, timer
         self.child: Child | None = None  # the child that has opened the device
         self._waiting: list[Child] = []
-        self._opened: Opened | None = None  # answer of the child of `open_ahead`
+        self._opened: Opened | None = None  # answer of the child that `open_ahead` used
         self._has_opened = False
         self.usable = True  # whether the device still worked after the last request
         self._spent_s: defaultdict[str, float] = defaultdict(float)
@@ -129,7 +131,7 @@ class Supervisor:
     def open_ahead(self) -> None:
         """Open the device in a child that the next call of `open` uses.
 
-        If opening fails, that call tries again, and raises the error.
+        If opening fails here, no error is raised: the next call of `open` tries again.
         """
         try:
             self._opened = self.open()
@@ -140,9 +142,9 @@ class Supervisor:
     def starting_ahead(self, backend: str, count: int, *, torch: bool = False) -> Iterator[None]:
         """Start children until `count` children wait. The block under `with` runs while they load.
 
-        The children load the backend's modules, and torch if `torch` is true.
-        The children then wait before they open the device. The block should time nothing, because
-        loading disturbs the host.
+        The children load the backend's modules, and torch if `torch` is true. Then they wait,
+        without opening the device. Nothing should be timed in the block, because loading modules
+        keeps the CPU busy.
         """
         missing = count - len(self._waiting)
         children = [self._start(backend, torch=torch) for _ in range(missing)]
@@ -161,7 +163,7 @@ class Supervisor:
         """Start a child.
 
         If `backend` is not empty, the child loads the backend's modules, and torch if `torch` is
-        true. Then the child sends a message.
+        true. When the modules are loaded, the child sends a message.
         """
         module = "gpubench.engine.child.serve"
         return start(
@@ -206,13 +208,13 @@ class Supervisor:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> A:
-        """Call a method like `request`, and pass an open file to the child with the request."""
+        """Call a method as `request` does, and send an open file to the child with the request."""
         by_name = bound(method, *arguments, **named)
         result: A = self._result((limit_s,), method, by_name, descriptors=(descriptor,))
         return result
 
     def compile(self, points: Sequence[Point], limit_s: float, on_built: Report) -> None:
-        """Compile the kernels that points need; `on_built` gets the number compiled so far.
+        """Compile the points' kernels; `on_built` gets the number of kernels compiled so far.
 
         `limit_s` is the time limit for each kernel. Raises ChildLostError.
         """
@@ -276,14 +278,14 @@ _ahead: dict[tuple[str, Timer, Path | None], Supervisor] = {}
 
 
 def supervisor_of(device: str, timer: Timer, kernels: Path | None) -> Supervisor:
-    """Return the supervisor for a folder of kernels. Some of its children may already wait."""
+    """Return the supervisor for a folder of kernels. Its children may have been started ahead."""
     return _ahead.pop((device, timer, kernels), None) or Supervisor(device, timer, kernels)
 
 
 def start_ahead(
     device: str, timer: Timer, folders: Sequence[Path], backend: str, count: int
 ) -> None:
-    """Start a number of children for each folder of torch functions.
+    """Start `count` children, at most `MAX_CHILDREN_AHEAD`, for each folder of torch functions.
 
     All children import torch immediately. The first child of each folder then opens the device.
     """
@@ -298,7 +300,7 @@ def start_ahead(
 
 
 def end_ahead() -> None:
-    """End the children of `start_ahead` that no call of `supervisor_of` has taken."""
+    """End the children that `start_ahead` started and that no call of `supervisor_of` has taken."""
     while _ahead:
         _ahead.popitem()[1].end_all()
 

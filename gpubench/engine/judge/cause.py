@@ -39,9 +39,9 @@ def why_wrong_rows(
     """Return why some rows of a result are wrong, or an empty text, and the error of the rows.
 
     `inputs` are the operands in host memory, and `earlier` the operands of the previous launch into
-    the same output. For operations on vectors, `output` is the complete result, because it is
-    short. If `is_transposed` is true, the reason calls the first operand B, and the second operand
-    A.
+    the same output. For operations on vectors, `output` is the complete result, because the result
+    is short. If `is_transposed` is true, the reason calls the first operand B, and the second
+    operand A.
     """
     error = rows_error(np, problem, inputs, rows, output)
     if not (reason := why_inaccurate(error, problem.tolerance)):
@@ -67,7 +67,7 @@ def cause_of(right: NDArray[Any], output: NDArray[Any]) -> str:
     if not wide.any():
         return "the result is all zeros"
     if not np.isfinite(wide).all():
-        return ""  # the reason by `why_inaccurate` names NaN
+        return ""  # `why_inaccurate` returns a reason that names NaN
     other = _other_operation(right, wide) if right.ndim > 1 else ""
     return other or _unrelated_or_narrow(right, wide, is_integer=output.dtype.kind == "i")
 
@@ -91,7 +91,7 @@ def _other_operation(right: NDArray[np.float64], output: NDArray[np.float64]) ->
 def _unrelated_or_narrow(
     right: NDArray[np.float64], output: NDArray[np.float64], *, is_integer: bool
 ) -> str:
-    """Return a text about a result that is unrelated to the right one, or keeps only few bits."""
+    """Return a text about a result that is unrelated to the right result, or has few right bits."""
     lengths = float(np.linalg.norm(right) * np.linalg.norm(output))
     cosine = float(np.vdot(right, output)) / (lengths or 1.0)
     if abs(cosine) < UNRELATED and right.size >= ENOUGH:

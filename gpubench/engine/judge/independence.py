@@ -1,10 +1,10 @@
 """Checks that a kernel's time does not depend on earlier contents of its output and operands.
 
 A kernel may return early if its output is already filled, or look up its result by the values of
-its operands. Such a kernel is right, and far too fast in a benchmark. Therefore a point is launched
-a few more times, in addition to its samples, on a copy of its operands. The launches differ in the
-contents of the arrays before the launch. The same number of bytes is written before each launch, so
-the caches are in the same state.
+its operands. The results of such a kernel are right, but its times in a benchmark are far too
+short. Therefore a point is launched a few more times, in addition to its samples, on a copy of its
+operands. The launches differ in the contents of the arrays before the launch. The same number of
+bytes is written before each launch, so the caches are in the same state.
 """
 
 import random
@@ -35,27 +35,29 @@ from gpubench.model import Problem
 
 TURNS: tuple[int, ...] = (6, 6, 36)
 """Number of launches of each case (`Case`), by stage. A further stage follows only if the times of
-two cases differ by a ratio such as `RATIO`."""
+two cases differ by at least a ratio such as `RATIO`."""
 
 MIXED_PAIRS: tuple[int, ...] = (-1, 1, 523)
-"""Two cases differ if they have at most this number of mixed pairs, for each of the `TURNS`. A pair
-has a launch of each of the two cases. The pair is mixed if its launch of the slower case is the
-faster launch. The probability that two equal cases have at most this number of mixed pairs is 1e-6
-(exact distribution of U for 12 and 48 launches of each case; Mann and Whitney, 1947). -1: the stage
-decides nothing, and a further stage must follow."""
+"""Maximum number of mixed pairs at which two cases count as different, for each stage of `TURNS`. A
+pair is a launch of one case and a launch of the other case. A pair is mixed if the launch that a
+cheating kernel would make faster is not faster. The probability that two equal cases have at most
+this number of mixed pairs is 1e-6 (exact distribution of U for 12 and 48 launches of each case;
+Mann and Whitney, 1947). The number -1 means that the stage decides nothing, and that a further
+stage must follow."""
 
 RATIO = 1.25
 """Smallest ratio between the times of two cases that counts as a difference, by the host's clock.
-On a CPU that also ran other programs, a right function of 23 µs took 1.17 times as long with
-operands that had just been written, in 2 of 6 runs."""
+In 2 of 6 runs on a CPU that also ran other programs, a right function of 23 µs took 1.17 times as
+long on operands that had just been written."""
 
 RATIO_FILLED = 1.1
 """Smallest ratio that counts as a difference for a filled output. With this ratio, none of 760
 measurements of ten right functions was judged wrong."""
 
 RATIO_BY_EVENTS = 1.05
-"""Smallest ratio that counts as a difference by the GPU's clock. On an H200, the ratios of 54
-points of 32 right kernels were at most 1.022 (lower quartiles of 48 launches of each case)."""
+"""Smallest ratio that counts as a difference by the GPU's clock. On an H200, the ratio was at most
+1.022 at all 54 points of 32 right kernels (ratio of the lower quartiles of 48 launches of each
+case)."""
 
 MIN_DIFFERENCE_US = 3.0
 """Smallest difference of two cases that counts, in microseconds. Writing the operands changes what
@@ -66,12 +68,12 @@ LONG_MIXED_PAIRS = (-1, -1, -1, 0)  # `MIXED_PAIRS` of long launches; probabilit
 LONG_RATIO = 1.5  # smallest ratio that counts as a difference for long launches
 
 COMPARED = 4
-"""If making a reference takes long, a result is compared with a reference with a probability of 1 /
-COMPARED."""
+"""If making references takes long, a result is compared with a reference only with the probability
+1 / COMPARED."""
 
 SAME = 1e-2
-"""Largest difference between two results that count as equal, relative to the largest element. The
-exact checks are elsewhere; this check must only notice that nothing was computed."""
+"""Largest difference between two results that count as equal, relative to the largest element.
+Other checks are exact; this check must only notice that nothing was computed."""
 
 
 class Case(StrEnum):
@@ -84,8 +86,8 @@ class Case(StrEnum):
     """The output holds the right result."""
 
     CHANGED = "operands that it has seen before"
-    """The output holds an unlikely value. No earlier launch had this A, or the rows of B in this
-    order."""
+    """The output holds an unlikely value. No earlier launch used this A, or had the rows of B in
+    this order."""
 
 
 _CASE_TEXT = {
@@ -119,9 +121,9 @@ def require_independent(
 
     `operands` has a single set (`copies_of_first_set`), whose operands are overwritten in place.
     `time_us` launches once on this set and returns the time in microseconds. With `by_events`,
-    events of the GPU measure this time. `new_inputs` returns operands that no launch has seen: for
-    a product only A, because the rows of B are moved. With `is_long`, a right kernel is launched
-    only once in each case, because launches take long. `cases` are compared with the case
+    events of the GPU measure this time. `new_inputs` returns operands that no launch has seen. For
+    a product, it returns only A, because the rows of B are moved. With `is_long`, a right kernel is
+    launched only once in each case, because launches take long. `cases` are compared with the case
     `POISONED`.
     """
     once = _Launches(operands, time_us, xp, new_inputs, reads_output=reads_output).once
@@ -174,8 +176,8 @@ class _Launches:
         """Launch once in a case, and return the microseconds. Raises WrongError.
 
         All cases draw numbers of the same kind, and move the same number of bytes through the
-        caches. An operation with `make` may take long to make operands. New operands that this
-        launch does not use are therefore kept for the next launch.
+        caches. An operation that defines `make` may take long to make operands. New operands that
+        this launch does not use are therefore kept for the next launch.
         """
         hosts = self._unseen or self._new_inputs()
         waits = case != Case.CHANGED and self._problem.operation.make is not None
@@ -215,9 +217,9 @@ class _Launches:
     def _is_new_result(self, hosts: Sequence[NDArray[Any]], moved: int) -> bool:
         """Whether the output is right for new operands.
 
-        If operands take long to make, their reference may take long, too. Only the first result and
-        some random later results are then compared with a reference. All other results must differ
-        from the result of earlier operands.
+        If operands take long to make, making their reference may take long, too. Only the first
+        result and some random later results are then compared with a reference. All other results
+        must differ from the result of earlier operands.
         """
         if (
             self._problem.operation.make
@@ -262,7 +264,7 @@ def _write_moved(array: Any, rows: Any, places: int) -> None:
 def _extend(times_us: dict[Case, list[float]], once: Callable[[Case], float], turns: int) -> None:
     """Launch all cases `turns` times, and append the times.
 
-    Each turn has a new order, so a disturbance affects all cases.
+    Each turn has a new order of the cases, so a disturbance affects all cases.
 
     The very first launch is of the case `POISONED`, because later results are compared with its
     result.
@@ -277,7 +279,7 @@ def _extend(times_us: dict[Case, list[float]], once: Callable[[Case], float], tu
 
 
 def _by_suspicion(times_us: dict[Case, list[float]], case: Case) -> tuple[list[float], list[float]]:
-    """Return the times that are short if the kernel cheats, and the times that are then long.
+    """Return the times that cheating makes short, and the times that cheating does not make short.
 
     A kernel that cheats is fast if its output is filled, or if it has seen its operands before.
     """

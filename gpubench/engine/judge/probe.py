@@ -2,14 +2,14 @@
 
 Every element of the result is a single product, because a row of A and a column of B are both
 nonzero at only one k. One factor of each product uses all its bits, and the other factor is a power
-of two (an odd number for integers, whose product keeps all bits too). So the last bit is wrong if a
-kernel rounds its operands, or omits or repeats a value of k. The tolerance of a sum of many
-products could hide such errors.
+of two. (For integers, the other factor is an odd number, so that the product keeps all bits, too.)
+If a kernel rounds its operands, or omits or repeats a value of k, at least the last bit of a result
+is wrong. The tolerance of a sum of many products could hide such errors.
 
 The size of a probe resembles the point's size: its extents have the same remainders (`PERIOD`),
 span several tiles, and do not exceed the point's extents. A kernel is therefore launched only at
-sizes like those that the user requested. The number of products in a sum is the same as in the
-point, except for our own kernels, whose code is the same for any number of products.
+sizes that resemble the user's sizes. A sum of the probe has as many products as a sum of the point.
+This does not apply to our own kernels, because their code is the same for any number of products.
 """
 
 import math
@@ -44,7 +44,7 @@ from gpubench.plan.scrutiny import scrutiny_of
 
 DISTINCT = 16
 """Maximum number of products of a batch whose probes differ. Each of the other products repeats one
-of these probes, at random."""
+of these probes, chosen at random."""
 
 PERIOD = 256
 """Modulus for which the extents of a probe and of its point have equal remainders. For users'
@@ -55,7 +55,7 @@ TILES = (2, 4, 8, 16, 32)
 """Numbers of tiles that a probe may span in each direction, if the point spans more tiles. A probe
 uses the first number at which the variant launches the same kernels as at the point's size."""
 
-LIBRARY_TILE = 32  # assumed tile of functions without tiles, which may refuse small sizes
+LIBRARY_TILE = 32  # extent assumed for the tile of a function, which may refuse small sizes
 
 UNUSUAL = (149, 157, 139, 13, 11, 7)
 """Prime extents. A kernel that is right at these extents checks its bounds, and requires no
@@ -74,15 +74,15 @@ HOST_RESULTS = 2**18
 kernels."""
 
 KEPT_BYTES = 2**26
-"""Maximum bytes of a problem if the operands of its probes are kept for the next kernel. All
+"""Maximum number of bytes of a problem whose probes' operands are kept for the next kernel. All
 kernels of a sweep are probed at a few sizes."""
 
 LARGEST_SCALE = 3  # scales are 2 to the power of −3 to 3, so that results are in range
 
 LARGE_FLOPS = 2**30
 """Number of operations above which a product has a single probe with few elements. For a product of
-size 2048, making operands with an element for each row and column, and comparing the results, takes
-0.2 s."""
+size 2048, it takes 0.2 s to make operands with an element for each row and column, and to compare
+the results."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,7 +91,7 @@ class Probe:
 
     The result is a product of an M×K and a K×N matrix. The rows are divided into p classes and the
     columns into q classes, and each pair of classes has one k. For `gemv`, N is 1. For `gemv_t`,
-    the first matrix is the transpose of A. `atax` has another class of probes (`ChainProbe`).
+    the first matrix is the transpose of A. The probes of `atax` are of the type `ChainProbe`.
     """
 
     problem: Problem
@@ -154,9 +154,10 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChainProbe:
-    """A probe of `atax`, Aᵀ(A·x): each row of A, and each column, has at most one element.
+    """A probe of `atax`, Aᵀ(A·x): each row and each column of A has at most one nonzero element.
 
-    A is a factor twice. If elements of A use all bits of their type, the result is rounded once.
+    Each result contains an element of A twice as a factor. If the element uses all bits of its
+    type, the result is rounded once.
     """
 
     problem: Problem
@@ -197,9 +198,9 @@ class BatchProbe:
 AnyProbe = Probe | ChainProbe | WidthProbe | BatchProbe
 
 _RIGHT: WeakKeyDictionary[AnyProbe, NDArray[Any]] = WeakKeyDictionary()
-"""The right result of each small probe, once a kernel has computed it. All kernels of a sweep are
-probed at a few sizes, and comparing two results takes a hundredth of the time that computing the
-right result takes."""
+"""The right result of each small probe, once a kernel has computed this result. All kernels of a
+sweep are probed at a few sizes, and comparing two results takes a hundredth of the time that
+computing the right result takes."""
 
 
 def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
@@ -233,8 +234,8 @@ def fewer_rows(point: Point, rows: int) -> int:
     """Return the number of rows, at least `rows`, of a launch that predicts the time of the point.
 
     Our own kernels accept any number of rows. For a user's kernel, the number has the same
-    remainder as the point's number of rows (`PERIOD`). The result is the point's number if the
-    kernel has fixed addresses, or refuses the smaller number.
+    remainder as the point's number of rows (`PERIOD`). The result is the point's own number of rows
+    if the kernel has fixed addresses, or refuses the smaller number.
     """
     if not point.problem.operation.is_product:
         return point.problem.m
@@ -282,7 +283,7 @@ def _period(point: Point) -> int:
 
 
 def _near(extent: int, period: int, min_extent: int) -> int:
-    """Return the smallest number from `min_extent` on that equals `extent` modulo `period`."""
+    """Return the smallest number, at least `min_extent`, that equals `extent` modulo `period`."""
     remainder = extent % period
     return min(
         extent,
@@ -340,8 +341,8 @@ def in_batch(problem: Problem, seed: int, make: Make) -> tuple[AnyProbe, ...]:
 def make_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
     """Return probes whose first operand uses all bits, and probes whose second operand does so.
 
-    Each value of k has a product in one of the probes, if `MAX_PROBES` are enough. A large product
-    has a single probe (`make_full_probe`).
+    Each value of k has a product in one of the probes, if `MAX_PROBES` probes are enough. A large
+    product has a single probe (`make_full_probe`).
     """
     return in_batch(problem, seed, _probes_of_one)
 
@@ -366,9 +367,9 @@ def _probes_of_one(problem: Problem, seed: int) -> Sequence[Probe | ChainProbe]:
 def make_full_probe(problem: Problem, seed: int) -> Probe | ChainProbe:
     """Return a probe for a large problem, with few elements.
 
-    In half of the products, the element of the first operand uses all bits. In the other half, the
-    element of the second operand uses all bits. So one launch shows whether either operand is
-    rounded, and whether a value of k is omitted.
+    In half of the products, the element of the first operand uses all bits. In the other half of
+    the products, the element of the second operand uses all bits. So one launch shows whether
+    either operand is rounded, and whether a value of k is omitted.
     """
     rng = np.random.default_rng(seed)
     if problem.operation.is_chain:
@@ -417,9 +418,9 @@ def _probes(
 
 
 def _scales(rng: np.random.Generator, problem: Problem) -> Iterator[NDArray[Any]]:
-    """Yield scales that are powers of two.
+    """Yield scales that are random powers of two.
 
-    A kernel that uses the scale of another element is then wrong.
+    So the result is wrong if a kernel uses the scale of another element.
     """
     if problem.operation.scaled:
         kinds = zip(problem.shapes_of_one[:-1], problem.types, strict=False)
@@ -461,7 +462,7 @@ def _drawn(
 
 
 def _all_bits(rng: np.random.Generator, precision: Precision, shape: Any) -> Any:
-    """Return random numbers in ±[1/2, 1) with the last bit set, or integers of any size."""
+    """Return random numbers in ±[1/2, 1) with the last bit set, or integers of the whole range."""
     kind = np.dtype(precision.element)
     if kind.kind == "i":
         limits = np.iinfo(kind)
@@ -475,7 +476,10 @@ def _all_bits(rng: np.random.Generator, precision: Precision, shape: Any) -> Any
 
 
 def _one_bit(rng: np.random.Generator, precision: Precision, shape: Any) -> Any:
-    """Return random powers of two whose products of three are in range, or random odd integers."""
+    """Return random powers of two, or random odd integers.
+
+    The product of any three of the powers is in the range of the type.
+    """
     kind = np.dtype(precision.element)
     if kind.kind == "i":
         return _all_bits(rng, precision, shape) | kind.type(1)
@@ -535,8 +539,8 @@ def all_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
 def require_exact_outputs(contents: Sequence[bytes], problem: Problem, seed: int) -> None:
     """Raise WrongError unless `contents` are the exact results of a problem's probes.
 
-    The elements of a result are in the order of rows. The parent calls this function, because a
-    function could change the checks in its own process.
+    The elements of a result are in the order of rows. The parent calls `require_exact_outputs`,
+    because a user's function could change the checks in its own process.
     """
     probes, kind = all_probes(problem, seed), np.dtype(problem.precision.result)
     size = math.prod(problem.output_shape)

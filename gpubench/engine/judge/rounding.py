@@ -20,12 +20,13 @@ from gpubench.model import Precision, Problem
 EDGE = 64  # number of random rows, and of columns, of a product whose errors are compared
 MAX_RESULTS = 1024  # maximum number of elements of a vector whose errors are compared
 
-MAX_ELEMENTS = 2**21  # maximum number of elements of the first operand that are compared
+MAX_ELEMENTS = 2**21  # maximum number of elements in the chosen rows of the first operand
 
 LEAST_DEVIATIONS = 8.0
-"""Smallest cosine that counts, in multiples of 1/√n, the cosine of independent errors. Right
-kernels had at most 3 (sums of 64 to 16,384 products, in four orders). Kernels that rounded operands
-to 13 to 20 bits had at least 10, for K up to 16,384 and n = 4,096."""
+"""Smallest cosine that counts, in multiples of 1/√n, which is the typical cosine of independent
+errors. The cosine of right kernels was at most 3/√n (sums of 64 to 16,384 products, in four
+orders). The cosine of kernels that rounded operands to 13 to 20 bits was at least 10/√n, for K up
+to 16,384 and n = 4,096."""
 
 LEAST_K = 64
 """Minimum K of a product that is examined. At a smaller K, the tolerance already rejects rounded
@@ -36,11 +37,11 @@ WIDTHS = range(-11, -2)
 tolerance already rejects smaller widths. Larger widths differ too little from the full
 significand."""
 
-FLUSHED = (9, 11, 13, 15)  # for each i, elements below 2⁻ⁱ that were replaced by 0 are sought
+FLUSHED = (9, 11, 13, 15)  # values of i: a kernel may replace elements below 2⁻ⁱ by 0
 
 LEAST_BITS = 4
 
-WIDE_BITS = 32  # minimum bits of operands that are examined; else, the tolerance suffices
+WIDE_BITS = 32  # minimum bits of examined operands; for fewer bits, the tolerance suffices
 
 
 class RoundedOperand(NamedTuple):
@@ -71,7 +72,7 @@ def choose_lines(problem: Problem, count: int) -> list[int]:
 def find_rounding(
     problem: Problem, inputs: Sequence[NDArray[Any]], rows: Sequence[int], output: NDArray[Any]
 ) -> RoundedOperand:
-    """Return the rounding of an operand that the errors of some rows of a result show.
+    """Return the rounding of an operand that the errors in some rows of a result resemble most.
 
     `inputs` are the operands in host memory, and `output` has only these rows. If the result is a
     vector, each element counts as a row.
@@ -93,7 +94,7 @@ def find_rounding(
     errors = output.astype(np.float64)
     for part in parts:
         errors = errors - part
-    # Sums that truncate have errors in proportion to the result: this part does not count.
+    # Sums that truncate have errors in proportion to the result. This part is subtracted.
     errors -= parts[0] * _ratio((errors * parts[0]).sum(), (parts[0] ** 2).sum())
     size = float(np.sqrt((errors**2).sum()))
     if not size:

@@ -1,10 +1,10 @@
 """A probe of the number of bits of sums: large terms that cancel, and small terms between them.
 
 The terms of a row are ±2ʷ at random places, with alternating signs, and ±1 at all other places. A
-sum that keeps more than w bits is exact in any order, and a narrower sum loses some of the small
-terms, even if only the partial sums over parts of K are narrow. Rows have different w, so a single
-launch shows how many bits the sums keep. (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of
-NVIDIA tensor cores, 2021, find the width of a tensor core by such terms.)
+sum that keeps more than w bits is exact in any order. A narrower sum loses some of the small terms,
+even if only the partial sums over parts of K are narrow. Rows have different w, so a single launch
+shows how many bits the sums keep. (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA
+tensor cores, 2021, find the width of a tensor core by such terms.)
 """
 
 import math
@@ -27,8 +27,8 @@ row's large terms sum to at most 2^(b − SPARE_BITS), and w is at most b − SP
 spared because tensor cores truncate terms."""
 
 LARGEST_IN_FLOAT32 = 20
-"""The largest w of float32 sums. It is limited, because GPUs differ in how tensor cores add the
-last bits."""
+"""The largest w of float32 sums. A larger w is not used, because GPUs differ in how tensor cores
+add the last bits."""
 
 PATTERNS = 4  # number of random orders of terms for each w
 LEAST_DEPTH = 16  # minimum length of a sum that has room for large and small terms
@@ -38,7 +38,7 @@ LEAST_EXPONENT = -6  # exponent of a small term, the smallest normal number of f
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WidthProbe:
-    """Operands whose products are large terms that cancel and small terms, and the exact result.
+    """Operands and their exact result. The products are large terms that cancel, and small terms.
 
     The first matrix has the terms, and the second matrix has signs.
     """

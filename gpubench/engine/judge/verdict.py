@@ -20,8 +20,8 @@ NOT_ALL = "not all elements were computed, or the time is wrong"
 class WrongError(Exception):
     """A measurement is wrong. The message is the reason.
 
-    `error` is the `relative_error`, if one was computed. `may_be_load` is true if other work on the
-    machine can also be the cause. Such a measurement is wrong only if repeated measurements are
+    `error` is the `relative_error`, if it was computed. `may_be_load` is true if other work on the
+    machine may be the cause. Such a measurement counts as wrong only if repeated measurements are
     wrong, too.
     """
 
@@ -141,7 +141,7 @@ def why_too_fast(gflops: float, highest_gflops: float, margin: float) -> str:
 
 
 def why_unconfirmed(reported_us: float, parent_us: float, ratio: float) -> str:
-    """Return why a child's time is wrong if the parent's time exceeds `ratio` times this time."""
+    """Return why a child's time is wrong if the parent's time exceeds it by the factor `ratio`."""
     if parent_us <= ratio * reported_us:
         return ""
     elsewhere = f"at least {digits(parent_us)} µs by the clock of another process"

@@ -52,8 +52,8 @@ MAX_MULTIPLE = 2**20  # largest multiple of the right result that is recognized
 SAME = 1e-2  # maximum relative difference of a result from such a multiple
 
 ROUNDED_ONCE = 1.01
-"""Factor by which the unit roundoff is multiplied. It exceeds 1, because the sum that is rounded
-has errors of its own."""
+"""Factor by which the unit roundoff is multiplied. The factor exceeds 1, because the sum that is
+rounded has errors of its own."""
 
 STALE = (
     "it left its output as it was. Its arguments had moved since earlier launches: it may keep "
@@ -66,13 +66,14 @@ STALE = (
 class Check:
     """Compares the outputs of a point's launches with the right result.
 
-    An output with the same bits as a right output is right. Only other outputs are compared with
-    the reference, so every timed output can be checked in every round. `xp` is the array module.
+    An output with the same bits as a right output is right. Only outputs with other bits are
+    compared with the reference, so every timed output can be checked in every round. `xp` is the
+    array module.
 
     Copies of the outputs of a user's kernel are kept until `settle`. The reference of such an
-    output is then made after the timed launches, so that no launch can find it in memory. The
-    errors of a user's kernel on random operands are compared with the errors that rounded operands
-    cause.
+    output is then made after the timed launches, so that no launch can find the reference in
+    memory. The errors of a user's kernel on random operands are compared with the errors that
+    rounded operands cause.
     """
 
     def __init__(
@@ -103,9 +104,10 @@ class Check:
         """The largest errors of outputs so far."""
 
     def start(self) -> None:
-        """Fill the outputs that launches wrote into with poison (`poison_of`).
+        """Fill with poison (`poison_of`) the outputs that launches wrote into.
 
-        Fill all outputs if they hold the wrong poison. Variants that read their output need zeros.
+        Variants that read their output need zeros, and all other variants need poison. If the
+        outputs were last filled for the other kind of variant, fill all outputs.
         """
         rotation, sets = self.operands.rotation, self.operands.sets
         if rotation.zeroed != self._reads_output:
@@ -121,7 +123,7 @@ class Check:
             factor = content_of(problem, index)
             if self.fingerprints.get(factor) != fingerprint:
                 output = self.operands.sets[index][-1]
-                if self._later:  # if too many are kept, replace one of the later half
+                if self._later:  # if too many are kept, replace a random later one
                     place = len(self._kept)
                     if place >= KEPT_OUTPUTS:
                         place = KEPT_OUTPUTS // 2 + randbelow(KEPT_OUTPUTS // 2)
@@ -289,9 +291,10 @@ def relative_error(
 
     The first term bounds the partial sums if the operands have random signs. The second term bounds
     the partial sums if the operands have one sign: the partial sums then grow to the result, and
-    their K roundings add up as √K (Higham, Accuracy and Stability of Numerical Algorithms, 2.8). A
-    chained product adds the errors inherited from the first product. The rounding of the sum to the
-    result's type, which is at most `result_roundoff` times the element, does not count as an error.
+    their K roundings add up as √K (Higham, Accuracy and Stability of Numerical Algorithms, 2.8).
+    For a chained product, the scale also includes the errors that the first product may have. The
+    rounding of the sum to the result's type, which is at most `result_roundoff` times the element,
+    does not count as an error.
 
     The right output is `factor` times the reference. Return NaN if any element is NaN, and for
     integers the largest difference modulo 2³².
@@ -302,7 +305,7 @@ def relative_error(
 def errors_of(
     xp: Any, output: Any, reference: Reference, result_roundoff: float = 0.0, factor: int = 1
 ) -> Errors:
-    """Return the errors of an output, without and with the rounding of the result's type."""
+    """Return the errors of an output, without and with the rounding to the result's type."""
     if reference.compare:
         compared = reference.compare(output)
         judged = math.inf if compared.reason else compared.judged
@@ -320,7 +323,7 @@ def errors_of(
     scale = math.sqrt(reference.terms) * size  # a number of NumPy would make CuPy import SciPy
     scale += abs(factor) * reference.row_norms * reference.column_norms
     scale += abs(factor) * reference.inherited
-    # A zero row or column must give exact zeros: any error over the smallest number is huge.
+    # A zero row or column must give exact zeros: an error divided by the tiny scale is huge.
     scale = xp.maximum(scale, np.finfo(np.float64).tiny)
     relative = error / scale
     largest = float(relative.max())
@@ -357,7 +360,7 @@ def rows_error(
     """Return the `relative_error` of some rows of a product, from operands that are arrays of `xp`.
 
     `output` has only these rows. For operations on vectors, `output` is the complete result,
-    because it is short.
+    because the result is short.
     """
     first, second = inputs
     part = take_rows(first, rows) if problem.operation.is_by_rows else first
