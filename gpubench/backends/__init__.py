@@ -44,7 +44,7 @@ class Routine:
     kernels."""
 
     launch: Launch | None = None  # grid and block of a compiled kernel
-    chosen: str = ""  # the algorithm that was chosen from a library's algorithms, and how
+    chosen: str = ""  # the algorithm that was chosen in a library, and how it was chosen
 
     @property
     def resources(self) -> Resources | None:
@@ -83,7 +83,7 @@ class Kernel(Protocol):
         """Return the kernel with another number of CPU threads."""
 
     def run(self, launches: int = 1) -> float | None:
-        """Launch on the next sets and wait.
+        """Launch on the next sets of operands, and wait.
 
         Return microseconds per launch if this time is accurate enough as a sample of slow launches;
         else None.
@@ -141,7 +141,7 @@ class Gauge(Protocol):
         """
 
     def parts(self) -> dict[str, float]:
-        """Measure fixed work on each part of the device: microseconds by name, such as `copy`.
+        """Time fixed work on each part of the device: microseconds by name, such as `copy`.
 
         `gpubench fleet` compares devices by these times. Raises LaunchError.
         """
@@ -186,7 +186,7 @@ class Backend(Protocol):
         """Undo what an earlier kernel set for the caches, such as lines pinned in the L2 cache."""
 
     def usable(self) -> bool:
-        """Return whether the device still works. An illegal access makes it unusable."""
+        """Return whether the device still works. An illegal access makes the device unusable."""
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
         """Compile the points' kernels; `on_built` gets the number of instances compiled so far.
@@ -223,10 +223,10 @@ class Backend(Protocol):
     ) -> Callable[[int], None] | None:
         """Prepare launches on operands in `memory` that no launch has used yet.
 
-        Return a function that takes a seed, fills the memory by `new_elements`, launches and waits.
-        With `in_queue`, the launches are in the GPU's queue before the seed is written. Return None
-        if the queue has no room for the launches. If `kernel` is None, nothing is launched. Raises
-        LaunchError.
+        Return a function that takes a seed, fills the memory by `new_elements`, launches the
+        kernel, and waits. With `in_queue`, the launches are in the GPU's queue before the seed is
+        written. Return None if the queue has no room for the launches. If `kernel` is None, nothing
+        is launched. Raises LaunchError.
         """
 
 
@@ -238,7 +238,7 @@ class Cost:
     """
 
     start_s: float = 1.0  # time to start a measuring process, once per round, and to warm up
-    compile_s: float = 1.0  # time to compile a kernel, on all cores together
+    compile_s: float = 1.0  # mean time for each kernel if all cores compile kernels
     gflops: Callable[[Device], float | None] = lambda _device: None
     """Rate to assume for a kernel that was not measured; None if the device's peak is unknown."""
 
@@ -248,7 +248,7 @@ class BackendEntry:
     """The declaration of a backend."""
 
     name: str  # the name for `--device`, and in the descriptors of its variants
-    auto_order: int  # `--device auto` takes the backend with the lowest number that has a device
+    auto_order: int  # `--device auto` takes the lowest number among backends with a device
     timers: tuple[Timer, ...]  # the backend's timers, the default timer first
     launches: tuple[Launches, ...] = (Launches.ALONE,)  # the kinds of launches that it can time
     cost: Cost = Cost()  # typical costs of a sweep in addition to its samples, for forecasts
@@ -262,7 +262,7 @@ class BackendEntry:
     is_numbered: bool = False  # whether it may have several devices: `cuda:0` and `cuda:1`
     devices: Callable[[int | None], list[Device]]
     """Returns all devices of the backend, or the device with the given number. Raises
-    DeviceUnavailableError if there is none; the message names what is missing."""
+    DeviceUnavailableError if there is no such device; the message names what is missing."""
 
     open: Callable[[int, Timer], Backend]
     """Opens the device with a number. Raises DeviceUnavailableError if the timer is missing."""
@@ -271,7 +271,7 @@ class BackendEntry:
     """Imports the modules that `open` needs, in a process that is started ahead of its use."""
 
     def timer(self, requested: Timer) -> Timer:
-        """Return the requested timer, or the default one if the backend lacks it."""
+        """Return the requested timer if the backend has it, or else the backend's default timer."""
         return requested if requested in self.timers else self.timers[0]
 
 
@@ -316,7 +316,7 @@ def passed_over(name: str) -> tuple[str, ...]:
 def open_backend(name: str, timer: Timer = Timer.EVENTS) -> Backend:
     """Open the first device that `--device` names.
 
-    Raises DeviceUnavailableError if the device is missing, UsageError if the backend has no such
+    Raises DeviceUnavailableError if the device is missing, and UsageError if the backend lacks the
     timer.
     """
     device = find_devices(name)[0][0]

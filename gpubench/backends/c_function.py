@@ -45,7 +45,7 @@ class CFunction:
         self.bind(problem)(*arrays)
 
     def bind(self, problem: Problem) -> Callable[..., None]:
-        """Return the function (inputs…, output) for the extents of a problem."""
+        """Return a function (inputs…, output) that also passes the extents of a problem."""
         slots = [_slot(each, problem) for each in self._parameters]
         return partial(_call, self._function, slots)
 

@@ -24,7 +24,8 @@ class Prepared:
     """
 
     bind: Callable[..., Callable[[], None]]
-    """(arrays…) → the function that makes the call in the current stream."""
+    """Function that takes the arrays, and returns a function that makes the call in the current
+    stream."""
 
     def __call__(self, *arrays: Any) -> None:
         """Prepare the call for the arrays, and make it."""
@@ -70,7 +71,7 @@ def why_not_called(function: Callable[..., None], arrays: Sequence[Any]) -> str:
 def as_tensors(package: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
     """Return arrays as a package's tensors in the same memory; unchanged if `package` is empty.
 
-    The output stays an array if the package's tensors cannot be written, such as those of JAX.
+    The output stays an array if the package's tensors cannot be written, such as JAX's tensors.
     """
     if not package:
         return (*arrays,)
@@ -102,7 +103,7 @@ def torch() -> Any:
 
 
 def answers(kernel: Kernel) -> tuple[Resources | None, str]:
-    """Return the resources and the algorithm that a kernel reports; a user may have set them.
+    """Return the resources and the algorithm that a kernel or a user's function reports.
 
     Raises LaunchError for values that cannot be written into a row.
     """

@@ -1,4 +1,4 @@
-"""Elements of operands that a seed and an index determine, so that each can be computed again."""
+"""Elements of operands, each determined by a seed and an index, so that it can be recomputed."""
 
 from typing import Any
 

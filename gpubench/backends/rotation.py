@@ -18,8 +18,8 @@ On an H200 a factor of 1 is enough (docs/decisions/0018): all bytes of a set com
 again."""
 
 MAX_LAUNCHES = 256
-"""Maximum number of launches in a sample. A sample of the shortest kernels then takes 100 µs, and a
-launch queue has room for all launches."""
+"""Maximum number of launches in a sample. With this number, a sample of the shortest kernels takes
+100 µs, and a launch queue has room for all launches."""
 
 FACTORS = ((1, 1), (-1, 2), (-1, -2), (1, -1))
 """Factors of the two operands in the first set, in the second set, and so on.
@@ -33,7 +33,7 @@ choose its kernel by the alignment, and a kernel may load several elements at on
 
 DOUBLED_BITS = 32
 """Minimum number of bits of operands that are doubled. Narrower types have too small a range, so
-their operands change their sign only."""
+operands of these types only change their sign."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +179,8 @@ class OperandSets:
 
 
 Placed = Callable[[], AbstractContextManager[None]]
-"""Returns a context manager, inside of which a kernel must be launched."""
+"""Function that returns a context manager. A kernel must be launched inside the block of this
+manager."""
 
 
 class FixedArrays:
@@ -193,7 +194,7 @@ class FixedArrays:
 
         For a kernel that keeps addresses, there is one set at fixed addresses. The operands are
         copied there when the context begins, and copied back when it ends. Raises DoesNotFitError
-        if the launches are timed end to end, because these allocate new arrays.
+        if the launches are timed end to end, because such launches allocate new arrays.
         """
         if not point.variant.fixed_addresses:
             return operands.sets, nullcontext
@@ -231,7 +232,7 @@ def stacked(make: Callable[..., Any], count: int, problem: Problem) -> list[Any]
 
 
 def set_size(shape: Sequence[int], item_bytes: int) -> int:
-    """Return the number of elements from the start of one set's array to the next set's array."""
+    """Return the number of elements between the starts of an array in two consecutive sets."""
     of_line = ALIGNED_BYTES // item_bytes
     return -(-math.prod(shape) // of_line) * of_line
 
@@ -250,7 +251,7 @@ def bytes_of_sets(problem: Problem, count: int) -> int:
 
 
 def first_rows(sets: Sequence[Sequence[Any]], problem: Problem) -> tuple[tuple[Any, ...], ...]:
-    """Return views of the first rows of each set's arrays: as many rows as `problem` has."""
+    """Return views of each set's arrays, cut to the number of rows that `problem` has."""
     heights = [shape[0] for shape in problem.shapes]
     if [len(array) for array in sets[0]] == heights:  # saves time: a CPU has thousands of sets
         return tuple(map(tuple, sets))

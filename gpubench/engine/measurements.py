@@ -24,7 +24,8 @@ class Place(NamedTuple):
     def here(cls, device: Device, slot: str = "") -> Place:
         """Return the place of a device of this machine.
 
-        `slot` is the name of a Dask worker. It is used if the device has no address of its own.
+        `slot` is the name of a Dask worker. This name is used if the device has no address of its
+        own.
         """
         facts = device.facts
         return cls(platform.node(), facts.get("slot") or slot, facts.get("uuid") or "")

@@ -46,15 +46,16 @@ class Pool(Protocol):
     """One device, or several devices of one kind, that measure jobs one after the other."""
 
     device: Device  # the device, or the first of several devices
-    name: str  # the name for the default file of results: the device's, or `shared`
+    name: str  # the name for the default file of results: the device's name, or `shared`
     label: str  # what a heading adds to the device's name: `cuda:0`, `2 devices`
     notices: tuple[str, ...]  # lines that a user should read before the results
     context: Mapping[str, str]
-    """Facts about the pool that must be the same when a sweep is resumed, in addition to the job's
-    context."""
+    """Facts about the pool that must not have changed when a sweep is resumed, in addition to the
+    job's context."""
 
     endings: dict[PointKey, str]
-    """Why each race of the last job ended, by the key of the race's points without a tile."""
+    """Why each race of the last job ended. A race is identified by the key that its points have
+    without their tiles."""
 
     @property
     def spent_s(self) -> Mapping[str, float]:
@@ -79,7 +80,7 @@ Executor = Worker | Runner
 process."""
 
 CEILING_REPEATS = 3
-"""Number of times that a device's peak is measured again, if a result exceeds it."""
+"""Maximum number of times that a device's peak is measured again, if a result exceeds the peak."""
 
 CEILING_RATIO = 1.05  # maximum ratio of a right result to the peak
 
@@ -145,7 +146,7 @@ class LocalPool:
         An operation that is bound by memory is compared with the rate of a copy, which is measured
         in this sweep. A CPU has no theoretical peak, so its rate of multiply-adds is measured for
         the dtypes of the job, once a day. The rate of multiply-adds is measured again if a result
-        exceeds it.
+        exceeds the rate.
         """
         bound_by_memory = OPERATIONS[job.sweep.op].bandwidth_bound
         is_cpu = self.device.compute_capability is None
@@ -157,7 +158,7 @@ class LocalPool:
         self.device = replace(self.device, facts=self.device.facts | rates)
 
     def _below_ceiling(self, measurement: Measurement) -> Measurement:
-        """Return the measurement. Its status is `wrong` if its rate exceeds a measured peak.
+        """Return the measurement, with the status `wrong` if its rate exceeds a measured peak.
 
         Other load may have lowered the measured peak, so the peak is measured again first.
         """

@@ -30,10 +30,10 @@ class Job:
     notes: tuple[str, ...] = ()  # lines that a user should read before the results
     strategy: Strategy = field(default_factory=InRounds)
     verified: Sequence[Measurement] = ()
-    """Measurements of another process whose results were right. Their points need not be verified
-    again."""
+    """Measurements of another process whose results were right. The points of these measurements
+    need not be verified again."""
 
-    afterwards_s: float = 0.0  # expected seconds of a command's measurements after the points
+    afterwards_s: float = 0.0  # expected time of what a command measures after the points
 
     @cached_property
     def points(self) -> list[Point]:

@@ -39,7 +39,8 @@ class Outcome:
     """For each dtype, the variants that were left out because they lack the dtype."""
 
     endings: Mapping[PointKey, str] = field(default_factory=dict)
-    """Why each race ended, by the key of the race's points without a tile."""
+    """Why each race ended. A race is identified by the key that its points have without their
+    tiles."""
 
     budget_s: float | None = None
     """The wall time of `--budget`, or None."""
@@ -70,7 +71,7 @@ def run(
     file: ResultFile | None = None,
     add_more: AddMore | None = None,
 ) -> Outcome:
-    """Measure a job on a pool, and write the measurements into `file`, if it is given.
+    """Measure a job on a pool, and write the measurements into `file`, if there is a file.
 
     `add_more` receives the rows of a finished job before the rows are written. Ctrl-C ends the job
     early and keeps the measurements. If the file cannot be written, raises UsageError before

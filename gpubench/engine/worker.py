@@ -47,8 +47,8 @@ EXAMINATIONS = 3
 machine may be the cause."""
 
 MAX_FAULTS = 3
-"""Maximum number of consecutive points of a variant that end their child process, each in two
-attempts. After that, the variant's other points are skipped."""
+"""If this number of consecutive points of a variant end their child process, each in two attempts,
+the variant's other points are skipped."""
 
 
 def _has_torch(variant: Variant) -> bool:
@@ -72,7 +72,8 @@ class Worker:
         self._last: Point | None = None  # the point that this child measured last
         self._timing, self._seed = Timing(), 0  # the policy of the job
         self._measured: dict[Point, Measurement] = {}
-        """The last measurement of each point, which a new child need not verify again."""
+        """The last right measurement of each point. A new child need not verify these points
+        again."""
 
         self._child_seed = randbits(SEED_BITS)
         """Seed of the operands of the user's CUDA sources in this child."""
@@ -86,7 +87,7 @@ class Worker:
         self._uses_wall = False  # whether other processes keep outputs of the job's functions
 
         self._faults: Counter[str] = Counter()
-        """For each variant, the number of its points in a row that ended their children."""
+        """For each variant, the number of its consecutive points that ended their children."""
 
         try:
             opened = self._child.open()
@@ -118,7 +119,7 @@ class Worker:
 
     @property
     def spent_s(self) -> Mapping[str, float]:
-        """Wall time of this job by phase, of all children, including the time to start them."""
+        """Wall time of this job by phase, of all children, including the time to start children."""
         return self._child.spent_s
 
     def begin(self, timing: Timing, seed: int, verified: Sequence[Measurement] = ()) -> None:
@@ -151,7 +152,7 @@ class Worker:
 
     @contextmanager
     def _starting_ahead(self, count: int) -> Iterator[None]:
-        """Start this number of children, at most `MAX_AHEAD`, while the `with` block runs."""
+        """Start `count` children, but at most `MAX_AHEAD`, while the `with` block runs."""
         backend, count = self.device.backend, min(count, MAX_AHEAD)
         with ExitStack() as ahead:
             ahead.enter_context(self._child.starting_ahead(backend, count, torch=self._has_torch))
@@ -160,7 +161,7 @@ class Worker:
             yield
 
     def warm_up(self) -> None:
-        """Warm up the device in this child. A later child warms it up when the child starts."""
+        """Warm up the device in this child. A later child warms up the device when it starts."""
         if self._child.child:
             self._child.request(START_LIMIT_S, Runner.warm_up)
 
@@ -300,7 +301,8 @@ class Worker:
         """Return the seed of the operands for the next measurement; None means the seed of the job.
 
         A function gets new operands in each measurement. CUDA sources cannot read what their
-        process keeps, so they share operands until the child ends: making operands takes long.
+        process keeps, so they share operands until the child ends. Sharing saves time, because
+        making operands takes long.
         """
         scrutiny = scrutiny_of(variant)
         if not scrutiny.has_own_operands:

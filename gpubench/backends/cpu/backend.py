@@ -34,8 +34,8 @@ from gpubench.hardware.host import cpu_threads, free_memory_bytes
 from gpubench.model import CallVariant, Config, Device, HostVariant, Point, Problem, Scope, Series
 
 MAX_SETS = 4096
-"""Maximum number of operand sets. Only small problems need more sets. For these, the cache is
-flushed instead, which takes tens of ms."""
+"""Maximum number of operand sets. Only small problems need more sets. For such problems, the cache
+is flushed instead, which takes tens of ms."""
 
 Instance = tuple[str, str, Config | None, str, bool]
 """Key of a compiled function: operation, variant, tile, dtype, and whether the matrices have the
@@ -103,8 +103,8 @@ class CpuKernel:
     def watch(self) -> str:
         """Return a note on the memory that a call allocates by NumPy or torch.
 
-        Allocations of fewer bytes than the result are scratch memory, and allocations below
-        OBJECT_BYTES are Python's objects. These are not noted.
+        The note leaves out allocations that are smaller than the result, which are scratch memory,
+        and allocations below OBJECT_BYTES, which are Python's own objects.
         """
         arrays = self.sets[next(self.rotation)]
         tracemalloc.start()
@@ -300,7 +300,7 @@ class CpuBackend:
 def _build(point: Point) -> Callable[..., None]:
     """Return the compiled function.
 
-    If its cache is writable, Numba keeps the function for later processes.
+    If Numba's cache is writable, Numba keeps the function for later processes.
     """
     variant, dtype = _call_variant(point), point.problem.dtype
     if isinstance(variant, HostVariant):

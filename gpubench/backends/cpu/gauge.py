@@ -38,8 +38,8 @@ REPEATS = 5
 COPY = "measured_copy_gbytes_per_s"
 
 FMA_COUNT = 2**20
-"""Number of iterations of the loop of multiply-adds in the first call. The number is doubled until
-a call takes FMA_CALL_S."""
+"""Number of iterations of the multiply-add loop in the first call. The number is doubled until a
+call takes FMA_CALL_S."""
 
 FMA_CALL_S = 0.01  # minimum duration of a call that is timed
 
@@ -96,7 +96,8 @@ class CpuGauge:
     def _fma_gflops(self, dtype: str) -> float:
         """Return the highest of several measured rates, each of which is the sum over all threads.
 
-        A thread's rate uses its CPU time, which other work on the machine does not lengthen.
+        A thread's rate is computed from its CPU time, which other work on the machine does not
+        lengthen.
         """
         from gpubench.backends.cpu.multiply_add import multiply_adds, operations
 
@@ -199,7 +200,7 @@ def _model_name() -> str:
 
 
 def _clock_mhz() -> float | None:
-    """Return the highest clock, or the present clock of the first CPU if only that is reported."""
+    """Return the highest clock, or the first CPU's present clock if only this clock is reported."""
     highest = read_text("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
     if highest.isdecimal():
         return int(highest) / 1e3

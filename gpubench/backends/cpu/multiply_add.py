@@ -30,8 +30,8 @@ def lanes(dtype: str) -> int:
 def multiply_adds(dtype: str) -> Any:
     """Return a compiled function (count, x, y) that replaces each sum s by s·x + y `count` times.
 
-    There are `CHAINS` vectors of sums. The function runs without Python's lock. It returns the
-    total of all sums, so that the compiler cannot omit any work.
+    There are `CHAINS` vectors of sums. The function runs without Python's lock. The function
+    returns the total of all sums, so that the compiler cannot omit any work.
     """
     element, number, _ = ELEMENTS[dtype]
     width = lanes(dtype)

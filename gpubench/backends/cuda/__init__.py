@@ -5,8 +5,8 @@ from gpubench.hardware.peaks import peak_gflops
 from gpubench.model import Device, Launches, Timer
 
 TYPICAL_FRACTION = 0.05
-"""Fraction of the float32 peak that a kernel is assumed to reach. On an H200, the median tile
-reaches this fraction."""
+"""Fraction of the float32 peak that a kernel is assumed to reach. On an H200, the tile with the
+median rate reaches this fraction."""
 
 
 def _devices(index: int | None) -> list[Device]:

@@ -59,7 +59,7 @@ class CudaOperands(OperandSets):
         return {index: fingerprints[index] for index in self.rotation.used}
 
     def fill_outputs(self, value: float) -> None:
-        """Fill the output of each set that launches wrote into; if these are all sets, at once."""
+        """Fill the outputs that launches wrote into; if these are all outputs, with one call."""
         if len(self.rotation.used) == len(self.sets):
             self.outputs.fill(value)
         else:
@@ -165,7 +165,7 @@ class CudaBackend:
     def bind(self, point: Point, operands: OperandSets, rows: int | None = None) -> CudaKernel:
         """Return the compiled instance, or the library routine, bound to the operands.
 
-        Raises CompileError, and DoesNotFitError if there is no memory for its workspace.
+        Raises CompileError, and DoesNotFitError if there is no memory for the routine's workspace.
         """
         if not isinstance(operands, CudaOperands):
             raise TypeError("the operands are not in device memory")
@@ -222,7 +222,7 @@ class CudaBackend:
         """
         variant = point.variant
         tune = variant.tune if isinstance(variant, CallVariant) else None
-        if tune is None or problem != point.problem:  # fewer rows: only to predict the time
+        if tune is None or problem != point.problem:  # fewer rows: the launch only predicts a time
             return self._instances.routine(point, problem)
         timers = self.timers
         before = timers.flush if operands.policy.flush else None
@@ -245,12 +245,12 @@ class CudaBackend:
 
 
 def _storable(array: Any) -> Any:
-    """Return the array in a type that CuPy supports. CuPy lacks float8, which becomes bytes."""
+    """Return the array in a type that CuPy supports: bytes for float8, which CuPy lacks."""
     return array.view(np.uint8) if array.dtype.name.startswith("float8") else array
 
 
 def _workspace(routine: CudaRoutine) -> tuple[Any, ...]:
-    """Return a tuple with the workspace, a routine's last argument; empty if it needs none."""
+    """Return a tuple with a routine's workspace; empty if the routine needs no workspace."""
     size = routine.workspace_bytes
     return (cupy.empty(size, np.uint8),) if size else ()
 
@@ -268,7 +268,7 @@ def _end_to_end(
     """Return a function that launches with allocations and copies.
 
     The function allocates arrays, copies the inputs, launches, copies the result, and frees the
-    arrays. It uses `cudaMalloc` and `cudaFree`, and not CuPy's pool.
+    arrays. The function uses `cudaMalloc` and `cudaFree`, and not CuPy's pool.
     """
     *inputs, output = hosts
 

@@ -27,8 +27,8 @@ ptxas' report of registers. `--device-as-default-execution-space` is needed beca
 treats a lambda with `auto` parameters as a host function, even in a kernel."""
 
 NVCC = "--compiler=nvcc"
-"""The option with which a description selects nvcc. It is always the first option, and is not
-passed to a compiler."""
+"""The option with which a description selects nvcc. This option is always the first option, and is
+not passed to a compiler."""
 
 HOST_CODE = re.compile(r"<<\s*<|^[ \t]*#[ \t]*include", re.MULTILINE)
 """Pattern of the parts of a source that NVRTC may not support: launches and headers. In a source

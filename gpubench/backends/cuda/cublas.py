@@ -21,8 +21,8 @@ DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT: the library's heuristic chooses t
 MATH_MODE = 16
 """CUBLAS_DEFAULT_MATH, which uses TF32 only on request, plus
 CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: partial sums over K are not rounded to 16 bits. By
-default, cuBLAS rounds them: a product of 129×260×1000 in bfloat16 had a relative error of 2e-4 on
-an H200 (cuBLAS 13.1)."""
+default, cuBLAS rounds these partial sums: a product of 129×260×1000 in bfloat16 had a relative
+error of 2e-4 on an H200 (cuBLAS 13.1)."""
 
 call = partial(cublaslt.call, of_library="cublas")
 
@@ -32,10 +32,10 @@ HOPPER = 90  # first compute capability with the larger default workspace, in Cu
 def gemm(dtype: str) -> Prepared:
     """Return a function for C = A·B that calls `cublasGemmEx`.
 
-    `cublasGemmEx` lacks float8, so such products use the first algorithm that cuBLASLt proposes.
+    `cublasGemmEx` lacks float8, so float8 products use the first algorithm that cuBLASLt proposes.
 
-    cuBLAS is column-major, so it reads a row-major matrix as the transpose. So the call computes
-    Cᵀ = Bᵀ·Aᵀ. A and B may be column-major.
+    cuBLAS is column-major, so it reads a row-major matrix as its transpose. Therefore, the call
+    computes Cᵀ = Bᵀ·Aᵀ. A and B may be column-major.
     """
     if dtype.startswith("float8"):
         return cublaslt.gemm(dtype)
@@ -183,7 +183,7 @@ def new_handle(stream: int, workspace: Any) -> ctypes.c_void_p:
 def _workspace() -> Any:
     """Return a workspace of cuBLAS's default size (cuBLAS documentation, cublasSetWorkspace).
 
-    Without it, cuBLAS would allocate memory inside a graph that captures the call.
+    Without this workspace, cuBLAS would allocate memory while a graph captures the call.
     """
     is_hopper = int(cupy.cuda.Device().compute_capability) >= HOPPER
     return cupy.empty((32 if is_hopper else 4) * 2**20, "uint8")

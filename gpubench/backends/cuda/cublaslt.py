@@ -1,7 +1,7 @@
 """cuBLASLt, with an algorithm that is chosen by measurements, not by the library's heuristic alone.
 
-cuBLASLt is called through ctypes, because CuPy wraps it only for its own use. Names and numbers
-come from `cublasLt.h`.
+cuBLASLt is called through ctypes, because CuPy's wrapper is only for CuPy's own use. The names and
+numbers of constants are taken from `cublasLt.h`.
 """
 
 import ctypes
@@ -48,7 +48,8 @@ class Finish(NamedTuple):
     adds_matrix: bool = False  # whether a matrix is added to the product
     stores_sums: bool = False  # whether the result has the type of the sums
     scale_modes: tuple[int, ...] = ()
-    """cublasLtMatmulMatrixScale_t of A and of B. The arguments after B are the two scales."""
+    """cublasLtMatmulMatrixScale_t of A and of B. If there are scale modes, the arguments after B
+    are the two scales."""
 
     @property
     def has_bias(self) -> bool:
@@ -76,8 +77,8 @@ class _Product:
     """A product of one shape, described by objects of the library."""
 
     describe: Callable[[Sequence[Any]], ctypes.c_void_p]
-    """(addresses of the arrays between B and C) → the descriptor. The function is called again for
-    each set of addresses."""
+    """Function that takes the addresses of the arrays between B and C, and returns the descriptor.
+    It is called for each set of addresses."""
 
     finish: Finish
     descriptor: ctypes.c_void_p
@@ -115,9 +116,9 @@ def tuned_gemm(
     """Return a function for C = A·B by the fastest algorithm, and how the algorithm was chosen.
 
     A `CallVariant.tune` calls this function. `completed` takes a product, and returns the function
-    that replaces it. Cold and hot operands have different fastest algorithms. On an H200 at size
-    256, the fastest algorithm for hot operands takes 1.5 times the best time for cold operands.
-    Raises LaunchError.
+    that is used instead of the product. Cold and hot operands have different fastest algorithms. On
+    an H200 at size 256, the algorithm that is fastest for hot operands takes 1.5 times the best
+    time if the operands are cold. Raises LaunchError.
     """
     dtype, shape = problem.dtype, (problem.m, problem.k, problem.n)
     a_columns, b_columns, *_ = problem.by_columns
@@ -190,7 +191,7 @@ def _facts(problem: Problem, shape: Shape, cold: bool, finish: Finish) -> dict[s
 
 @cache
 def _workspace() -> Any:
-    """Return the workspace that all products share, because they run one after the other."""
+    """Return the workspace. All products share it, because products run one after the other."""
     return cupy.empty(WORKSPACE_BYTES, "uint8")
 
 
@@ -299,7 +300,7 @@ def _created(function: str, *arguments: Any) -> ctypes.c_void_p:
 
 
 def call(function: str, *arguments: Any, of_library: str = "cublasLt") -> None:
-    """Call a function of a library. Raises LaunchError if it fails or does not exist.
+    """Call a function of a library. Raises LaunchError if the function fails or does not exist.
 
     A Python integer is passed as a C int.
     """

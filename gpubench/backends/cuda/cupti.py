@@ -12,7 +12,7 @@ MAX_RECORDS = 4096  # maximum number of launches between two flushes of CUPTI's 
 
 
 def load_cupti() -> Any:
-    """Return CUPTI's bindings. Raises DeviceUnavailableError if they are not installed."""
+    """Return CUPTI's bindings. Raises DeviceUnavailableError if the bindings are not installed."""
     try:
         from cupti import cupti
     except ImportError as error:
@@ -23,7 +23,7 @@ def load_cupti() -> Any:
 
 
 class CuptiTimer:
-    """Times each kernel from its first to its last instruction, and adds the times per call.
+    """Times each kernel from its first to its last instruction, and adds up the times of a call.
 
     If two kernels overlap, their common time counts once.
     """

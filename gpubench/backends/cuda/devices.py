@@ -29,7 +29,7 @@ PROPERTIES = {
     "threads_per_multiprocessor": "maxThreadsPerMultiProcessor",
     "warp_size": "warpSize",
 }
-"""Facts of a device, with their fields of `cudaDeviceProp`."""
+"""Facts of a device, each with its field of `cudaDeviceProp`."""
 
 
 def cuda_devices() -> list[Device]:
@@ -68,7 +68,7 @@ def _runtime() -> Any:
 
 
 def _cupy_is_installed() -> bool:
-    """Return whether CuPy is installed. This does not import CuPy, which needs the driver."""
+    """Return whether CuPy is installed, without importing CuPy, which needs the driver."""
     return any(Path(folder, "cupy").is_dir() for folder in sys.path)
 
 

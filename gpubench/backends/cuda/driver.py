@@ -28,22 +28,22 @@ SMALL_TENSOR_BYTES = 128 * 2**10
 FAULTY_UP_TO = 13010
 """Drivers up to this version (CUDA 13.1) set a bit in the tensor maps of tensors below
 `SMALL_TENSOR_BYTES`. If the bit is set, accesses at the end of an allocation may fault. NVIDIA's
-driver release notes list it as a known issue on Blackwell (595.71.05). gpubench clears the bit on
-every GPU, as CUTLASS and Triton do."""
+driver release notes list this fault as a known issue on Blackwell (595.71.05). gpubench clears the
+bit on every GPU, as CUTLASS and Triton do."""
 
 FAULTY_BIT = 64 + 21
 
 Addresses = Sequence[int]
-"""Addresses of the arrays of a set: operands, output, and workspace if there is one."""
+"""Addresses of the arrays of a set: the operands, the output, and perhaps a workspace."""
 
 
 def kernel_arguments(
     parameters: Sequence[Parameter], problem: Problem, launch: Launch | None = None
 ) -> Callable[[Addresses], tuple[Any, ...]]:
-    """Return a function from the addresses of a set to the arguments of a launch, in order.
+    """Return a function that maps the addresses of a set to the arguments of a launch, in order.
 
-    The arguments are ctypes objects. The signature is read once for all sets. A host function has
-    no `launch`, and the last of its addresses is the stream.
+    The arguments are ctypes objects. The signature is read once for all sets. For a host function,
+    `launch` is None, and the last address is the stream.
     """
     int_arguments = iter(launch.int_arguments if launch else ())
     maps = iter(launch.tensor_maps if launch else ())
@@ -81,7 +81,7 @@ def _argument(slot: Any, addresses: Addresses) -> Any:
 
 
 def _pointer_to(number: Any) -> ctypes.c_void_p:
-    """Return a pointer to a number in host memory. The number lives as long as the pointer."""
+    """Return a pointer to a number in host memory. The pointer keeps the number alive."""
     pointer = ctypes.c_void_p(ctypes.addressof(number))
     pointer.number = number  # type: ignore[attr-defined]
     return pointer
@@ -90,7 +90,7 @@ def _pointer_to(number: Any) -> ctypes.c_void_p:
 def encode_tensor_map(description: TensorMap, address: int, dtype: str) -> Any:
     """Return the CUtensorMap of a matrix in the array at `address`, as a ctypes argument by value.
 
-    Raises LaunchError if the driver refuses it.
+    Raises LaunchError if the driver refuses the tensor map.
     """
     status, tensor_map = driver.cuTensorMapEncodeTiled(
         *tensor_map_arguments(description, address, dtype)
@@ -180,7 +180,7 @@ def reset_caches() -> None:
     - The context prefers neither L1 cache nor shared memory.
 
     Errors are ignored. GPUs before compute capability 8.0 have no such lines. If a fault has ended
-    the context, the next launch reports it.
+    the context, the next launch reports the fault.
     """
     limit = driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE
     status, set_aside_bytes = driver.cuCtxGetLimit(limit)

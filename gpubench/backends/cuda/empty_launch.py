@@ -1,7 +1,7 @@
 """Times a launch of an empty kernel by three independent clocks.
 
-`gpubench selfcheck` compares the three times. They also bound the time between the launches of
-other kernels.
+`gpubench selfcheck` compares the three times. The three times also bound the time between the
+launches of other kernels.
 """
 
 import statistics
@@ -13,7 +13,7 @@ from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.errors import LaunchError
 
 FEW_LAUNCHES = 1  # number of launches between two timestamps
-MANY_LAUNCHES = 257  # the time with many launches minus the time with few has no overhead
+MANY_LAUNCHES = 257  # the time of many launches minus the time of few has no overhead
 SAMPLES = 15
 
 MAX_BLOCKED_US = 200_000.0

@@ -1,9 +1,10 @@
 """Fixed-point emulation: float64 products that cuBLAS computes from int8 products.
 
 The Ozaki scheme scales rows of A and columns of B to fixed point and cuts them into slices of 8
-bits, whose products are exact. The functions are called through ctypes, because CuPy does not wrap
-them. They have a handle of their own, because their workspace and strategy must not affect the
-baseline. Names and numbers come from `cublas_api.h`.
+bits, whose products are exact. The functions of cuBLAS for this scheme are called through ctypes,
+because CuPy does not wrap them. These functions use a handle of their own, because their workspace
+and strategy must not affect the baseline. The names and numbers of constants are taken from
+`cublas_api.h`.
 """
 
 import ctypes
@@ -32,7 +33,7 @@ class EmulatedGemm:
         self._bits = cupy.zeros(1, "int32")
         self._one, self._zero = one_and_zero(ctypes.c_double)
         self._checked = False
-        # CUBLAS_EMULATION_STRATEGY_EAGER: emulate also where it is not faster.
+        # CUBLAS_EMULATION_STRATEGY_EAGER: emulate also where emulation is not faster.
         call("cublasSetEmulationStrategy", self._handle, 2)
         where = pointer(self._bits)
         call("cublasSetFixedPointEmulationMantissaBitCountPointer", self._handle, where)

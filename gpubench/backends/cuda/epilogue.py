@@ -1,4 +1,4 @@
-"""cuBLASLt's product with its own epilogue, or with another kernel's pass over C."""
+"""A product of cuBLASLt that the library's epilogue or another kernel's pass over C finishes."""
 
 import ctypes
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def fused(act: str, has_residual: bool) -> Finish:
 
 
 def before_pass(dtype: str) -> Finish:
-    """Return what the library does before the pass: it stores the sums without rounding them."""
+    """Return what the library does before another kernel's pass: it stores the sums unrounded."""
     precision = PRECISIONS[dtype]
     return PLAIN if precision.result == precision.accumulator else Finish(stores_sums=True)
 

@@ -11,9 +11,9 @@ from gpubench.cache import cache_file, keep_value, kept
 from gpubench.errors import LaunchError
 
 ROUNDS = 25
-"""Number of rounds, each of which samples each algorithm. On recorded samples of 17 problems, the
-chosen algorithm was at most 0.9 % slower than the fastest, with 15 rounds and with 25 rounds
-(docs/decisions/0017)."""
+"""Maximum number of rounds. A round takes a sample of each algorithm that is still in the race. On
+recorded samples of 17 problems, the chosen algorithm was at most 0.9 % slower than the fastest,
+with 15 rounds and with 25 rounds (docs/decisions/0017)."""
 
 LEAST_ROUNDS = 3  # clearly slower algorithms leave the race after this number of rounds
 
@@ -21,8 +21,8 @@ LIMIT_S = 1.0  # wall time after which no further round starts, and no further a
 SAMPLE_US = 100.0  # minimum duration of a sample of the fastest algorithm
 
 Sample = Callable[[int, int], float]
-"""(index of an algorithm, number of launches) → microseconds per launch. Raises LaunchError for an
-algorithm that cannot run."""
+"""Function that takes the index of an algorithm and the number of launches, and returns
+microseconds per launch. Raises LaunchError for an algorithm that cannot run."""
 
 
 def choose_algorithm(
@@ -49,9 +49,10 @@ def race(
 ) -> int:
     """Return the index of the algorithm with the lowest median time.
 
-    Each round has a random order, and all samples have the same number of launches, so a change of
-    clock or temperature affects all algorithms alike. If the first launches take `LIMIT_S`, the
-    remaining algorithms are not tried. Raises LaunchError if no algorithm can run.
+    Each round has a random order of the algorithms, and all samples have the same number of
+    launches. So a change of clock or temperature affects all algorithms alike. If the first
+    launches together take `LIMIT_S`, the remaining algorithms are not tried. Raises LaunchError if
+    no algorithm can run.
     """
     deadline_s = clock() + LIMIT_S
     first_us: dict[int, float] = {}

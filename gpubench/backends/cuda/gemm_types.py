@@ -33,8 +33,9 @@ def half_scalar(value: int) -> ctypes.c_uint16:
 def operation_of(matrix: Any) -> tuple[int, int]:
     """Return the operation and the leading dimension of a matrix for a library.
 
-    The libraries are column-major and compute Cᵀ = Bᵀ·Aᵀ. They read a row-major matrix as its
-    transpose, so it needs no operation. A column-major matrix must be transposed.
+    The libraries are column-major and compute Cᵀ = Bᵀ·Aᵀ. The libraries read a row-major matrix as
+    its transpose, so a row-major matrix needs no operation. A column-major matrix must be
+    transposed.
     """
     if matrix.flags.c_contiguous:
         return OP_N, int(matrix.shape[1])

@@ -1,8 +1,8 @@
 """CUDA graphs of launches: capture from a stream, edges between launches, and timed replays.
 
 While a stream is captured, enqueued work becomes nodes of a graph. The edge between two kernels is
-programmatic if the second kernel has the attribute of programmatic dependent launch: this kernel
-may start before the first one has ended. All other edges are full.
+programmatic if the second kernel has the attribute of programmatic dependent launch. The second
+kernel may then start before the first kernel has ended. All other edges are full.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -11,8 +11,8 @@ HOST_HEADERS = ("algorithm", "assert.h", "cassert", "cmath", "cstdio", "cstdlib"
     "cuda_runtime.h", "device_launch_parameters.h", "iostream", "math.h", "stdio.h", "stdlib.h",
     "vector")  # fmt: skip
 """Headers that a source for nvcc includes for its host code. NVRTC lacks these headers, but the
-parts that device code may use are built in. So a definition of the type `uint` replaces each
-header."""
+parts of them that device code may use are built into NVRTC. Each header is therefore replaced by a
+definition of the type `uint`."""
 
 _FLOAT = """
 #define FLT_MAX 3.402823466e+38f

@@ -1,8 +1,8 @@
 """Launches that wait on the device for a seed, which determines their operands.
 
-No process can compute the results before the seed is written. By then, the host has enqueued all
-launches. Another process can therefore time short launches, from the moment when it writes the seed
-to the end of the last launch.
+No process can compute the results before the seed is written. When the seed is written, the host
+has already enqueued all launches. Another process can therefore time short launches, from the
+moment when it writes the seed to the end of the last launch.
 """
 
 import ctypes
@@ -43,8 +43,8 @@ class HeldLaunches:
         """Enqueue launches; return a function that writes their seed and waits for their end.
 
         The seed determines which of `values` fill `memory`. Return None if the device began before
-        all launches were enqueued. Without `in_queue`, only the returned function enqueues the
-        launches. Raises LaunchError.
+        all launches were enqueued. Without `in_queue`, the launches are not enqueued until the
+        returned function is called. Raises LaunchError.
         """
         fill = f"new_elements<{WORDS[memory.dtype.itemsize]}>"
         with faults():

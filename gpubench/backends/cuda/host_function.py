@@ -1,4 +1,4 @@
-"""Loads host functions that launch kernels from a shared library, and calls them with arrays.
+"""Loads host functions, which launch kernels, from a shared library, and calls the functions.
 
 In a library that nvcc makes, `host_calls.cpp` puts calls without a stream into the timed stream,
 and records calls of the CUDA runtime. A prebuilt `.so` is loaded unchanged.
@@ -76,7 +76,7 @@ class HostFunction:
         return lambda: self(*typed)
 
     def watch(self, call: Callable[[], None]) -> str:
-        """Call once, and return a note on the launches and the other CUDA calls of the function."""
+        """Call the function once, and return a note on its launches and its other CUDA calls."""
         if not self._is_wrapped:
             call()
             return ""

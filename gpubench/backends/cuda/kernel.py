@@ -99,8 +99,8 @@ class CudaKernel:
     """A kernel or library routine bound to operands."""
 
     rotation: Iterator[Callable[[], None]]
-    """Functions that launch on the next set, and the set after it, and so on. All kernels on the
-    same operands share the order. A function enqueues its launch, and does not wait."""
+    """Iterator of functions, each of which launches on the next set of operands. All kernels on the
+    same operands share the order of the sets. A function enqueues its launch, and does not wait."""
 
     routine: CudaRoutine
     timers: CudaTimers
@@ -175,12 +175,12 @@ class CudaKernel:
 
     @cached_property
     def _overlap(self) -> tuple[bool, str]:
-        """Whether a call's launches overlap although the point is `alone`, or why this is unknown.
+        """Whether the launches of an `alone` point's call overlap, or why this is unknown.
 
         Compiled kernels are launched without the attribute that lets them start early, but a
-        library's call may use this attribute. So two calls are captured as a graph, whose edges
-        show whether the calls overlap. This is not done for calls that are timed end to end or by
-        CUPTI, because these are never timed in a graph.
+        library's call may use this attribute. Therefore, two calls are captured as a graph, whose
+        edges show whether the calls overlap. Calls that are timed end to end or by CUPTI are not
+        captured, because such calls are never timed in a graph.
         """
         in_batches = (self.point.scope, self.point.timer) == (Scope.KERNEL, Timer.EVENTS)
         if self.routine.call is None or self.point.launches != Launches.ALONE or not in_batches:
@@ -193,8 +193,8 @@ class CudaKernel:
     def _launched(self) -> Callable[[], None]:
         """Enqueue the next launch, and return it.
 
-        This is needed before a capture: a function may copy tables to the GPU in its first call for
-        a size. A capture refuses the copy, and some functions then end the process.
+        This launch is needed before a capture, because a function may copy tables to the GPU in its
+        first call for a size. A capture refuses the copy, and some functions then end the process.
         """
         launch = next(self.rotation)
         launch()
@@ -330,7 +330,7 @@ def _torch_allocated_bytes() -> int:
 
 @contextmanager
 def faults() -> Iterator[None]:
-    """Raise CuPy's errors as DoesNotFitError (too little memory) or LaunchError (all others)."""
+    """Raise CuPy's errors as DoesNotFitError (too little memory) or LaunchError (other errors)."""
     try:
         yield
     except (CompileError, DoesNotFitError, LaunchError):

@@ -45,16 +45,17 @@ class CudaRoutine(Routine):
     """A kernel or library routine, not yet bound to arrays."""
 
     bind: Callable[[Sequence[Any]], Callable[[], None]]
-    """(inputs, output, and the workspace if there is one) → a function that launches on them."""
+    """Function that takes the inputs, the output, and the workspace if there is one. It returns a
+    function that launches on these arrays."""
 
     @property
     def workspace_bytes(self) -> int:
-        """Number of bytes of the workspace, the routine's last array; 0 if it needs none."""
+        """Number of bytes of the workspace, the routine's last array; 0 without a workspace."""
         return self.launch.workspace_bytes if self.launch else 0
 
 
 class Instances:
-    """The template instances for one GPU. Each is compiled once, and loaded when it is bound."""
+    """Template instances for one GPU. An instance is compiled once, and loaded when it is bound."""
 
     def __init__(self, device: Device) -> None:
         self._architecture = device.architecture
@@ -203,7 +204,7 @@ def load_function(compiled: Compiled) -> Any:
 
 
 def allow(function: Any, launch: Launch) -> None:
-    """Allow a function the dynamic shared memory and the cluster of a launch.
+    """Allow a function to use the dynamic shared memory and the cluster of a launch.
 
     By default, a function may use 48 KiB of static and dynamic shared memory together, and clusters
     of up to 8 blocks (CUDA C++ Programming Guide).
@@ -227,12 +228,12 @@ def bind_launch(
 ) -> Callable[[], None]:
     """Return a function that enqueues a launch in the current stream quickly.
 
-    `arguments` are the kernel's arguments as ctypes objects. These contain only the addresses of
-    arrays, so the function keeps a reference to `keep_alive`, which keeps the arrays from being
-    freed.
+    `arguments` are the kernel's arguments as ctypes objects. These objects contain only the
+    addresses of arrays. So the function keeps a reference to `keep_alive`, which keeps the arrays
+    from being freed.
 
-    Launches with attributes are enqueued by cuLaunchKernelEx, and all others by CuPy's function.
-    docs/decisions/0004 has the time of both functions.
+    Launches with attributes are enqueued by cuLaunchKernelEx, and all other launches by CuPy's
+    function. docs/decisions/0004 has the time of both functions.
     """
     pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
     stream = cupy.cuda.get_current_stream().ptr

@@ -23,7 +23,7 @@ from gpubench.model.sources import encoded_source, read_source
 from gpubench.process.child import run_with_folder
 
 MAX_COMPILE_S = 900
-"""Time limit of a compilation. Large templates such as CUTLASS's take minutes."""
+"""Time limit of a compilation. Large templates, such as the templates of CUTLASS, take minutes."""
 
 MARKER = "gpubench_entry"
 
@@ -46,8 +46,8 @@ SHARED = (
     "-Xcompiler=-fPIC,-fno-gnu-unique",
     "-Xlinker=-Bsymbolic," + ",".join(f"--wrap={name}" for name in WRAPPED),
 )
-"""Options of a shared library. Its symbols stay private, because two libraries may define the same
-template."""
+"""Options of a shared library. The symbols of the library stay private, because two libraries may
+define the same template."""
 
 ENTRY = "gpubench_call"  # name of the library's function that calls the host function
 
@@ -66,7 +66,7 @@ def find(program: str = "nvcc") -> str | None:
 
 @cache
 def version() -> str:
-    """Return `nvcc` and its version. Raises CompileError if it cannot run."""
+    """Return `nvcc` and its version. Raises CompileError if nvcc cannot run."""
     text, _ = run(("--version",))
     number = re.search(r"V(\d+\.\d+)", text)
     return f"nvcc {number[1] if number else ''}".strip()
@@ -105,7 +105,7 @@ def base_options(options: Sequence[str]) -> tuple[str, ...]:
     """Return the user's options, C++17 if they name no standard, and options for include folders.
 
     The wheels of cuBLAS and CCCL may be in other folders than nvcc, and have another version. So
-    their folders come after nvcc's own.
+    the folders of the wheels are searched after nvcc's own folders.
     """
     has_standard = any(re.match("--?std", option) for option in options)
     folders = (f"-isystem={folder}" for folder in (*header_folders("cublas", "cccl"), STAND_INS))
@@ -137,15 +137,15 @@ def _cublas() -> tuple[str, ...]:
 def _driver() -> tuple[str, ...]:
     """Return the option that links the driver, if it is installed.
 
-    The process that loads the library has loaded the driver already.
+    The process that loads the compiled library has already loaded the driver.
     """
     name = ctypes.util.find_library("cuda")
     return (f"-l:{name}",) if name else ()
 
 
 _LINKED = {"-lcublas": _cublas, "-lcuda": _driver}
-"""For each option that links a CUDA library: a function that returns the options that replace
-it."""
+"""For each option that links a CUDA library: a function that returns the options to use in its
+place."""
 
 
 def code_for(architecture: str) -> str:
@@ -160,9 +160,9 @@ def compile_kernel(
 
     Return the cubin, the symbol of the kernel `expression`, and ptxas' log.
 
-    The file gets a kernel template with `expression` as template argument. This instantiates the
-    kernel, and the symbol of the template's instance contains the kernel's name. Raises
-    CompileError.
+    nvcc compiles a text that includes the file and adds a kernel template with `expression` as
+    template argument. The instance of the template also instantiates the kernel, and the symbol of
+    the instance contains the kernel's name. Raises CompileError.
     """
     text = (
         f'#include "{source.resolve()}"\n'
@@ -231,7 +231,7 @@ def compile_library(
 
 
 def entry_symbol(log: str, expression: str) -> str:
-    """Return the symbol of the kernel that the marker names.
+    """Return the symbol of the kernel that the marker template names (`compile_kernel`).
 
     Raises CompileError if the marker names no kernel.
     """

@@ -21,7 +21,7 @@ THROTTLES = {
     0x2: "application clocks",
 }
 """Names of NVML's clock event reasons (nvml.h, nvmlClocksEventReason…), by their bit. Software and
-hardware thermal slowdown share one name here, and hardware slowdown and power brake share another.
+hardware thermal slowdown share one name here. Hardware slowdown and power brake share another name.
 The reason "idle" is left out, because it is not throttling."""
 
 FRESH_S = 0.05
@@ -38,7 +38,7 @@ MAX_NAMED = 3  # maximum number of processes that a notice names
 
 
 def _is_ours(pid: int) -> bool:
-    """Return whether a process is this command of gpubench, or was started by it."""
+    """Return whether a process is this command of gpubench, or was started by this command."""
     return pid in {os.getpid(), os.getppid()} or _command_of(pid) == _command_of(os.getpid())
 
 

@@ -1,14 +1,14 @@
-"""Launches without a pause, as in a long run, until clock and power have settled; then samples.
+"""Launches without a pause, and takes samples when clock and power have settled.
 
 The cache is not flushed and no kernel blocks the stream, because the GPU would cool meanwhile. A
 mark is a timestamp kernel and an event. Marks are enqueued between the launches, and a sample lasts
 from one mark to the next. A mark adds some 4 µs to a sample, which takes milliseconds. Samples are
 enqueued ahead. A sample counts if all its launches were enqueued before the device reached the
-first one. Otherwise the device may have waited for the host between launches, and the sample is
+first launch. Otherwise the device may have waited for the host between launches, and the sample is
 dropped.
 
 A separate thread reads the energy counter, because a reading takes milliseconds. If other processes
-call the driver, too, a reading takes longer than the enqueued launches.
+call the driver, too, a reading takes longer than the launches that are enqueued ahead.
 """
 
 import math
@@ -83,8 +83,8 @@ def sustain(
 ) -> tuple[Series, float | None]:
     """Launch for `heat_s` untimed, then for `timed_s`. Return the samples and their clock in MHz.
 
-    `launch_us` is an estimate of a launch's time. Raises DoesNotFitError if most samples are
-    dropped, because launches are too short for the host to stay ahead of the GPU.
+    `launch_us` is an estimate of a launch's time. Raises DoesNotFitError if half of the samples or
+    more are dropped, because launches are too short for the host to stay ahead of the GPU.
     """
     launches = max(1, min(MAX_LAUNCHES, math.ceil(SAMPLE_US / launch_us)))
     enough = math.ceil(AHEAD_US / (launches * launch_us))

@@ -1,10 +1,11 @@
-"""The blocked batch: CUDA events around launches that are all enqueued before the first one runs.
+"""The blocked batch: CUDA events around launches, all enqueued before the first launch runs.
 
-In Python, a pair of events around a launch mostly times the host. Here a blocking kernel keeps the
-stream busy while the start event, the launches and the stop event are enqueued. The device then
-runs the launches without waiting for the host. The time per launch is (time between the events −
-overhead of a sample) ÷ launches. Each sample is checked: its start event must still be pending when
-its stop event has been enqueued, and the sample must be longer than the overhead.
+In Python, a pair of events around a launch mostly times the host. A blocked batch therefore begins
+with a blocking kernel, which keeps the stream busy while the start event, the launches and the stop
+event are enqueued. The device then runs the launches without waiting for the host. The time per
+launch is (time between the events − overhead of a sample) ÷ launches. Each sample is checked: its
+start event must still be pending when its stop event has been enqueued, and the sample must be
+longer than the overhead.
 """
 
 import statistics
@@ -30,8 +31,8 @@ group."""
 
 MARGIN = 1.5
 """Ratio of the blocking time to the enqueuing time. The enqueuing time is the lower median of the
-last `RECENT` samples, not their maximum. The first launch of a kernel takes milliseconds to load
-it, and the maximum would then make all blocking times long."""
+last `RECENT` samples, not their maximum. The first launch of a kernel takes milliseconds, because
+it loads the kernel. With the maximum, this launch would make all blocking times long."""
 
 RECENT = 9  # number of samples whose enqueuing times are kept
 
@@ -46,7 +47,8 @@ CALIBRATION_SAMPLES = 50
 
 MAX_OVERHEAD_US = 10.0
 """Maximum overhead of a sample: a tenth of the shortest sample. Calibrations on an H200 give 2.1 to
-2.3 µs, that is ±3.5 %. An overhead of 10 µs with this accuracy leaves times accurate to 0.4 %."""
+2.3 µs, that is ±3.5 %. At this accuracy, an overhead of 10 µs causes an error of at most 0.4 % in
+the shortest sample."""
 
 MAX_CALIBRATIONS = 3  # number of calibrations before an overhead above the limit is an error
 
@@ -60,7 +62,7 @@ class Sample(NamedTuple):
 
 
 class BlockedBatchTimer:
-    """Times launches in a stream, such as `CudaStream`, which records events and blocks."""
+    """Times launches in a stream that can be blocked and records events, such as `CudaStream`."""
 
     def __init__(self, stream: Any, host_clock_ns: Callable[[], int] = perf_counter_ns) -> None:
         self._stream = stream
@@ -74,7 +76,7 @@ class BlockedBatchTimer:
         self._host_us: list[float] = []  # the host's times per launch, in the latest samples
         self.overhead_us = 0.0  # time between a sample's two events beyond its launches
         self._host_overhead_us = 0.0  # the host's time to record a sample's two events
-        self.void_samples = 0  # samples taken again because the blocking kernel was too short
+        self.void_samples = 0  # number of void samples, which were taken again
 
     def take_clock_mhz(self) -> float | None:
         """Return the median multiprocessor clock of the samples since the last call."""

@@ -123,7 +123,7 @@ class Check:
             factor = content_of(problem, index)
             if self.fingerprints.get(factor) != fingerprint:
                 output = self.operands.sets[index][-1]
-                if self._later:  # if too many are kept, replace a random later one
+                if self._later:  # if too many outputs are kept, replace one of them
                     place = len(self._kept)
                     if place >= KEPT_OUTPUTS:
                         place = KEPT_OUTPUTS // 2 + randbelow(KEPT_OUTPUTS // 2)

@@ -1,4 +1,4 @@
-"""Makes launches in the child that the parent requests to judge a user's kernel."""
+"""Launches a user's kernel in the child when the parent requests it to judge the kernel."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -60,7 +60,7 @@ def _or_lost() -> Iterator[None]:
 
 
 class Examiner:
-    """Launches a point's kernel as the parent requests, and returns what it computed."""
+    """Launches a point's kernel as the parent requests, and returns what the kernel computed."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Examiner:
         self._on_best_threads = on_best_threads
         self._new: _New | None = None
         self._release: Callable[[int], None] | None = None  # begins prepared launches
-        self._kernel: Kernel | None = None  # the kernel on the operands that were timed
+        self._kernel: Kernel | None = None  # the kernel, bound to the timed operands
         self._outputs: Any = None  # outputs in memory of another process
 
     def forget(self) -> None:
@@ -81,7 +81,7 @@ class Examiner:
 
     @_or_lost()
     def probe_outputs(self, point: Point) -> list[bytes]:
-        """Return the results on the operands of the point's probes, as bytes in the order of rows.
+        """Return the results on the operands of the point's probes, as bytes, row after row.
 
         Raises ChildLostError for a result that cannot be computed.
         """

@@ -1,7 +1,7 @@
 """Keeps the outputs of a GPU's launches, in a process that never runs a user's function.
 
-The process of the function opens the memory of the outputs, and its launches write there. The
-parent reads results through this process.
+The process that runs the function opens the memory of the outputs, and its launches write into this
+memory. The parent reads results through the keeper's process.
 """
 
 from collections.abc import Sequence

@@ -21,7 +21,7 @@ windows before by at most this fraction, in time and in energy per launch."""
 VISIT_S = 0.35
 """Time of a visit. The regulator takes 0.1 to 0.3 s to react to a change of the load."""
 
-PAIRS = 6  # number of pairs in each process; even, so that each side is first in half of them
+PAIRS = 6  # number of pairs in each process; even, so that each side is first in half of the pairs
 
 PROCESSES = 3
 """Number of processes. Ratios differ more between processes than between the pairs of one
@@ -56,7 +56,7 @@ def paired(
 
 
 def _settle(kernel: Kernel, library: Kernel, clock: Callable[[], float]) -> float:
-    """Launch both in turns until they are stationary, and return the seconds that this took."""
+    """Launch both kernels in turns until they are stationary. Return how many seconds this took."""
     began_s = clock()
     windows: list[tuple[float, float]] = []
     while (passed_s := clock() - began_s) < SETTLE_S and not _is_stationary(windows):

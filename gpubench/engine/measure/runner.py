@@ -21,8 +21,9 @@ from gpubench.model import Measurement, PairedTimes, Parts, Point, Status, Timin
 class Runner:
     """Measures points on a backend, in this process. Operands and verdicts are kept between rounds.
 
-    A kernel that crashes ends the process. `on_ready` is called in each measurement, when the
-    kernel has been compiled and, if it is a function, called once.
+    A kernel that crashes ends the process. In each measurement, `on_ready` is called when the
+    kernel has been compiled. If the kernel is a function, `on_ready` is called after the first call
+    of the function.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Runner:
 
     @property
     def examiner(self) -> Examiner:
-        """The object that launches kernels when the parent requests it."""
+        """The object that launches kernels at the parent's request."""
         return self._visits.examiner
 
     @property
@@ -103,7 +104,7 @@ class Runner:
         """Measure a point once. A failure becomes the measurement's status and reason.
 
         `wall_limit_s` is the wall time that a budget leaves for the point. Sampling stops after
-        this time, but not before it has the minimum number of samples. `earlier` is the point's
+        this time, but not before the minimum number of samples is taken. `earlier` is the point's
         measurement in another process, where the point was probed and verified. The timed outputs
         are also verified in this process. `seed` is the seed of the operands and probes, if it
         differs from the job's seed.

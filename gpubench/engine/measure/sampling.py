@@ -11,7 +11,7 @@ from gpubench.model import Series, Timing
 from gpubench.stats.intervals import median_interval
 
 Sample = Callable[[int, int], list[float]]
-"""Function of the number of launches per sample and the number of samples. It returns the
+"""Function of the number of launches per sample and the number of samples. The function returns the
 microseconds per launch of each sample."""
 
 SHRINKING = 0.9
@@ -24,13 +24,13 @@ estimated exactly."""
 
 WARM_S = 0.02
 """Time of a launch, in seconds, above which the first launch counts as a sample, too. On an H200,
-the first of four launches of 10 to 75 ms took as long as the other three (72 visits, median of the
-differences 0.002 %)."""
+the first of four launches of 10 to 75 ms took as long as each of the other three launches (72
+visits, median of the differences 0.002 %)."""
 
 THREAD_TURNS = 3  # number of launches with each number of threads, in each of two passes
 
-CLEARLY_SLOWER = 1.5  # beyond this ratio to the fastest time, fewer threads are not tried
-EQUALLY_FAST = 1.05  # up to this ratio, the larger number of threads is preferred
+CLEARLY_SLOWER = 1.5  # ratio to the fastest time above which fewer threads are not tried
+EQUALLY_FAST = 1.05  # ratio to the fastest time up to which more threads are preferred
 
 STEP_DEVICE_S = 0.01
 """Device time between two checks of the interval, once a round has its minimum device time."""
@@ -47,11 +47,11 @@ def collect(
 ) -> Series:
     """Take samples until there are enough by the policy `timing`, and return them.
 
-    The first launches warm up the device and give an estimate. Their times do not count, unless the
-    measured time and the expected time both exceed `WARM_S`. (If only the measured time is long,
-    the host has delayed a short launch.) `first_us` is the time of the verified launch, if that
-    launch was timed. It then replaces the time of the very first launch. `clock` returns seconds of
-    wall time.
+    The first launches warm up the device and give an estimate. The times of these launches do not
+    count, unless the measured time and the expected time both exceed `WARM_S`. (If only the
+    measured time is long, the host has delayed a short launch.) `first_us` is the time of the
+    verified launch, if that launch was timed. This time then replaces the time of the very first
+    launch. `clock` returns seconds of wall time.
 
     Raises LaunchError for an impossible time.
     """
@@ -69,7 +69,7 @@ def collect(
     widths: list[tuple[int, float]] = []
 
     def spent_s() -> float:
-        """Return the wall time, but at least the samples' time, which may have begun earlier."""
+        """Return the wall time, but at least the samples' time: a first sample may be older."""
         return max(clock() - started, sum(times) * launches / 1e6)
 
     while not (reason := _why_stop(times, sample_s, widths, spent_s(), timing)):
@@ -86,7 +86,7 @@ def best_threads(
 
     `time_us` measures a launch with a number of threads. Numbers are tried from the largest down,
     until a launch is clearly slower. A launch that takes longer than `slow_us` is measured only
-    once per number.
+    once for each number of threads.
     """
     times: dict[int, list[float]] = {}
     for count in counts:

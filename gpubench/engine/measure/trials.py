@@ -55,7 +55,7 @@ matrices."""
 
 
 class Trials:
-    """Judges kernels on operands of its own. A kernel is judged only once at each size."""
+    """Judges kernels in additional launches. Probes are judged only once at each size."""
 
     def __init__(self, backend: Backend, operand_cache: OperandCache, examiner: Examiner) -> None:
         self._backend, self._operand_cache, self._examiner = backend, operand_cache, examiner
@@ -68,7 +68,7 @@ class Trials:
     def watch(self, point: Point, note: str) -> None:
         """Record, before the first timing, what a call does in addition to computing.
 
-        `note` says how a kernel was compiled.
+        `note` is a note on how the kernel was compiled.
         """
         instance = instance_of(point)
         is_call = isinstance(point.variant, CallVariant) and point.scope == Scope.KERNEL
@@ -111,8 +111,8 @@ class Trials:
     ) -> Iterator[tuple[Sequence[Any], Callable[[Any], None]]]:
         """Yield operands, and the function that raises WrongError unless the result is right.
 
-        An operation that is not just a product gets random operands. If it contains a product, it
-        also gets the operands of exact probes.
+        An operation that is not just a product gets random operands. If the operation contains a
+        product, it also gets the operands of exact probes.
         """
         xp, seed = self._backend.xp, self._operand_cache.seed
         if not problem.operation.is_product:

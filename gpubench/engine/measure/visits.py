@@ -47,7 +47,7 @@ SETTLED = 0.9  # minimum ratio to the previous prediction at which a prediction 
 
 WATCHED_LAUNCHES = 40
 """Number of launches of a point whose outputs are compared one by one, if time allows. A kernel
-that is wrong in one of twenty launches is then wrong about twice."""
+that is wrong in one of twenty launches is wrong about twice in these launches."""
 
 WATCHING_S = 0.004
 """Time limit, in seconds, for comparing outputs one by one before the first sample. Outputs of
@@ -62,8 +62,8 @@ SLOWDOWNS = ("thermal slowdown", "hardware slowdown")
 only recorded."""
 
 COOLING_S = (1.0, 4.0, 10.0)
-"""Pauses before a point is timed again after a slowdown. The last measurement is kept, and its row
-names the slowdown."""
+"""Pauses, in seconds, before a point is timed again after a slowdown. The last measurement is kept,
+and its row names the slowdown."""
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Visits:
         self._trials = Trials(backend, operand_cache, self.examiner)
         self._states: defaultdict[Point, PointState] = defaultdict(PointState)
         self._launched: set[Instance] = set()
-        """The instances of which this process has measured a later round (`_take_over`)."""
+        """The instances that `_take_over` has handled in this process."""
 
     def visit(
         self, blank: Measurement, wall_limit_s: float | None, earlier: Measurement | None
@@ -202,9 +202,9 @@ class Visits:
         """Accept the verdict of another process, and launch on few rows to load the kernel here.
 
         A function that compiles or chooses a kernel for each size is called at the full size. A
-        compiled kernel needs no such launch if it was launched at another size. The launch is also
-        omitted if launches are short: a first sample that includes loading is discarded and taken
-        again.
+        compiled kernel needs no such launch if this process has launched it at another size. The
+        launch is also omitted if launches are short: a first sample that includes loading is
+        discarded and taken again.
         """
         state = self._states[point]
         state.expected_us = series.median_us
@@ -244,7 +244,7 @@ class Visits:
         with self._phase("verifying"):
             self._trials.probe(point)
             if not point.operands.reveals_errors:
-                # On zeros, ones or short mantissas, results can be right if a product is missing
+                # Zeros, ones or short mantissas can give right results even if a product is missing
                 uniform = replace(point, operands=Fill.UNIFORM)
                 operands = self._operand_cache.operands(uniform)
                 on_uniform = self._backend.bind(uniform, operands)
@@ -338,7 +338,7 @@ class Visits:
         )
 
     def _checked_samples(self, kernel: Kernel, check: Check) -> Sample:
-        """Return a function that takes samples, and checks outputs of the first single launches."""
+        """Return a function that takes samples, and checks the first samples of one launch each."""
         left, sets = WATCHED_LAUNCHES, len(check.operands.sets)
 
         def sample(launches: int, count: int) -> list[float]:

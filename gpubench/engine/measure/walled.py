@@ -1,4 +1,4 @@
-"""Launches kernels in the child, on operands that come with each request of the parent.
+"""Launches kernels in the child, on operands that the parent sends with each request.
 
 The parent owns the outputs, makes the operands, and times the requests (`engine.outside.wall`).
 """
@@ -17,7 +17,7 @@ from gpubench.process.shared_memory import Window
 
 
 class Walled:
-    """Memory of operands and outputs at fixed addresses, and a kernel that is bound to it."""
+    """Memory of operands and outputs at fixed addresses, and a kernel bound to this memory."""
 
     def __init__(self, backend: Backend, take_file: Callable[[], int]) -> None:
         self._backend, self._take_file = backend, take_file
@@ -26,11 +26,11 @@ class Walled:
         self._kernel: Kernel | None = None
 
     def give_up_rights(self) -> None:
-        """Give up the rights of root, before a user's function is loaded."""
+        """Give up the privileges of root, before a user's function is loaded."""
         drop_capabilities()
 
     def prepare(self, problem: Problem, launches: int) -> None:
-        """Map the outputs of a number of launches. Their file comes with the request."""
+        """Map the outputs of a number of launches. The parent sends the outputs' file."""
         self.forget()
         inputs, outputs = (Window(size) for size in shared_bytes(problem, launches))
         self._windows = inputs, outputs
@@ -56,7 +56,7 @@ class Walled:
         self._kernel = kernel if threads is None else kernel.on_threads(threads)
 
     def launch(self, launches: int) -> float:
-        """Map the operands that come with the request, and launch on each set of operands.
+        """Map the operands that the parent sent, and launch on each set of operands.
 
         Return microseconds per launch by the clock of this process. If `launches` is 0, only map
         the operands. Raises ChildLostError.

@@ -30,11 +30,11 @@ def make_inputs(
 ) -> tuple[np.ndarray, ...]:
     """Return the operands of a problem, by default uniform in [−1, 1] or in an integer's range.
 
-    Products of int32 wrap. Operands of int8 omit −128, which has no negative, because sets of
-    operands differ in sign. Random numbers are the default because operands of zeros switch fewer
-    gates, so that kernels run up to 15 % faster. `Fill` describes other kinds of values. With
+    Products of int32 wrap. Operands of int8 omit −128, because sets of operands differ in sign, and
+    int8 has no +128. Random numbers are the default because operands of zeros switch fewer gates,
+    so that kernels run up to 15 % faster. `Fill` describes other kinds of values. With
     `Fill.INDEX`, element i of operand p (from 1) is p·i, and integers wrap. An operation may make
-    its operands itself. Each number `content` gives different values.
+    its operands itself. Each value of `content` gives different operands.
     """
     if make := problem.operation.make:
         made = make(np.random.default_rng([seed, content]), problem.input_shapes)
@@ -74,7 +74,7 @@ def make_new_values(
 ) -> np.ndarray:
     """Return random values of a shape, for a new first operand.
 
-    The default shape is the shape of the values from which the elements of new operands are drawn.
+    By default, there are `NEW_VALUES` values, from which the elements of new operands are drawn.
 
     If the fill has no random values, the values are uniform.
     """
@@ -174,7 +174,7 @@ def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """Return a float8 operand in float32, because CuPy has no float8; return others unchanged."""
+    """Return an operand for CuPy: a float8 operand as float32, any other operand unchanged."""
     return array.astype(np.float32) if array.dtype.name.startswith("float8") else array
 
 
@@ -203,18 +203,19 @@ class Reference:
     """
 
     parts: tuple[Any, ...]
-    """Arrays whose exact sum is the result: one for float32 and int32, several for float64."""
+    """Arrays whose exact sum is the result: one array for float32 and int32, several for
+    float64."""
 
     terms: int  # K: the number of products in the sum of an element
     row_norms: Any  # ‖row of A‖₂, of shape M×1; if the result is a vector, of shape M
     column_norms: Any  # ‖column of B‖₂, of shape 1×N; if the result is a vector, a number
     inherited: Any = 0.0
-    """For atax: the effect of the errors of A·v on the result, in the same unit as the other
-    scales."""
+    """For atax: the scale of the errors in the result that the errors of A·v cause. It is added to
+    the other scales."""
 
     compare: Callable[[Any], Compared] | None = None
-    """Function of the operation that compares an output. If it is not None, `parts` and the scale
-    are not used."""
+    """Function of the operation that compares an output. If there is such a function, `parts` and
+    the scale are not used."""
 
     errors: dict[tuple[int, int], Errors] = field(default_factory=dict)
     """Errors of right outputs. A key has the factor of the output's set, and the output's
@@ -244,7 +245,8 @@ class _Factor:
 def make_reference(xp: Any, op: str, *inputs: Any) -> Reference:
     """Compute the result of an operation in higher precision, in the array module `xp`.
 
-    float32 is computed in float64, int32 exactly modulo 2³², and float64 to about 2⁻⁶⁰ of ‖a‖·‖b‖.
+    Products of float32 operands are computed in float64, and products of int32 operands exactly
+    modulo 2³². Products of float64 operands have an error of about 2⁻⁶⁰·‖a‖·‖b‖.
     """
     operation = OPERATIONS[op]
     if not operation.is_product:
@@ -290,12 +292,12 @@ def _of_vector(reference: Reference) -> Reference:
 
 
 def _product_of_result(xp: Any, a: Any, first: Reference) -> Reference:
-    """Compute A·b for a product b = B·v, with the errors that a kernel may make in b.
+    """Compute c = A·b for a product b = B·v, with the errors that a kernel may make in b.
 
-    A kernel's b has errors δ with |δᵢ| ≤ τ·sᵢ, where τ is the tolerance and sᵢ the scale of a
-    single product, ‖row i of B‖·‖v‖ + √N·|bᵢ|. These errors reach cⱼ as Σᵢ Aⱼᵢ·δᵢ. The roundings of
-    different rows are independent, so their sum grows as the root of the sum of squares (as √K does
-    for the roundings of one row): √(Σᵢ (Aⱼᵢ·sᵢ)²) is added to cⱼ's own scale.
+    A kernel may compute bᵢ with an error δᵢ of at most τ·sᵢ. Here τ is the tolerance, and sᵢ = ‖row
+    i of B‖·‖v‖ + √N·|bᵢ| is the scale of bᵢ. The errors δᵢ change cⱼ by Σᵢ Aⱼᵢ·δᵢ. The errors of
+    different rows are independent, so this sum grows as the root of the sum of its terms' squares.
+    Therefore √(Σᵢ (Aⱼᵢ·sᵢ)²) is added to the scale of cⱼ.
     """
     leading, *corrections = first.parts
     if a.dtype == np.int32:
@@ -366,7 +368,7 @@ def _product_in_parts(xp: Any, a: Any, b: Any) -> tuple[Any, ...]:
 
 
 def _slices(xp: Any, values: Any, bits: int) -> list[Any]:
-    """Return three arrays that sum to `values`, each with `bits` significant bits in one scale."""
+    """Return three arrays that sum to `values`. Each array holds `bits` bits on a common scale."""
     _, exponent = np.frexp(float(xp.abs(values).max()))
     slices, remainder = [], values
     for index in range(1, 4):

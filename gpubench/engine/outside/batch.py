@@ -1,4 +1,4 @@
-"""Times the launches of a request. This process owns their operands and outputs, and the clock."""
+"""Times the launches of a request. This process owns the operands, the outputs and the clock."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from gpubench.model import Problem
 from gpubench.process.descendants import cpu_ns, descendants, resident_bytes
 from gpubench.process.shared_memory import new_file, new_sealed_file
 
-CHECKED_RESULTS = 2  # number of launches whose whole results are compared, if single rows cannot be
+CHECKED_RESULTS = 2  # number of whole results that are compared, if single rows cannot be compared
 
 
 class Seen(NamedTuple):
@@ -91,7 +91,7 @@ class Batch:
         `spans` states for each launch whether its operands span their type (`outside.values`).
         Outputs that launches read get small numbers instead of poison. If the operands span their
         type, such outputs get zeros, because a sum with small numbers would be rounded. If
-        `has_nan` is true, one element of A is NaN in one launch. This is only done if each row of
+        `has_nan` is true, one element of A is NaN in one launch. A NaN is used only if each row of
         the result is computed from one row of A, in floating-point numbers.
         """
         self._contents.reverse()
@@ -115,7 +115,8 @@ class Batch:
     def launch(self, count: int | None = None) -> Seen:
         """Send the operands to the child, launch on them, and copy rows of the results.
 
-        `count` is the number of launches; by default, all. Raises ChildLostError.
+        `count` is the number of launches, by default all launches of the batch. Raises
+        ChildLostError.
         """
         launches, descriptor = self.launches if count is None else count, new_file()
         warden, sets = self._child.living.process.pid, self._sets()
@@ -161,8 +162,8 @@ class Batch:
         """Raise WrongError unless the copied rows are rows of right results.
 
         If an element of A is NaN, the whole row of the result must be NaN. With `finds_rounding`,
-        operands that do not span their type are random in all bits, so that rounding of operands
-        shows.
+        operands that do not span their type have random bits, so that the errors of the results
+        show whether operands were rounded.
         """
         sets, earlier = self._sets(), self._sets(1)
         held = None if self._held is None else self._sets(0, self._held)

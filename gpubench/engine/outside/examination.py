@@ -48,9 +48,9 @@ class Examination:
     """Judges a child's measurements, and requests further launches from the child.
 
     A user's function could change the checks and the clock in its own process. So in every round,
-    this process compares the function's results on operands from seeds that it draws itself, and
-    times the function by its own clock. This clock also checks some of the times of CUDA sources
-    (`Timing.examined_in`).
+    this process draws seeds of operands, and compares the function's results on these operands.
+    This process also times the function by its own clock. The clock of this process also checks
+    some of the times of CUDA sources (`Timing.examined_in`).
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class Examination:
     ) -> None:
         self._child, self._device = child, device
         self._keep = keep
-        """Function that calls a method in another process (`Wall.keep`). None on a CPU, where the
-        present process owns the outputs."""
+        """Function that calls a method in another process (`Wall.keep`). None on a CPU, where this
+        process owns the outputs."""
 
         self._fragile: set[Variant] = set()
         """Variants that ended a child at an unusual size. Other tiles of these variants are not
@@ -100,7 +100,7 @@ class Examination:
     def _timed(
         self, result: Measurement, request: Callable[..., Any], limit_s: float
     ) -> Measurement:
-        """Return the measurement with its `clock_ratio`: this clock's time over the reported time.
+        """Return the measurement with its `clock_ratio`: our clock's time over the reported time.
 
         Raises WrongError and ChildLostError.
         """
@@ -188,8 +188,8 @@ def _joined(*notes: str) -> str:
 def _require_result(request: Callable[..., Any], point: Point) -> None:
     """Raise WrongError unless the result is right on operands from a seed that this process draws.
 
-    The operands and the reference may take long to make. This process makes both while the child
-    makes the same operands and launches the function.
+    Making the operands and the reference may take long. This process makes the operands and the
+    reference while the child makes the same operands and launches the function.
     """
     problem, seed = point.problem, randbits(SEED_BITS)
 

@@ -1,4 +1,4 @@
-"""Judges results and times of launches on operands that nothing could know before."""
+"""Judges results and times of launches on operands that no kernel can know in advance."""
 
 import math
 from collections.abc import Callable
@@ -31,17 +31,18 @@ MAX_LAUNCHES = 32
 """Maximum number of launches on new operands in one request on a CPU. A request has several short
 launches, so that it takes much longer than a request without launches."""
 
-MAX_BYTES = 2**22  # maximum total bytes of the problems of these launches
+MAX_BYTES = 2**22  # maximum total bytes of the problems of such a request's launches
 HELD_US = (50.0, 2e4)
-"""Two total times of a request's launches on a GPU, in microseconds: the minimum at which the ratio
-of the two clocks counts, and the time that the number of launches is chosen to reach."""
+"""Total times of a request's launches on a GPU, in microseconds. If the launches take the first
+time or longer, the ratio of the two clocks counts. The number of launches is chosen to reach the
+second time."""
 
 HELD_LAUNCHES = (8, 256)  # minimum and maximum number of launches on a GPU
-HELD_BYTES = 2**31  # maximum total bytes of the problems of launches on a GPU
+HELD_BYTES = 2**31  # maximum total bytes of the problems of a request's launches on a GPU
 
 BESIDE_S = 5e-3
 """Assumed time of a request without its launches, if this time is not measured. If only the
-function's own process can measure it, this is also the maximum that is subtracted."""
+function's own process can measure this time, at most `BESIDE_S` is subtracted."""
 
 LATE_S = 1.5e-3
 """Maximum time by which a request may exceed the sum of its launches' time and the time of a
@@ -58,7 +59,7 @@ CHECKED_BYTES = 2**20
 cannot be compared. Only some elements of a larger result are then read, because reading 64 MB took
 31 ms, and this time varies by more than `LATE_S`."""
 
-CHECKED_ELEMENTS = 1024  # number of elements that are read of a larger result
+CHECKED_ELEMENTS = 1024  # number of elements that are read from a larger result
 
 NEW_RATIO = 2.0
 """Ratio of the time on new operands to the reported time, above which the reported time is judged
@@ -106,7 +107,7 @@ class OnNewOperands:
         self._is_hot = self._point.cache == Cache.HOT
         from_memory_us = problem.bytes / bandwidth / 1e3 if bandwidth else 0.0
         self._from_memory_us = from_memory_us if self._is_hot else 0.0
-        # Other times are not comparable: CUPTI leaves out gaps, and end-to-end times have copies.
+        # Other times are not comparable: CUPTI omits gaps, and end-to-end times include copies.
         self._is_timed = (self._point.timer, self._point.scope) == (Timer.EVENTS, Scope.KERNEL)
         self._launches = self._sets = max(1, self._number())
         self._seed = 0
@@ -150,15 +151,15 @@ class OnNewOperands:
     def judge(self) -> float | None:
         """Return the ratio of the time by this process's clock to the reported time, on a GPU.
 
-        Return None on a CPU, if the launches cannot be held in a GPU's queue, or if they are too
-        short. Raises WrongError for a wrong result, and for a time that is too long; and
-        ChildLostError.
+        Return None on a CPU. On a GPU, return None if its queue cannot hold the launches, or if the
+        launches are too short. Raises ChildLostError, and raises WrongError for a wrong result or a
+        time that is too long.
 
         Each launch has a new operand. If the cache is hot for the timed launches, these launches
         may be slower, because their operands come from memory. The ratio is then measured again
         with launches on a single new operand, which is in the cache for all launches except the
-        first. A function could compute only the first of these launches, so they are not made if
-        another process owns the outputs.
+        first. A function could compute only the first of these launches, so this second measurement
+        is omitted if another process owns the outputs.
         """
         self._fit_queue()
         self._launches = self._sets = max(1, self._launches)
@@ -173,8 +174,8 @@ class OnNewOperands:
     def _ratio(self, agreeing_s: float) -> float | None:
         """Return the ratio for `judge`; None if the times are too short or cannot be compared.
 
-        The launches are repeated for `agreeing_s` until the ratio is at most `CLOCKS_AGREE`. Raises
-        WrongError.
+        The launches are repeated until the ratio is at most `CLOCKS_AGREE`, but not longer than
+        `agreeing_s`. Raises WrongError.
         """
         beside_s, least_us, started = BESIDE_S, math.inf, perf_counter()
         if self._is_timed and (keep := self._keep):
@@ -221,7 +222,7 @@ class OnNewOperands:
 
     @property
     def _in_queue(self) -> bool:
-        """Whether launches are enqueued before the seed is sent; not so in the mode `waited`."""
+        """Whether launches are enqueued before the seed is sent. False in the mode `waited`."""
         return self._is_timed and self._point.launches != Launches.WAITED
 
     def _taken_s(self, launches: int) -> float:
@@ -248,9 +249,9 @@ class OnNewOperands:
         return elapsed_s if self._keep else taken_s
 
     def _nothing_s(self, keep: Callable[..., Any]) -> float:
-        """Return the time of such a request without launches, in a process without foreign code.
+        """Return the time of a request without launches, in a process without foreign code.
 
-        A function could lengthen such requests in its own process.
+        In its own process, a user's function could lengthen requests without launches.
         """
         keep(EmptyRequests.put_new_operands, self._sets, self._in_queue)
         started = perf_counter()
@@ -282,7 +283,7 @@ class OnNewOperands:
         return self._read(Keeper.read_results, self._copies, self._rows, self._position)
 
     def _read(self, method: Callable[..., bytes], *chosen: Any) -> bytes:
-        """Read results in the process that owns them: the keeper's, or the function's process."""
+        """Read results from the process that owns them: the keeper's or the function's process."""
         if self._keep:
             content: bytes = self._keep(method, *chosen)
         else:
@@ -290,7 +291,7 @@ class OnNewOperands:
         return content
 
     def _require_results(self) -> None:
-        """Raise WrongError unless the rows that were read are right."""
+        """Raise WrongError unless the results that were read are right."""
         problem, content, copies = self._problem, self._content, self._copies
         shape = problem.output_shape
         if rows := self._rows:

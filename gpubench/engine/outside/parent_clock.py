@@ -1,4 +1,4 @@
-"""Compares the time that a child reports with this process's clock.
+"""Compares the time that a child reports with the time by this process's clock.
 
 A function can change anything in its own process, such as the clock.
 """
@@ -31,8 +31,8 @@ PATIENCE_S = 3.0
 Other work on the machine does not disturb all batches."""
 
 AGREEING_S = 0.5
-"""Time, in seconds, for which batches are repeated until a batch confirms the reported time
-(`CLOCKS_AGREE`)."""
+"""Time, in seconds, in which a batch confirms the reported time only if its time is within
+`CLOCKS_AGREE`. Later, the larger ratio `RATIO` is enough."""
 
 RATIO = 1.5
 """Ratio of the time of a batch by the parent's clock to the reported time, above which the reported
@@ -41,8 +41,8 @@ measurements."""
 
 LEAST_US = 200.0
 """Minimum time of a launch on a GPU that is timed in this module. Shorter launches cannot be
-distinguished from the time to enqueue them. They are timed while they wait in the GPU's queue
-(`OnNewOperands`)."""
+distinguished from the time to enqueue them. `OnNewOperands` times shorter launches, which are held
+in the GPU's queue."""
 
 T = TypeVar("T")
 
@@ -90,7 +90,8 @@ def timed(request: Callable[[], T], pid: int) -> tuple[T, float, float, float]:
 
     The first time leaves out the time in which either process waits for a core. The second time is
     the whole time. The third time leaves out only the time in which this process waits for a core.
-    It is compared with the clock of the process `pid`, which includes the waiting of that process.
+    The third time is compared with a time by the clock of the process `pid`, which includes the
+    time in which the process `pid` waits.
     """
     _, own_before_s = _scheduled("thread-self")
     ran_before_s, other_before_s = _scheduled(pid)

@@ -1,11 +1,13 @@
 """Times and judges launches from outside their process, which owns neither operands nor clock.
 
-Each request brings operands that nothing could know before, in an open file. The clock starts
-before the child gets the file. The outputs lie in memory of this process. When the child answers,
-this process chooses rows, copies them, and stops the clock. Anything written later is never read.
+Each request sends the child an open file with operands that the child could not know before. The
+clock starts before the child gets the file. The outputs are in the memory of this process. When the
+child answers, this process chooses rows, copies them, and stops the clock. Results that are written
+later are never read.
 
-Launches take at least the CPU time of all processes of the child, divided by its threads. The time
-of a request without launches is measured in a child that never ran foreign code, and is subtracted.
+The time of launches is at least the CPU time of all processes of the child, divided by the number
+of threads. The time of a request without launches is measured in a child that never ran foreign
+code, and is subtracted.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,33 +30,33 @@ from gpubench.errors import ChildLostError, DeviceUnavailableError
 from gpubench.model import Health, Measurement, Problem, Series, Status, Timer, Timing
 from gpubench.process.descendants import close_to_descendants
 
-BATCH_US = 25_000.0  # time that the launches of a request are to take together
+BATCH_US = 25_000.0  # intended total time of the launches of a request
 
-LONG = 8  # a batch that takes this many times as long is made shorter
+LONG = 8  # a request that exceeds `BATCH_US` by this factor gets fewer launches
 
 MAX_BYTES = 2**24  # maximum bytes of the operands of a request of several launches
 MAX_LAUNCHES = 256
-"""Maximum number of launches of a request. Operands take much longer to make than the short
-launches that would need more."""
+"""Maximum number of launches of a request. More launches would be needed only if launches are
+short, and making their operands takes much longer than such launches."""
 
-MIN_REQUESTS = 3  # minimum number of requests of a round that count, where none is slow
+MIN_REQUESTS = 3  # minimum number of timed requests in a round, unless launches are slow
 MAX_REQUESTS = 5
-"""Maximum number of requests of a round that count. Other work lengthens all requests of half a
-second alike, so further requests of a round show little."""
+"""Maximum number of timed requests in a round. Other work on the machine lengthens all requests
+within half a second alike, so further requests of a round show little."""
 
-MIN_GROWN_BYTES = 2**20  # minimum growth of the child's memory that is noted; smaller is noise
-MIN_GROWN_EACH = 2**10  # the same per launch
+MIN_GROWN_BYTES = 2**20  # minimum growth of the child's memory that is noted
+MIN_GROWN_EACH = 2**10  # minimum growth per launch that is noted
 
 EMPTY_REQUESTS = 5  # number of requests without launches, of which the shortest counts
 
 
 def time_us(request: Seen, empty_us: float, threads: int) -> float:
-    """Return the time of a request's launches, which is at least their CPU time on all threads."""
+    """Return the time of a request's launches, which is at least their CPU time per thread."""
     return max(request.wall_us - empty_us, request.cpu_us / threads)
 
 
 def growth_note(held_bytes: Sequence[int], launches: int) -> str:
-    """Return a note if the child's memory grew with each later request of this many launches.
+    """Return a note if the child's memory grew with each later request of `launches` launches.
 
     The first half of the requests does not count: a function may fill a cache of its own.
     """
@@ -68,21 +70,21 @@ def growth_note(held_bytes: Sequence[int], launches: int) -> str:
 
 
 class Wall:
-    """Measures points of a CPU whose functions nobody trusts, and what they are compared with."""
+    """Measures points of a CPU: untrusted functions, and the libraries to compare them with."""
 
     def __init__(self, device: str) -> None:
         self._gauge = Supervisor(device, Timer.EVENTS)
         """A child that never runs foreign code, for requests without launches."""
 
         self._keeper = Supervisor(device, Timer.EVENTS)
-        """On a GPU, another such child, which has the outputs."""
+        """On a GPU: another child that never runs foreign code. It keeps the outputs."""
 
-        self._fault: Exception | None = None  # why these are of no use
+        self._fault: Exception | None = None  # why these children cannot be used
         self._empties_us: dict[tuple[Problem, int], float] = {}
         """Times of requests without launches, by problem and number of launches."""
 
     def use_device(self, name: str) -> None:
-        """Let later children open a device, as `--device` names it."""
+        """Set the name of the device that later children open."""
         self._gauge.device_name = self._keeper.device_name = name
 
     @contextmanager
@@ -120,7 +122,7 @@ class Wall:
     def measure(
         self, child: Supervisor, result: Measurement, timing: Timing, limit_s: float | None
     ) -> Measurement:
-        """Return the measurement with times by this process's clock, or as wrong.
+        """Return the measurement with times by this process's clock, or with the status `wrong`.
 
         `result` is the child's measurement. The time that the child measured only decides how many
         launches a request has. `limit_s` is the wall time that a budget leaves for the point.
@@ -133,7 +135,7 @@ class Wall:
         if result.point.variant.fixed_addresses:
             launches = 1
         launches = max(1, min(launches, int(BATCH_US / max(expected_us, 1.0))))
-        launches = 1 << launches.bit_length() - 1  # few numbers, whose empty requests are kept
+        launches = 1 << launches.bit_length() - 1  # a power of two: few numbers, few empty requests
         try:
             return self._measured(child, result, launches, timing, limit_s)
         except WrongError as wrong:
@@ -204,7 +206,7 @@ class Wall:
         return request
 
     def _empty_us(self, problem: Problem, launches: int, limit_s: float) -> float:
-        """Return the time of a request that brings the same operands, and launches nothing."""
+        """Return the time of a request with operands of the same size, but without launches."""
         if (problem, launches) not in self._empties_us:
             if self._gauge.child is None:
                 self._gauge.open()
