@@ -1,15 +1,15 @@
-"""Count what `gpubench ab` says on a CPU while other work starts and stops beside it.
+"""Count the verdicts of `gpubench ab` on a CPU while other work starts and stops beside it.
 
     python research/ab_runs.py --runs 60 -o ab.json    # 16 hours on two CPUs
     taskset -c 8,9 python research/ab_runs.py --runs 1 --first 1 -o ab_4.json    # one of many
     python research/ab_runs.py --quiet --runs 1 --first 1 -o ab.json    # without the other work
 
-Each run has the default number of pairs. Runs in turns compare a directory that holds a kernel with
-a copy of itself, and with a kernel that is 10 % slower: it computes a tenth of the rows twice.
-Meanwhile a process keeps a core busy and sleeps in turns, a random 1 to 8 seconds each. Runs that
-the file has already count too, so they can be spread over several calls. `--first 1` begins with a
-slower kernel. Calls on CPUs of their own may run at once.
-"""
+Each run has the default number of pairs. Every other run compares a directory that holds a kernel
+with a copy of this directory. The other runs compare the directory with a kernel that is 10 %
+slower, because it computes a tenth of the rows twice. Meanwhile a process keeps a core busy and
+sleeps in turns, a random 1 to 8 seconds each. Runs that are already in the file count too, so the
+runs can be spread over several calls. `--first 1` begins with a slower kernel. Several calls may
+run at once, each on its own CPUs.
 
 from __future__ import annotations
 

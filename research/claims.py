@@ -338,7 +338,7 @@ def fleet_twice() -> Figure:
 
 
 def random_shapes(dtype: str, at_least: float) -> Figure:
-    """Judge the geometric mean of launches alone. Classes of shapes count as often as drawn."""
+    """Judge the geometric mean of launches alone, in which a class of shapes has its share of drawn shapes."""
     return ratio_figure(alone_mean(dtype), at_least)
 
 

@@ -58,7 +58,7 @@ def measured_file(name: str) -> Path:
 def measured(column: str) -> dict[str, str]:
     """Return the values of a column of results/measured.csv by file.
 
-    Files whose script was removed are not in it.
+    Files whose script was removed are left out.
     """
     with (ROOT / "results" / "measured.csv").open(newline="", encoding="utf-8") as lines:
         return {file: row[column] for row in csv.DictReader(lines) for file in row["files"].split()}
@@ -94,7 +94,7 @@ def child(
 ) -> Ended:
     """Run a command with this repository's package on its path.
 
-    After `timeout_s` seconds, or at Ctrl-C, kill it with all processes that it started.
+    After `timeout_s` seconds, or at Ctrl-C, kill the command with all processes that it started.
     """
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     started = perf_counter()

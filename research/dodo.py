@@ -62,7 +62,7 @@ CRASHED = "Traceback (most recent call last)"
 def step(name: str, command: str, *more: str) -> dict[str, Any]:
     """Return a task of doit. `more` names files that do not follow `-o`, `--output` or `>`.
 
-    `gpubench` and `python` in the command are those of this environment, `SCRIPTS` is the directory
+    `gpubench` and `python` in the command are the programs of this environment, `SCRIPTS` is the directory
     of this file, and `CARD` in a path is the folder of this machine's GPU. If `more` has `x.gz`,
     the command writes `x`, which is then compressed.
     """
@@ -200,7 +200,7 @@ SQUARES = {
     "float32": "--sizes 4096,8192 --variants packed_panels,splitk",
     "float64": "--sizes 4096,8192 --variants dmma,dmma_split_cluster",
 }
-"""Squares that are compared in pairs: sizes, and the kernels if not all of them take part."""
+"""Squares that are compared in pairs: sizes, and the kernels if not all kernels are compared."""
 
 OPERATIONS = (
     *((op, "bfloat16") for op in ("gemm_bias", "gemm_relu", "gemm_gelu", "gemm_silu")),
@@ -287,7 +287,7 @@ SANITIZED = {
     **{f"memcheck_odd_{dtype}": f"memcheck {dtype} --variants {kernels} --sizes {ODD_SIZES}" for dtype, kernels in (CLUSTERS | {"bfloat16": "wgmma_any_rows"}).items() if dtype != "float64"},
 }
 """Arguments of `sanitize.py` by task. A task without kernels runs all kernels whose first dtype is the
-named one. Kernels in clusters also run at sizes where each block has several steps of K."""
+named dtype. Kernels in clusters also run at sizes where each block has several steps of K."""
 
 SHAPES = {
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count 80 --dtype {dtype}" for dtype, seed in ALONE_SEEDS.items()},

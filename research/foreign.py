@@ -6,8 +6,8 @@ CHECKOUTS is a folder with checkouts of the repositories in `foreign_kernels.csv
 without the owner, with their submodules. No source is edited. `foreign_kernels.csv` also has the
 facts that each description must state: types, layout, and the launch at `EXTENTS` (`16x32 256 0`:
 blocks, threads, bytes of shared memory). People read these facts in the sources. `?` stands for a
-launch that the source does not state. A description is right if it states the same facts and
-compiles. Then no line of it must be changed.
+launch that the source does not state. A description is right if it states these facts and
+compiles. No line of a right description must be changed.
 """
 
 from __future__ import annotations

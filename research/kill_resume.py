@@ -292,7 +292,7 @@ def template_of(path: Path, kind: str) -> Path:
 
 
 def again(directory: Path, command: Command) -> Command:
-    """Return the command to run after a kill: with `--resume` if possible, otherwise the same."""
+    """Return the command to run after a kill: with `--resume` if possible, otherwise unchanged."""
     if (directory / "a.csv.partial").exists():
         more = ("--winners", WINNERS) if command[0] == "tune" else ()
         return (command[0], "--resume", "a.csv", *more)

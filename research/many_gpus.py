@@ -33,7 +33,7 @@ while True:
 """A program that keeps a GPU busy."""
 
 KILL_AFTER = 500
-"""Number of measurements after which a worker is killed. The sweep has 1,480."""
+"""Number of measurements after which a worker is killed. The sweep has 1,480 measurements."""
 
 
 def gpubench(*words: str | Path, **variables: str) -> Ended:

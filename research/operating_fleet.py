@@ -27,8 +27,9 @@ UNITS = len(PRODUCTS["cuda"].dtypes) + PARTS
 ROUNDS = 3
 LEAST_US = 100.0
 PROCESSES = [*range(UNITS)] * len(PHASES)
-"""For each unit in each phase, the index of this unit in the first phase, alone, in which each
-round is a process. In the second phase, together, all rounds are one process."""
+"""For each unit in each phase: the index of this unit in the first phase. In the first phase
+(alone), each round has its own process. In the second phase (together), all rounds share a
+process."""
 
 Random = np.random.Generator
 Floats = NDArray[np.float64]

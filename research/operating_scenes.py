@@ -150,7 +150,7 @@ def inside_rounds(size: float) -> Change:
 
 
 def modes(size: float, chosen: Callable[[Scene], Flags], *, alike: bool = True) -> Change:
-    """Return a change: points have one of two speeds in each round, as each round is a process.
+    """Return a change: points have one of two speeds in each round, which is a process.
 
     With `alike`, all these points have the same speed in a round.
     """

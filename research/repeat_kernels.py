@@ -11,9 +11,9 @@ kernel refuses are skipped. Kernels without tensor cores run only if they are na
 result differs.
 
 With `--triples`, each named kernel runs once at each of 2,500 random sizes, with a random default
-tile. M, N and K are 1 to 40 in the first 2,000. In the other 500, M and N are a multiple of the
-tile's extents, or differ from a multiple by one. K is a multiple of a step or of all stages, or
-differs from a multiple by one.
+tile. M, N and K are 1 to 40 in the first 2,000 sizes. In the other 500 sizes, M and N are a
+multiple of the tile's extents, or differ from a multiple by one. K is a multiple of a step or of
+all stages, or differs from a multiple by one.
 
 With `--op`, operands are those of a sweep, whose sums are not exact. Each result is therefore
 compared with the first result.

@@ -163,8 +163,8 @@ def alone_mean(dtype: str) -> Ratio:
 def first_pick(dtype: str) -> float:
     """Return the mean ratio to the library of the configuration that the present model ranks first.
 
-    Only configurations that were measured with launches alone are ranked. The mean is that of
-    `drawn_mean`.
+    Only configurations that were measured with launches alone are ranked. The mean is
+    computed by `drawn_mean`.
     """
     ratios = []
     for problem, of_shape in groupby(fit_tiles.timed(path_alone(dtype)), lambda row: row.problem):

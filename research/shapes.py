@@ -15,16 +15,16 @@ Shapes are drawn with M, N and K log-uniform in 384 to 8192, in multiples of 8 (
 elements is then no multiple of 16 bytes. With `--small` they are 16 to 384, and with `--large` 4096
 to 16384. Operands that fit into the cache stay there. Every contender runs in short bursts, in
 rounds of random order: cuBLAS, cuBLASLt with its fastest algorithm, and each of our kernels with
-the configurations of `--tiles auto`. With `--every`, other configurations take part too, unless
-their first sample is slow. Their times show how far the model's pick is from the best, and the
-model's constants are fitted to them.
+the configurations of `--tiles auto`. With `--every`, other configurations are measured too,
+unless their first sample is slow. Their times show how far the model's pick is from the best
+configuration, and the model's constants are fitted to these times.
 
 With `--few-rows`, M is uniform in 1 to 64, with `--some-rows` in 65 to 383, and N and K are
 log-uniform in 1024 to 16384. Shapes are drawn twice, for hot weights, which take at most half of
 the L2 cache, and for cold weights. Cold launches use several sets of operands in turn, which
 together exceed the cache.
 
-With `--op`, all kernels of another operation that pick configurations take part, beside all its
+With `--op`, all kernels of another operation that pick configurations are measured beside all its
 library calls, with hot and with cold operands, at shapes that a library accepts. A batch has 8 to
 512 products with extents of 64 to 1024. A grouped product has 8 to 64 groups of 16 to 1024 rows on
 average, with N and K of 512 to 4096. With `--graph`, launches are also timed as nodes of a CUDA
@@ -88,7 +88,7 @@ OTHER_KERNELS = (
     "dmma", "packed_panels", "splitk", "wgmma_tf32", "wgmma_tf32_wide",
     "wgmma_bytes", "wgmma_mixed_bytes", "wgmma_split",
 )  # fmt: skip
-"""Kernels that take part with their default tiles."""
+"""Kernels that are measured with their default tiles."""
 
 MULTIPLES = {"float32": 4, "int8": 16, "float8_e4m3": 16, "float8_e4m3_split": 16}
 """Extents are multiples of these numbers, by precision. For other precisions the number is 8."""

@@ -113,8 +113,8 @@ def rate(row: Row | None) -> str:
 def agreement() -> str:
     """Return sentences about the agreement of times by gpubench and by Nsight Compute.
 
-    In the first sentences, one process has both times. The last sentence compares two processes.
-    The independent comparison has no file in results/.
+    In the first sentences, one process measured both times. The last sentence compares times of two
+    processes. The independent comparison has no file in results/.
     """
     judged = profiler.judged(profiler.read(measured_file("alone.csv")))
     whole = [each for each in judged if each.line.launches == "alone"]

@@ -5,10 +5,10 @@
 
 Each sweep begins with empty caches of compiled kernels and results, as after the installation, but
 with Python's bytecode, which `pip install` compiles. The last lines of a sweep state the time of
-verification. This is the work that a sweep would skip if it trusted its kernels, including the
-comparison of outputs between samples. Launches that load a kernel into a process, or that predict
-its time, are not part of it. Exit status: 0 if all times and shares are within their bounds,
-otherwise 1.
+verification. Verification is the work that a sweep would skip if it trusted its kernels, including
+the comparison of outputs between samples. Launches that load a kernel into a process, or that
+predict its time, are not part of this work. Exit status: 0 if all times and shares are within their
+bounds, otherwise 1.
 """
 
 import compileall
