@@ -10,6 +10,7 @@ slower, because it computes a tenth of the rows twice. Meanwhile a process keeps
 sleeps in turns, a random 1 to 8 seconds each. Runs that are already in the file count too, so the
 runs can be spread over several calls. `--first 1` begins with a slower kernel. Several calls may
 run at once, each on its own CPUs.
+"""
 
 from __future__ import annotations
 
