@@ -52,7 +52,7 @@ CLOSE_S = 3.0  # time limit for a scheduler to end a connection
 
 
 def within(limit_s: float, peer: str, call: Callable[[], T]) -> T:
-    """Return the result of a call that waits for a peer. Dask itself has no time limit.
+    """Return the result of a call that waits for a peer. Such a call of Dask has no time limit.
 
     The call runs in a separate thread, which continues after the time limit. If the call takes
     longer, raises PeerLostError, which names the peer. If the call fails, raises the error of the

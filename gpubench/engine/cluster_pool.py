@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 SHARE_S = 60.0
 """Expected time of a share, if a sweep is long enough for several shares per worker. If a worker
-dies, its share is measured again. At the end of a sweep, the other workers wait for the last
-worker, for about this time at most."""
+dies, its share is measured again. At the end of a sweep, the other workers wait for the last worker
+at most about this time."""
 
 NO_WORKER_LIMIT_S = 30.0
 """Time without any worker after which a sweep ends. The sweep can be resumed."""
@@ -332,7 +332,7 @@ def _continued(share: Share, measurements: Measurements) -> Share:
 
 
 def _measurement(line: Any, job: Job) -> Measurement:
-    """Return the measurement that a worker sent. Raises PeerLostError if it is invalid."""
+    """Return the measurement that a worker sent. Raises PeerLostError for invalid data."""
     try:
         return decode_line(line, job.point_of)
     except (ValueError, TypeError) as error:

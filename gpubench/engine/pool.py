@@ -43,7 +43,7 @@ Keep = Callable[[Measurement], None]  # function that keeps a measurement, such 
 
 
 class Pool(Protocol):
-    """One device, or several devices of one kind, that measure jobs one after the other."""
+    """One device, or several devices of one kind, which measure one job after the other."""
 
     device: Device  # the device, or the first of several devices
     name: str  # the name for the default file of results: the device's name, or `shared`

@@ -140,7 +140,7 @@ class Supervisor:
 
     @contextmanager
     def starting_ahead(self, backend: str, count: int, *, torch: bool = False) -> Iterator[None]:
-        """Start children until `count` children wait. The block under `with` runs while they load.
+        """Start children until `count` children wait. The `with` block runs while children load.
 
         The children load the backend's modules, and torch if `torch` is true. Then they wait,
         without opening the device. Nothing should be timed in the block, because loading modules

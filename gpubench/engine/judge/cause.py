@@ -1,4 +1,4 @@
-"""Names the cause of a wrong result, if the result shows it."""
+"""Names the cause of a wrong result, if the result shows the cause."""
 
 import math
 from collections.abc import Sequence

@@ -3,8 +3,8 @@
 A kernel may return early if its output is already filled, or look up its result by the values of
 its operands. The results of such a kernel are right, but its times in a benchmark are far too
 short. Therefore a point is launched a few more times, in addition to its samples, on a copy of its
-operands. The launches differ in the contents of the arrays before the launch. The same number of
-bytes is written before each launch, so the caches are in the same state.
+operands. These additional launches differ in what the arrays hold before the launch. The same
+number of bytes is written before each launch, so the caches are in the same state.
 """
 
 import random
@@ -60,8 +60,8 @@ RATIO_BY_EVENTS = 1.05
 case)."""
 
 MIN_DIFFERENCE_US = 3.0
-"""Smallest difference of two cases that counts, in microseconds. Writing the operands changes what
-the caches hold, which changes the time of a short call."""
+"""Smallest difference between the times of two cases that counts, in microseconds. Writing the
+operands changes what the caches hold, which changes the time of a short call."""
 
 LONG_TURNS = (1, 1, 4, 3)  # `TURNS` of long launches
 LONG_MIXED_PAIRS = (-1, -1, -1, 0)  # `MIXED_PAIRS` of long launches; probability by chance: 2e-5

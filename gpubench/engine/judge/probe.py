@@ -9,7 +9,8 @@ is wrong. The tolerance of a sum of many products could hide such errors.
 The size of a probe resembles the point's size: its extents have the same remainders (`PERIOD`),
 span several tiles, and do not exceed the point's extents. A kernel is therefore launched only at
 sizes that resemble the user's sizes. A sum of the probe has as many products as a sum of the point.
-This does not apply to our own kernels, because their code is the same for any number of products.
+This rule does not apply to our own kernels, because their code is the same for any number of
+products.
 """
 
 import math
@@ -43,8 +44,8 @@ from gpubench.model import (
 from gpubench.plan.scrutiny import scrutiny_of
 
 DISTINCT = 16
-"""Maximum number of products of a batch whose probes differ. Each of the other products repeats one
-of these probes, chosen at random."""
+"""Maximum number of products of a batch whose probes differ. The probe of each further product
+repeats one of these probes, chosen at random."""
 
 PERIOD = 256
 """Modulus for which the extents of a probe and of its point have equal remainders. For users'
@@ -204,7 +205,7 @@ computing the right result takes."""
 
 
 def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
-    """Return the problem, with a small size, at which a point's compiled kernels are probed.
+    """Return the problem, usually of a small size, at which a point's kernels are probed.
 
     The result is the point's own problem if the variant launches other kernels at all small sizes.
     The result is also the point's own problem for a host function, whose kernels at other sizes are
@@ -365,7 +366,7 @@ def _probes_of_one(problem: Problem, seed: int) -> Sequence[Probe | ChainProbe]:
 
 @lru_cache(4)
 def make_full_probe(problem: Problem, seed: int) -> Probe | ChainProbe:
-    """Return a probe for a large problem, with few elements.
+    """Return a probe for a large problem, with few nonzero elements.
 
     In half of the products, the element of the first operand uses all bits. In the other half of
     the products, the element of the second operand uses all bits. So one launch shows whether

@@ -23,8 +23,8 @@ EXPONENTS = (*range(6, 15), 16, 18, 20, 24, 30, 40, 48)  # the values of w
 
 SPARE_BITS = 2
 """Number of bits of a sum that large terms do not use. If sums have b bits, the magnitudes of a
-row's large terms sum to at most 2^(b − SPARE_BITS), and w is at most b − SPARE_BITS. Bits are
-spared because tensor cores truncate terms."""
+row's large terms sum to at most 2^(b − SPARE_BITS), and w is at most b − SPARE_BITS. Spare bits are
+needed because tensor cores truncate terms."""
 
 LARGEST_IN_FLOAT32 = 20
 """The largest w of float32 sums. A larger w is not used, because GPUs differ in how tensor cores

@@ -102,7 +102,7 @@ def why_inaccurate(error: float, tolerance: float, multiple: int = 0) -> str:
 
 
 def why_nan_is_lost(row_is_nan: Sequence[bool]) -> str:
-    """Return why a row of a result is wrong if its row of A has a NaN: all elements must be NaN."""
+    """Return why a result's row is wrong: if its row of A has a NaN, all elements must be NaN."""
     if all(row_is_nan):
         return ""
     return "a NaN in A did not reach the result: elements were skipped, replaced, or not computed"

@@ -110,7 +110,7 @@ class Examiner:
     def open_outputs(self, problem: Problem, handle: bytes, launches: int) -> str:
         """Let launches on new operands write into memory of another process.
 
-        Return why that is impossible, or an empty text.
+        Return the reason if the other memory cannot be opened, or else an empty text.
         """
         self._new = self._outputs = None
         if self._backend.ipc is None:

@@ -35,7 +35,7 @@ def read_lines(outputs: Any, launches: Sequence[int], lines: Sequence[int], posi
 
 
 def read_elements(outputs: Any, launch: int, positions: Sequence[int]) -> bytes:
-    """Return elements of a launch's output, by their positions in the order of rows."""
+    """Return elements of a launch's output by their positions, which are counted row by row."""
     bits = outputs.view(f"u{outputs.dtype.itemsize}")[launch]
     return np.ascontiguousarray(on_host(bits[np.unravel_index(positions, bits.shape)])).tobytes()
 

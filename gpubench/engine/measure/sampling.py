@@ -112,8 +112,8 @@ def _next_batch(have: int, sample_s: float, wall_s: float, timing: Timing) -> in
     """Return the number of samples to take before the interval is checked again.
 
     The first batch has the minimum number of samples. The next batch fills the rest of the round's
-    device time. Later batches take `STEP_DEVICE_S` each. The remaining wall time limits the number,
-    because flushing a large cache takes far longer than the sample after it.
+    device time. Later batches take `STEP_DEVICE_S` each. The remaining wall time limits the number
+    of samples, because flushing a large cache takes far longer than the sample after it.
     """
     if have < (min_samples := _least(sample_s, timing)):
         return min_samples - have

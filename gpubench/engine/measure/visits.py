@@ -219,7 +219,7 @@ class Visits:
             state.threads = earlier.threads
 
     def _too_slow(self, point: Point, operands: OperandSets, kernel: Kernel) -> str | None:
-        """Return why a launch would exceed the limit, predicted from launches on fewer rows."""
+        """Return a reason if launches on fewer rows predict that a launch exceeds the limit."""
         with self._phase("compiling"):  # a function may compile when it is first called
             self._trials.watch(point, kernel.routine.note)
         limit_s, m = self._timing.launch_limit_s, point.problem.m

@@ -218,7 +218,7 @@ class Reference:
     the scale are not used."""
 
     errors: dict[tuple[int, int], Errors] = field(default_factory=dict)
-    """Errors of right outputs. A key has the factor of the output's set, and the output's
+    """Errors of right outputs. A key consists of the factor of the output's set and the output's
     fingerprint."""
 
 

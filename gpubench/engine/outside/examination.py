@@ -138,7 +138,7 @@ class Examination:
         """Return the measurement of a library with its `clock_ratio`.
 
         On a GPU, the library is timed in the same way as the users' functions in the same sweep.
-        `seed` is the seed of its operands. If the ratio cannot be measured, it is None.
+        `seed` is the seed of the library's operands. If the ratio cannot be measured, it is None.
         """
         point, limit_s = result.point, timing.hang_s
         is_tuned = isinstance(point.variant, CallVariant) and point.variant.tune is not None

@@ -75,8 +75,8 @@ FEWER = 4
 class OnNewOperands:
     """Launches of a measured point, each on an A or a B that a seed of this process determines.
 
-    The other operand is the same as in the timed launches. It is random whether A or B is new. So a
-    function that keeps results for known values of A or B is found.
+    The other operand is the same as in the timed launches. It is random whether A or B is new. So
+    gpubench detects a function that keeps results for known values of A or B.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class OnNewOperands:
         them, or if none is needed."""
 
     def _number(self) -> int:
-        """Return the number of launches that take long enough together."""
+        """Return a number of launches that together take long enough to be timed."""
         bytes_of_one = self._point.problem.bytes
         if self._point.variant.fixed_addresses:
             return 1
@@ -133,7 +133,7 @@ class OnNewOperands:
     def _share_outputs(self) -> str:
         """Let a process without users' functions own the outputs of all launches.
 
-        Return why that is impossible, or an empty text.
+        Return why no such process can own the outputs, or an empty text.
         """
         problem, keep = self._point.problem, self._keep
         self._keep = None

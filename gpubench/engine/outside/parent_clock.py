@@ -27,8 +27,8 @@ launches, because the reported time may be too short."""
 REQUEST_S = 3e-4  # time of a request without its launches; it is subtracted
 
 PATIENCE_S = 3.0
-"""Time, in seconds, after which the child's time is judged wrong, if every batch disagreed with it.
-Other work on the machine does not disturb all batches."""
+"""Time, in seconds, after which the child's time is judged wrong if no batch has confirmed this
+time. Other work on the machine does not disturb all batches."""
 
 AGREEING_S = 0.5
 """Time, in seconds, in which a batch confirms the reported time only if its time is within
@@ -53,8 +53,8 @@ def require_time(
     """Return the time per launch by this process's clock, divided by the reported time.
 
     `repeat` lets the process `pid` make a number of launches, waits for them, and returns the time
-    per launch by that process's clock, if it has one. Return None for launches on a GPU that are
-    too short. Raises WrongError if launches take longer than was reported.
+    per launch by that process's clock, or None. Return None for launches on a GPU that are too
+    short. Raises WrongError if launches take longer than was reported.
 
     The time in which either process waits for a core is subtracted. Both processes may wait at the
     same time, which would be subtracted twice. So the result is at least the time in which the
@@ -108,7 +108,7 @@ def timed(request: Callable[[], T], pid: int) -> tuple[T, float, float, float]:
 def _scheduled(task: str | int) -> tuple[float, float]:
     """Return how long a process's first thread ran and waited for a core, in seconds.
 
-    Linux reports both times. On other systems, both are zero.
+    Linux reports both times. On other systems, both times are zero.
     """
     ran, waited, *_ = (*read_text(f"/proc/{task}/schedstat").split(), 0, 0)
     return int(ran) / 1e9, int(waited) / 1e9

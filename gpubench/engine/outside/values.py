@@ -38,8 +38,8 @@ def new_inputs(
     """Yield the operands of each launch, which a secret seed determines.
 
     Where `spans` is true, operands of a product span their type. If the operands of any launch span
-    their type, the operands of all other launches are uniform. The operands of another operation
-    are made as the operation states.
+    their type, the operands of all other launches are uniform. If the operation is not a product,
+    the operands are made as the operation states.
     """
     is_wide = any(spans) and problem.operation.is_product
     inputs = make_many(problem, seed, Fill.UNIFORM if is_wide else fill, len(spans))

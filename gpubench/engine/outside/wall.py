@@ -36,8 +36,8 @@ LONG = 8  # a request that exceeds `BATCH_US` by this factor gets fewer launches
 
 MAX_BYTES = 2**24  # maximum bytes of the operands of a request of several launches
 MAX_LAUNCHES = 256
-"""Maximum number of launches of a request. More launches would be needed only if launches are
-short, and making their operands takes much longer than such launches."""
+"""Maximum number of launches of a request. More launches would be useful only if they are short,
+but then making their operands takes much longer than the launches."""
 
 MIN_REQUESTS = 3  # minimum number of timed requests in a round, unless launches are slow
 MAX_REQUESTS = 5
