@@ -247,10 +247,10 @@ class Cost:
 class BackendEntry:
     """The declaration of a backend."""
 
-    name: str  # the name for `--device`, and in the descriptors of its variants
+    name: str  # the name in `--device` and in the descriptors of variants
     auto_order: int  # `--device auto` takes the lowest number among backends with a device
     timers: tuple[Timer, ...]  # the backend's timers, the default timer first
-    launches: tuple[Launches, ...] = (Launches.ALONE,)  # the kinds of launches that it can time
+    launches: tuple[Launches, ...] = (Launches.ALONE,)  # kinds of launches that can be timed
     cost: Cost = Cost()  # typical costs of a sweep in addition to its samples, for forecasts
     quick_size: int = 512
     """M, N and K of a sweep without `--sizes`. At this size, the default variants take less than
@@ -259,7 +259,7 @@ class BackendEntry:
     host_arrays: bool = False
     """Whether the backend's kernels take NumPy arrays, so that any process can call them."""
 
-    is_numbered: bool = False  # whether it may have several devices: `cuda:0` and `cuda:1`
+    is_numbered: bool = False  # whether there may be several devices: `cuda:0` and `cuda:1`
     devices: Callable[[int | None], list[Device]]
     """Returns all devices of the backend, or the device with the given number. Raises
     DeviceUnavailableError if there is no such device; the message names what is missing."""

@@ -66,8 +66,8 @@ def set_policy(problem: Problem, cache_bytes: int, *, cold: bool, max_sets: int)
     if not cold:
         return SetPolicy(count=1, flush=False)
     # The number of sets is one more than the number that fills the cache, so that the other sets
-    # fill it before a set is reused. It is at least two: with one set, a large problem would find
-    # the tail of its previous launch in the cache.
+    # fill the cache before a set is reused. There are at least two sets: with one set, a large
+    # problem would find the tail of its previous launch in the cache.
     count = -(-CACHES_TO_OUTGROW * cache_bytes // problem.bytes) + 1
     return SetPolicy(count=min(count, max_sets), flush=count > max_sets)
 

@@ -63,7 +63,7 @@ class Share(NamedTuple):
     sweep: Sweep
     strategy: Strategy
     keys: frozenset[PointKey]
-    kind: tuple[str, ...]  # the `Member.kind` of the job
+    kind: tuple[str, ...]  # the `Member.kind` of the job's devices
     topic: str  # the topic of the Dask events that deliver the measurements
     earlier: tuple[bytes, ...] = ()
     """Earlier measurements of these points, if a race is continued. A race continues only at the

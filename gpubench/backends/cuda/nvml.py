@@ -134,7 +134,7 @@ class Nvml:
         except self._nvml.NVMLError:
             return ""
         strangers = [process.pid for process in running if not _is_ours(process.pid)]
-        if len(strangers) == len(running):  # a container has other PIDs, and one process is ours
+        if len(strangers) == len(running):  # other PIDs in a container; one is ours
             return f"{len(strangers) - 1} other processes" if len(strangers) > 1 else ""
         more = f" and {len(strangers) - MAX_NAMED} more" if len(strangers) > MAX_NAMED else ""
         # A process in another container, or an ended process, has no name here.

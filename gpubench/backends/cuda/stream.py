@@ -69,7 +69,7 @@ class CudaStream:
     def block(self, microseconds: float) -> None:
         """Keep the stream busy for at least this time."""
         self._cycles.value = int(microseconds * self.nominal_mhz)
-        self._launch_blocking_kernel()  # while it enqueues, the driver copies the arguments
+        self._launch_blocking_kernel()  # this call copies the arguments
 
     def record_start(self) -> Timestamp:
         """Enqueue a timestamp, then an event. A sample starts after the event."""

@@ -320,7 +320,7 @@ def errors_of(
         error -= factor * part
     error = xp.abs(error)
     size = xp.abs(factor * reference.parts[0])
-    scale = math.sqrt(reference.terms) * size  # a number of NumPy would make CuPy import SciPy
+    scale = math.sqrt(reference.terms) * size  # a NumPy scalar would make CuPy import SciPy
     scale += abs(factor) * reference.row_norms * reference.column_norms
     scale += abs(factor) * reference.inherited
     # A zero row or column must give exact zeros: an error divided by the tiny scale is huge.

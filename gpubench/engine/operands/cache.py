@@ -49,7 +49,7 @@ class OperandCache:
             return self._sets[key]
         needed = self._backend.bytes_needed(problem, cold=cold, one_set=one_set)
         needed += verifying_bytes(problem)
-        while self._sets and 2 * needed > self._backend.bytes_free():  # so that half stays free
+        while self._sets and 2 * needed > self._backend.bytes_free():  # keep half free
             (seed, evicted, fill, *_), _ = self._sets.popitem(last=False)
             for content in range(len(FACTORS)):
                 self._references.pop((seed, evicted, fill, content), None)
