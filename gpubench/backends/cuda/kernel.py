@@ -222,8 +222,8 @@ class CudaKernel:
     def _computes_elsewhere(self) -> bool:
         """Return whether a call computes in a stream that the timed stream does not wait for.
 
-        The answer is no if two conditions hold: no result appears while the timed stream is
-        blocked, and a copy that is enqueued right behind the call has the whole result.
+        Return false if two conditions hold. First, no result appears while the timed stream is
+        blocked. Second, a copy that is enqueued right behind the call has the whole result.
         """
         stream, address, count = self.timers.stream, self.output.data.ptr, self.output.nbytes
         early, behind = cupy.empty(count, np.uint8), cupy.empty(count, np.uint8)

@@ -208,8 +208,9 @@ def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
     """Return the problem, usually of a small size, at which a point's kernels are probed.
 
     The result is the point's own problem if the variant launches other kernels at all small sizes.
-    The result is also the point's own problem for a host function, whose kernels at other sizes are
-    unknown, and for a function with fixed addresses, which may keep the addresses of a single size.
+    The result is also the point's own problem for two kinds of functions. The kernels of a host
+    function at other sizes are unknown. A function with fixed addresses may keep the addresses of a
+    single size.
     """
     fixed = isinstance(point.variant, HostVariant) or point.variant.fixed_addresses
     if fixed or not point.problem.operation.has_product:

@@ -290,7 +290,7 @@ def relative_error(
     """Return the largest error of an element relative to ‖row of A‖·‖column of B‖ + √K·|element|.
 
     The first term bounds the partial sums if the operands have random signs. The second term bounds
-    the partial sums if the operands have one sign: the partial sums then grow to the result, and
+    the partial sums if the operands have one sign. The partial sums then grow to the result, and
     their K roundings add up as √K (Higham, Accuracy and Stability of Numerical Algorithms, 2.8).
     For a chained product, the scale also includes the errors that the first product may have. The
     rounding of the sum to the result's type, which is at most `result_roundoff` times the element,

@@ -15,8 +15,8 @@ SETTLE_S = 5.0  # maximum time to heat until clock and power are stationary
 WINDOW_S = 0.4  # length of each of the windows whose times and energies are compared
 
 STATIONARY = 0.004
-"""Kernels are stationary if the mean of the last two windows differs from the mean of the two
-windows before by at most this fraction, in time and in energy per launch."""
+"""Maximum change of stationary kernels, as a fraction. The mean of the last two windows is compared
+with the mean of the two windows before, in time and in energy per launch."""
 
 VISIT_S = 0.35
 """Time of a visit. The regulator takes 0.1 to 0.3 s to react to a change of the load."""

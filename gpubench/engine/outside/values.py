@@ -56,9 +56,9 @@ def spanned(inputs: Sequence[NDArray[Any]], rng: np.random.Generator) -> tuple[N
     """Return operands whose blocks are scaled up and down by powers of two.
 
     Blocks of rows of A have different factors. In a matrix product, blocks of columns of A and of B
-    have factors, too. Each row of B is divided by the factor of the column of A by which it is
-    multiplied, so that each block contributes about the same to a sum. Integers are not scaled:
-    whole rows of A and columns of B get the smallest or the largest value.
+    have factors, too. Each row of B is divided by the factor of the matching column of A. So each
+    block contributes about the same to a sum. Integers are not scaled: whole rows of A and columns
+    of B get the smallest or the largest value.
     """
     first, second = inputs
     if first.dtype.kind == "i":
