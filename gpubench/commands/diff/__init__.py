@@ -17,7 +17,7 @@ app = typer.Typer()
 
 
 class _FilesPerSide(TyperCommand):
-    """Accept several files after one `--base` or `--new`, as a shell writes them for `base-*`."""
+    """Accept several files after one `--base` or `--new`, such as those that `base-*` matches."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat the option before each further file."""

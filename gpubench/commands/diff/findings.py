@@ -194,7 +194,7 @@ class Comparison:
 
     @property
     def counts(self) -> Counter[DiffVerdict]:
-        """The number of points of each verdict."""
+        """The number of points with each verdict."""
         return Counter(finding.verdict for finding in self.findings.values())
 
     @property

@@ -1,4 +1,4 @@
-"""`gpubench explain` and `gpubench build`: what the compiler made of one kernel, and of many."""
+"""`gpubench explain` and `gpubench build`: the compiler's results for one kernel, and for many."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Judge which devices are slow, compared with the others and with their own earlier runs.
+"""Judge which devices are slow, compared with other devices and with their own earlier runs.
 
 Pure functions on arrays. docs/fleet.md states the rules for users, and the smallest slowdowns
 that the rules find.

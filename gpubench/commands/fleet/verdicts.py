@@ -74,7 +74,7 @@ class DeviceFinding:
 
     @property
     def worst(self) -> UnitFinding | None:
-        """The unit in which the device is furthest behind others, or behind its earlier runs."""
+        """The unit in which the device is slowest, relative to other devices or to earlier runs."""
         return min(self.units, key=_speed, default=None)
 
 

@@ -300,7 +300,8 @@ AXES = (
     "op", "dtype", "layout", "operands", "cache", "launches", "state", "scope", "timer",
     "device", "gpubench",
 )  # fmt: skip
-"""Columns that are shown if their values differ: they distinguish rows of a variant and size."""
+"""Columns that are shown if their values differ, because they distinguish rows of the same variant
+and size."""
 
 
 def _identity(rows: Sequence[Row], time: Iterable[Column] = ()) -> list[Column]:

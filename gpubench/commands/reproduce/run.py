@@ -146,8 +146,9 @@ def claim(
 ) -> list[Path]:
     """Make the folder of the results, and return the files of the sweeps' measurements.
 
-    The files stay until all experiments are done. Raises UsageError if the folder cannot be made or
-    holds files of an earlier run that would be overwritten, or if there is nothing to continue.
+    These files are kept until all experiments are done. Raises UsageError if the folder cannot be
+    made or holds files of an earlier run that would be overwritten, or if there is nothing to
+    continue.
     """
     names = (f"{_SUMMARY}.md", f"{_SUMMARY}.csv", *(f"{each.name}.csv" for each in experiments))
     partials = [

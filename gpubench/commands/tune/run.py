@@ -120,9 +120,9 @@ def tune(
     """Race the configurations, and confirm the fastest ones in new processes.
 
     The race is written to `output`, the confirmation to `confirmed_path(output)`, and the winners
-    to `winners`. The measurements of both sweeps stay until the winners are written, so that
+    to `winners`. The measurements of both sweeps are kept until the winners are written, so that
     `resume` can continue either sweep. Raises UsageError if a variant cannot be tuned, before
-    anything is measured, and if the winners cannot be kept.
+    anything is measured, and if the winners cannot be written.
     """
     job = race_job(settings, pool.device)
     files: list[ResultFile | None] = [None, None]
