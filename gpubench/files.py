@@ -175,7 +175,7 @@ _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link, which is 
 
 
 class Stream(io.FileIO):
-    """Standard output or standard error. Its first error is stored, and no error is raised.
+    """Standard output or standard error. The stream stores its first error, and raises none.
 
     The reader may have ended (`| head`), or the disk may be full. A sweep still finishes its file.
     """

@@ -76,7 +76,7 @@ class Option:
     value, or raises UsageError."""
 
     metavar: str = ""
-    """Name of the value in the help. An empty text means `LIST` for text, and `FILE` for a
+    """Name of the value in the help. An empty name means `LIST` for text, and `FILE` for a
     path."""
 
     complete: Callable[..., list[str]] | None = None

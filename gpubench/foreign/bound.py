@@ -25,7 +25,7 @@ WIDENED = {"float16", "bfloat16", "float32"}
 
 
 class Bound(NamedTuple):
-    """The arguments and the results of a workload. Their tensors lie in the bytes of a launch."""
+    """The arguments and the results of a workload. All tensors lie in the bytes of a launch."""
 
     leaves: Leaves  # tensors and other values of the arguments
     form: Any  # the nest of lists and dicts that `leaves` fill
@@ -43,8 +43,8 @@ class Bound(NamedTuple):
 def bind(made: tuple[Leaves, Any], facts: Facts, inputs: Any, outputs: Any) -> Bound:
     """Return the arguments of a workload whose tensors lie in two arrays of bytes.
 
-    `made` is the value that `inputs_of` returned. Its tensors are replaced by the tensors in the
-    bytes. The function does not wait for a device.
+    `made` is the value that `inputs_of` returned. The tensors of `made` are replaced by the tensors
+    in the bytes. The function does not wait for a device.
     """
     leaves, form = [*made[0]], made[1]
     results = [view(outputs, part) for part in facts.outputs]

@@ -20,7 +20,7 @@ OUTSIDE = 10.0
 of two errors: the tolerance, and the reference's largest error in its own types."""
 
 OWN_ERRORS = 8.0
-"""The errors of a chunk may be this multiple of the reference's errors in its own types."""
+"""The errors of a chunk may be at most this multiple of the reference's errors in its own types."""
 
 MIN_PAIRS = 3  # minimum number of pairs of launches from which the variation is computed
 

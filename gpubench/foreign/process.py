@@ -18,7 +18,7 @@ from gpubench.plan.foreign_process import ForeignProcess, serve_requests
 from gpubench.process.child import runs_foreign_code
 
 ANSWER_S = 600.0
-"""Time limit of an answer. A reference on a CPU may take long."""
+"""Time limit of an answer. A reference on a CPU may take a long time."""
 
 MAX_REASON = 500
 

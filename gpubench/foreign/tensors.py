@@ -232,7 +232,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _without_content(program: Program, number: int) -> set[int]:
-    """Return the inputs whose memory the problem leaves unwritten, because it is for a result."""
+    """Return the inputs whose memory the problem leaves unwritten, as memory for a result."""
     leaves = []
     for noise in NOISE.values():
         with values.filled_with(noise):

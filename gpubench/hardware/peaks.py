@@ -81,7 +81,7 @@ GH100, and 37 TFLOP/s at 1965 MHz for B200."""
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:
-    """A theoretical rate and its derivation. A value of None is unknown for this device."""
+    """A theoretical rate and its derivation. None means that a value is unknown for this device."""
 
     arithmetic: str
     unit: str

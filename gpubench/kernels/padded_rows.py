@@ -14,7 +14,7 @@ WORKSPACE = 3  # index of the workspace among the kernel's arrays
 
 
 def operand_shapes(problem: Problem) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the numbers of rows and columns of A and of B, as they lie in memory."""
+    """Return the numbers of rows and columns of A and of B, as A and B lie in memory."""
     m, n, k = problem.m, problem.n, problem.k
     return (m, k), (n, k) if "B" in problem.column_major else (k, n)
 

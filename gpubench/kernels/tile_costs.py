@@ -96,7 +96,7 @@ class Costs:
 
     l2: float  # time in which each of 132 blocks fetches 1,000 rows of 128 bytes from the L2 cache
     barriers: float
-    """Time per step in which threads wait for the stage and free it. No other time overlaps it."""
+    """Time per step in which threads wait for the stage and free it. No other time overlaps."""
 
     norm: float  # exponent p of the norm
     add_elements: float  # time per 10,000 elements of a tile to add the sums of all parts of K

@@ -266,9 +266,9 @@ class Space:
 def edges(
     low: int, high: int, *, because: str, default: Sequence[int] = (1, 2, 4, 8, 16, 32)
 ) -> Space:
-    """Return the space of tiles with one number, an edge from `low` to `high`.
+    """Return the space of tiles that are one number, an edge from `low` to `high`.
 
-    `because` is the reason for these limits.
+    `because` is the reason for the limits.
     """
     return Space(
         axes={"edge": range(low, high + 1)},

@@ -146,7 +146,7 @@ class Measurement:
     """The library's algorithm, and how it was chosen. Empty: not known."""
 
     code_hash: str = ""
-    """Hash of the compiled code. Empty if gpubench did not compile it."""
+    """Hash of the compiled code. Empty if gpubench did not compile the code."""
 
     kernels_run: str = ""
     """Names of the kernels that a launch runs, with counts. Empty if unknown, or on a CPU."""

@@ -84,7 +84,7 @@ class ListedSize(NamedTuple):
 class Operation:
     """The operation that a kernel computes.
 
-    The file `operation.py` in the operation's folder states it.
+    The file `operation.py` in the operation's folder states the operation.
     """
 
     idea: str
@@ -134,7 +134,7 @@ class Operation:
     """(generator, shapes) → the operands as NumPy arrays. None if uniform values suit."""
 
     comparison: Callable[..., tuple[Any, Callable[[Any], Compared]]] | None = None
-    """(operands…) → the right result, and the function that compares an output with it. Operands
+    """(operands…) → the right result, and the function that compares an output with this. Operands
     are NumPy arrays, and an output is an array of the backend. None if a scale and a tolerance
     suffice."""
 

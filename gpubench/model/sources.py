@@ -80,7 +80,7 @@ def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
 
 
 def _candidates(file: Path, quote: str, name: str, folders: Sequence[Path]) -> list[Path]:
-    """Return the files that an include may mean. The compiler includes the first of them."""
+    """Return the files that an include may mean. The compiler includes the first of these files."""
     beside = (file.parent,) if quote == '"' else ()
     paths = (folder / name for folder in (*beside, *folders))
     return [_real(path) for path in paths if path.is_file()]

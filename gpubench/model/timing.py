@@ -28,7 +28,7 @@ class Timing:
     samples."""
 
     heat_s: float = 1.0
-    """A round of a sustained point launches for this time before its samples."""
+    """A round of a sustained point launches the kernel for this time before the samples."""
 
     sustained_s: float = 0.5
     """A round of a sustained point takes samples for this time. With less than 0.2 s, the times are

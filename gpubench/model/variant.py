@@ -64,7 +64,8 @@ class Launch:
 
     pdl: bool = False
     """Whether the launch is a programmatic dependent launch (compute capability 9.0). Such a launch
-    may start before the previous launch has ended, so the kernel itself must wait for that end."""
+    may start before the previous launch has ended, so the kernel itself must wait for
+    the previous launch."""
 
     cluster: tuple[int, int, int] = (1, 1, 1)
     """Extents of a thread block cluster in blocks (compute capability 9.0). The grid's extents are
@@ -119,7 +120,7 @@ class Gpu:
 class Variant:
     """One way to compute an operation.
 
-    The `.py` file of a variant describes it. Name and op come from the path.
+    The `.py` file of a variant describes the variant. Name and op come from the path.
     """
 
     idea: str
@@ -401,7 +402,7 @@ class CudaVariant(SourceVariant):
 
     compiler: str = ""
     """`nvcc` means that nvcc compiles the source. Empty means NVRTC, or nvcc if NVRTC cannot
-    compile it."""
+    compile the source."""
 
     architecture_suffix: str = ""
     """`a` for instructions that only one compute capability has (`sm_90a`)."""

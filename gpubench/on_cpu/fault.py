@@ -63,7 +63,7 @@ class KernelFaultError(Exception):
 
     @property
     def is_in_global_memory(self) -> bool:
-        """Whether the fault is a race in global memory. An access beyond an array may cause it."""
+        """Whether the fault is a race in global memory, as an access beyond an array may cause."""
         location = _LOCATION.search(self.report)
         return location is not None and not _memory(location, {}, self.report)[0]
 

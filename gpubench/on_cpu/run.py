@@ -150,7 +150,7 @@ def _run_alike(
 def runtime_object(folder: Path, name: str = "runtime") -> Path:
     """Return the object file of a source of the shim, compiled without a sanitizer.
 
-    All programs of a folder share the file. The user's cache keeps it, because g++ takes two
+    All programs of a folder share the file. The user's cache keeps the file, because g++ takes two
     seconds.
     """
     path = folder / f"{name}.o"

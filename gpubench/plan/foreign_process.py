@@ -56,7 +56,7 @@ class ForeignProcess:
                 raise
 
     def begin(self, path: Path) -> None:
-        """Start the process for later requests with `is_alone` about this file, unless it runs."""
+        """Start the process, unless it runs, for later requests with `is_alone` about this file."""
         with self._lock:
             self._started(path.parent, is_alone=True)
 

@@ -155,7 +155,7 @@ def one_or_both(kind: type[Cache | Scope | State]) -> Callable[[str, str], tuple
 
 
 def named(flag: str, text: str) -> tuple[str, ...]:
-    """Return the names of a list. The registry checks them when operation and device are known."""
+    """Return the names of a list. The registry checks them with the operation and the device."""
     if names := parse_names(text):
         return names
     raise UsageError(f"{flag}: the list is empty; 'gpubench variants' lists the variants")

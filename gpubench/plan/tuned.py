@@ -119,7 +119,7 @@ def keep_winners(path: Path, new: Iterable[Winner]) -> None:
     """Put winners into a file, where they replace older winners of the same problems.
 
     Concurrent calls wait for each other, so no winner is lost. Raises UsageError for a file with
-    other contents, and if it cannot be written.
+    other contents, and if the file cannot be written.
     """
     first: dict[tuple[object, ...], Winner] = {}
     for winner in new:

@@ -153,7 +153,7 @@ def start_program(
 ) -> subprocess.Popen[Any]:
     """Start another program behind a warden.
 
-    All processes that the program starts end with the program, and with this process. `limits` are
+    All processes that the program starts end when the program or this process ends. `limits` are
     soft limits of resources (`resource.RLIMIT_CORE`), and `options` are arguments of `Popen`.
     """
     words = (ROOT, str(os.getpid()), json.dumps([*(limits or {}).items()]), *map(str, command))

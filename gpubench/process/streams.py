@@ -1,8 +1,8 @@
 """Copies the lines that children print to our standard error.
 
 Each line is cleaned, and begins with the name of its speaker, such as a kernel. The number of lines
-and their length are limited. A child has a pipe, never a descriptor of our streams. So its text
-never reaches a terminal or the log of a CI job unchanged.
+and their length are limited. A child has a pipe, never a descriptor of our streams. So the child's
+text never reaches a terminal or the log of a CI job unchanged.
 """
 
 import os

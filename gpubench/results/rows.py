@@ -38,8 +38,8 @@ _RETURNS = "its time includes a copy of the result that it returns"
 _NUMBER = re.compile(r"\d[\d,.]*")
 
 MAX_OVERHEAD_SPREAD = 0.01
-"""Maximum difference of the overheads of rounds, divided by the time of a sample. The limit keeps a
-time within ±0.5 %."""
+"""Maximum difference of the overheads of rounds, divided by the time of a sample. The limit keeps
+the error of a time within ±0.5 %."""
 
 BETWEEN_SWEEPS_US = 0.033
 """Standard deviation of a launch's time between sweeps, in addition to the deviation between

@@ -116,10 +116,10 @@ class Needed:
     """
 
     kernel: int | None
-    """Number of repeats for a slow-down of all points of one kernel, for nine of ten kernels."""
+    """Number of repeats that find a slow-down of a whole kernel, for nine of ten kernels."""
 
     point: int | None
-    """Number of repeats for a slow-down of a single point, for nine of ten points."""
+    """Number of repeats that find a slow-down of a single point, for nine of ten points."""
 
 
 def rounds_to_find(

@@ -1,4 +1,4 @@
-"""Finds points with two speeds: a process runs at one of them, so rounds fall into two groups."""
+"""Finds points with two speeds: a process runs at one speed, so rounds fall into two groups."""
 
 from typing import NamedTuple
 
@@ -71,9 +71,9 @@ def find_modes(
     """Return the points whose rounds fall into two groups that are further apart than `threshold`.
 
     `logs` has the logarithms of the times of both sides, and `set_aside` the logarithms of the
-    times in rounds that were left out (`polish`). A point also has two speeds if such a time is at
-    the other side's level (`NEAR`). The two speeds do not explain a shift if the two sides are
-    further apart than the two speeds within either side.
+    times in rounds that were left out (`polish`). A point also has two speeds if a time that was
+    left out is at the other side's level (`NEAR`). The two speeds do not explain a shift if the two
+    sides are further apart than the two speeds within either side.
     """
     base, new = sides
     hidden, grouped = np.zeros((2, len(base.mean)), bool)

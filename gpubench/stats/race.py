@@ -72,7 +72,7 @@ class Race:
         self.round = 1
         self.racing: set[int] = set()
         self.waiting: list[int] = []
-        """Survivors without a visit this round, in the order of their visits."""
+        """Survivors that were not visited in this round yet, in the order of their visits."""
 
         self.leader: int | None = None
         """The configuration whose upper bound is lowest."""

@@ -122,7 +122,7 @@ def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:
 
 
 def _in_another_precision(pairs: Sequence[tuple[Row, Row]], name: str) -> str:
-    """Return a text on the other rows' precision, and on how much larger their errors are.
+    """Return a text on the precision of the other rows, and on how much larger their errors are.
 
     The text is empty if all libraries compute in the precision that their rows state.
     """

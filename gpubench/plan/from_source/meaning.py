@@ -226,7 +226,7 @@ def _strides(body: str, array: str, numbers: Sequence[str]) -> set[str]:
 
 
 def _product(name: str) -> re.Pattern[str]:
-    """Return a pattern of products with `name`. If the other factor is a word, a group has it."""
+    """Return a pattern of products with `name`. A group matches another factor that is a word."""
     space = r"[\s)(]{0,99}"
     return re.compile(rf"(\b\w++|){space}\*{space}\b{name}\b|\b{name}{space}\*{space}(\w*)")
 

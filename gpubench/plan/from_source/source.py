@@ -165,7 +165,7 @@ def code(text: str) -> str:
 
 
 def enclosed(text: str, at: int, brackets: str = "()") -> tuple[str, int]:
-    """Return the text in the brackets that open at `at` or later, and the position after them."""
+    """Return the text in the first brackets from `at` on, and the position after the brackets."""
     opening = text.index(brackets[0], at)
     end = position_after(text, opening, brackets)
     return text[opening + 1 : end - 1].strip(), end

@@ -58,7 +58,7 @@ def bits_panels(group: Sequence[Source]) -> list[Panel]:
 
 
 def draw_bits(panel: Panel, looks: style.Looks, axes: Axes) -> float:
-    """Draw, for each precision, the fastest row of all kernels, and of each library.
+    """Draw, for each precision, the fastest row of all kernels and the fastest row of each library.
 
     Return the height of the axes in inches.
     """

@@ -1,6 +1,6 @@
 """The kinds of pictures: which kinds can be drawn from given rows, and how each is drawn.
 
-The roofline follows Williams, Waterman and Patterson, 2009. Its arithmetic intensity counts only
+The roofline follows Williams, Waterman and Patterson, 2009. The arithmetic intensity counts only
 the bytes that must move, so no kernel whose operands come from memory can be above the roofline.
 """
 

@@ -119,7 +119,7 @@ class Panel:
 def sources(
     files: Sequence[tuple[Path, Sequence[Row]]], copy_gbytes_per_s: float | None = None
 ) -> list[Source]:
-    """Return a source for each file, device and version. Their labels name what differs."""
+    """Return a source for each file, device and version. The labels name what differs."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     stems = [path.stem for path, _ in files]
     names = {path: path.stem if stems.count(path.stem) == 1 else str(path) for path, _ in files}

@@ -349,7 +349,7 @@ def claim(path: Path, *, force: bool) -> Output:
 def save(picture: Picture, output: Output, description: str = "") -> None:
     """Write the picture in the format that the suffix of the path states.
 
-    Raises UsageError if that fails; an older file is then kept.
+    Raises UsageError if writing fails; an older file is then kept.
 
     An SVG contains `description`, which states what the picture was made from.
     """
