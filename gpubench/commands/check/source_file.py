@@ -8,10 +8,10 @@ from pathlib import Path
 from gpubench.commands.check.structures import function_on_arrays
 from gpubench.errors import UsageError
 from gpubench.model import Variant
+from gpubench.plan.description_text import Description
 from gpubench.plan.descriptor import load
 from gpubench.plan.from_source.description import (
     NO_PRECISION,
-    Description,
     describe_file,
     described_by_default,
 )

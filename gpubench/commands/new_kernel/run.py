@@ -18,8 +18,9 @@ from gpubench.errors import UsageError
 from gpubench.files import Output
 from gpubench.model import CudaVariant
 from gpubench.model.sources import whole_source
+from gpubench.plan.description_text import Description
 from gpubench.plan.descriptor import load
-from gpubench.plan.from_source.description import Description, describe_file, described_by_default
+from gpubench.plan.from_source.description import describe_file, described_by_default
 from gpubench.plan.from_source.files import source_text
 from gpubench.plan.from_source.python import describe_python
 from gpubench.plan.operations import operation_named

@@ -1,25 +1,22 @@
-"""`gpubench new-kernel --from FILE.cu`: writes the description of an existing kernel.
+"""`gpubench new-kernel --from FILE.cu`: describes a function of an existing source."""
 
-The description has the facts that the source shows. Its comments name the facts that are missing.
-"""
-
-import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
 from gpubench.errors import UsageError
-from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
+from gpubench.model import OPERATIONS, PRECISIONS, Config
 from gpubench.model.config import BLOCK, MARKS, THREAD
 from gpubench.model.signature import Parameter, array_index
 from gpubench.model.sources import read_source
+from gpubench.plan.description_text import UNKNOWN, Description, Facts, description_of
 from gpubench.plan.from_source.files import expanded, needed, neighbours, root_of, source_text
-from gpubench.plan.from_source.launch import Dimensions, edge_of_block, read_launch
-from gpubench.plan.from_source.meaning import UNKNOWN, meanings, reads_output
+from gpubench.plan.from_source.launch import edge_of_block, read_launch
+from gpubench.plan.from_source.meaning import meanings, reads_output
 from gpubench.plan.from_source.source import Function, calls, code, functions, last, reachable
 from gpubench.text import clean, shown, unknown
 
@@ -63,32 +60,6 @@ _WAITS = re.compile(
 _PRODUCT = re.compile(r"([MNK]|\d+)(\*([MNK]|\d+))*")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Description:
-    """A description, and the facts that its source does not show."""
-
-    text: str
-    asked: list[str]  # parameters whose meaning is not known
-    guesses: list[str]  # fields of the description that are guesses
-    hint: str = ""  # the reason to think that the function is no product
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Read:
-    """Facts about a function that were read from its source."""
-
-    function: Function
-    others: list[str]  # names of the other functions that could be described
-    arguments: list[Parameter]
-    column_major: tuple[str, ...]
-    element: str  # the C++ type that stands for a template's type
-    reads_output: bool
-    launch: Dimensions
-    options: list[str]  # include folders, and files and libraries to link
-    text: str
-    body: str  # source of the function and of all functions that it calls
-
-
 def describe_file(
     source: Path, name: str, op: str, entry: str, *, home: str,
     column_major: tuple[str, ...] | None = None, squares_only: bool = False,
@@ -100,60 +71,18 @@ def describe_file(
     kernel. `column_major` and `squares_only` are results of a trial run of the function. Raises
     UsageError for a source without a kernel, and for a function that cannot be described.
     """
-    read = _read(source, name, op, entry, home)
-    function = read.function
-    instance, tile, space, guessed_axes = _tiles(function, read.element)
-    kind, field = ("CudaVariant", "kernel") if function.is_kernel else ("HostVariant", "entry")
-    file = os.path.relpath(os.path.realpath(source), home)
-    asked = [each for each in read.arguments if each.value == UNKNOWN]
-    dtypes, guessed_types = _dtypes(read, op)
-    launch, guesses = _launch(read, tile, op) if function.is_kernel else ([], [])
-    lines = [
-        f'idea="what {name} teaches, in a line",',
-        f"file={json.dumps(file, ensure_ascii=False)},",
-        f'{field}="{instance}",',
-    ]
-    if read.others:
-        lines.append(f"# --kernel selects another: {', '.join(read.others)}.")
-    number = "Write =1 for a constant, or =M, =lda, =M*N for what it is."
-    for is_pointer, advice in ((True, "Write =A or which array it is, or =null."), (False, number)):
-        if names := [each.name for each in asked if each.is_pointer == is_pointer]:
-            lines.append(f"# Not known: {', '.join(names)}. {advice}")
-    scalar = re.compile(r"\bScalar\b")
-    texts = [f"{scalar.sub(read.element or 'Scalar', each.cpp)} {each.name}"
-             + f"={each.value}" * (each.value != each.name)
-             + ", " * (each is not read.arguments[-1])
-             for each in read.arguments]  # fmt: skip
-    rows = ("".join(texts[start : start + 4]) for start in range(0, len(texts), 4))
-    lines += ["signature=(", *(f"    {json.dumps(row, ensure_ascii=False)}" for row in rows)]
-    lines += ["),", dtypes]
-    if read.reads_output:
-        lines.append("reads_output=True,  # it reads C even where beta is 0: C holds zeros")
-    why = "so its results are right" if column_major else "its indices say so"
-    if column_major := read.column_major if column_major is None else column_major:
-        lines.append(f"column_major={_listed(column_major)},  # {why}")
-    if squares_only:
-        equal = "problem.m == problem.n" + (" == problem.k" if OPERATIONS[op].has_k else "")
-        lines.append(f'refuse=lambda _, problem: None if {equal} else "takes squares only",')
-    if read.options:
-        lines.append(f"compile_options={_listed(read.options)},")
-    if not function.is_kernel and (waiting := _WAITS.search(function.body)):
-        lines.append(f"waits=True,  # it calls {waiting[0]}")
-    lines = [f"    {line}" for line in (*lines, *space, *launch)]
-    head = f"from gpubench.model import {kind}{', Space' * bool(space)}\n\nVARIANT = {kind}("
-    no_product = _NO_PRODUCT.search(read.body) if OPERATIONS[op].is_product else None
-    hint = f"it has {' '.join(no_product[0].split())}: a softmax or a norm?" if no_product else ""
-    return Description(
-        text="\n".join([head, *lines, ")\n"]), asked=[each.name for each in asked],
-        guesses=[*guesses, *guessed_axes, *guessed_types], hint=hint,
-    )  # fmt: skip
+    facts = replace(_facts(source, name, op, entry, home), squares_only=squares_only)
+    if column_major is not None:
+        facts = replace(facts, column_major=column_major, is_proved=True)
+    return description_of(facts)
 
 
-def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
+def _facts(source: Path, name: str, op: str, entry: str, home: str) -> Facts:
     """Return the facts about a source's function. Raises UsageError as `describe_file` does."""
     written = source_text(source)  # with its macros
     folders, linked, options = needed(source)
     own, included, _ = expanded(source, folders)
+    text = included + own + written
     try:
         defined = list(functions(own))
         everything = sorted(
@@ -162,16 +91,7 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
         )  # if two templates have the same name, C++ calls the more specialized template
         by_name = {last(each.name): each for each in everything}
         entry = last(entry) or (name if name in by_name else "")
-        if entry and entry not in by_name:
-            raise UsageError(f"--kernel: {unknown('function', entry, by_name)}")
-        if not (chosen := [by_name[entry]] if entry else _candidates(defined)):
-            raise UsageError(f"--from: {source} defines no kernel: no __global__ function")
-        function = chosen[0]
-        if not re.fullmatch(r"(\w+::)*[A-Za-z_]\w*", function.name, re.ASCII):
-            raise UsageError(
-                f"--from: {source}: '{shown(function.name)}' cannot name a kernel; "
-                "use ASCII letters, digits and _"
-            )
+        function = _chosen(source, defined, by_name, entry)
         kernels = {last(each.name): each for each in everything if each.is_kernel}
         arguments, column_major = meanings(function, kernels, op)
     except ValueError as error:
@@ -179,7 +99,7 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
     options = [*(f"-I{os.path.relpath(folder, home)}" for folder in folders), *options]
     body = "\n".join(each.body for each in reachable(last(function.name), by_name))
     half = _OWN_HALF.search(written) if function.types else None
-    launch = Dimensions()
+    launch = None
     if function.is_kernel:
         callers = [*everything, *_in_neighbours(function, source)]
         launch = read_launch(function, callers, arguments, _axes(function), included + own)
@@ -199,12 +119,42 @@ def _read(source: Path, name: str, op: str, entry: str, home: str) -> _Read:
         if each.value == UNKNOWN and not each.is_pointer else each
         for each, values in zip(arguments, passed, strict=True)
     ]  # fmt: skip
-    return _Read(
-        function=function, arguments=arguments, column_major=column_major, options=options,
+    element = half[0] if half else ""
+    instance, tile, guessed_axes = _tiles(function, element)
+    dtypes, doubt = _dtypes(function, arguments, text, body, op)
+    if launch and not (launch.grid and launch.block):
+        grid, block = _guessed(function, tile, op, text)
+        launch = replace(launch, grid=grid, block=block, is_guess=True)
+    waiting = None if function.is_kernel else _WAITS.search(function.body)
+    odd = _NO_PRODUCT.search(body) if OPERATIONS[op].is_product else None
+    return Facts(
+        name=name, op=op, file=os.path.relpath(os.path.realpath(source), home), instance=instance,
         others=[clean(each.name) for each in _candidates(defined) if each.name != function.name],
-        element=half[0] if half else "", reads_output=reads_output(function, kernels),
-        launch=launch, text=included + own + written, body=body,
+        arguments=arguments, element=element, dtypes=dtypes, doubt=doubt,
+        reads_output=reads_output(function, kernels), column_major=column_major, options=options,
+        waits=waiting[0] if waiting else "", tile=tile, guessed_axes=guessed_axes, launch=launch,
+        hint=f"it has {' '.join(odd[0].split())}: a softmax or a norm?" if odd else "",
     )  # fmt: skip
+
+
+def _chosen(
+    source: Path, defined: Sequence[Function], by_name: Mapping[str, Function], entry: str
+) -> Function:
+    """Return the function `entry`, or else the source's first function that can be described.
+
+    Raises UsageError for a source without such a function, and for a name that C++ does not allow.
+    """
+    if entry and entry not in by_name:
+        raise UsageError(f"--kernel: {unknown('function', entry, by_name)}")
+    candidates = [by_name[entry]] if entry else _candidates(defined)
+    if not candidates:
+        raise UsageError(f"--from: {source} defines no kernel: no __global__ function")
+    if not re.fullmatch(r"(\w+::)*[A-Za-z_]\w*", candidates[0].name, re.ASCII):
+        raise UsageError(
+            f"--from: {source}: '{shown(candidates[0].name)}' cannot name a kernel; "
+            "use ASCII letters, digits and _"
+        )
+    return candidates[0]
 
 
 def described_by_default(text: str) -> list[str]:
@@ -260,42 +210,30 @@ def _axes(function: Function) -> dict[str, str]:
     return axes
 
 
-def _listed(texts: Iterable[str], one: str = "({},)") -> str:
-    """Return texts as a tuple in Python's syntax, where a text of digits becomes a number.
+def _dtypes(
+    function: Function, arguments: Sequence[Parameter], text: str, body: str, op: str
+) -> tuple[tuple[str, ...], str]:
+    """Return the dtypes, or no dtypes and the reason why they are not known.
 
-    `one` is the form of a single text.
+    If the element's type is a template parameter, the dtypes are those of the explicit instances.
+    Without such an instance, both results are empty.
     """
-    listed = [each if each.isdecimal() else json.dumps(each, ensure_ascii=False) for each in texts]
-    return one.format(listed[0]) if len(listed) == 1 else f"({', '.join(listed)})"
-
-
-def _dtypes(read: _Read, op: str) -> tuple[str, list[str]]:
-    """Return the line that states `dtypes`, and `["dtypes"]` if the dtypes are a guess.
-
-    If the element's type is a template parameter, the dtypes come from the explicit instances,
-    or else are the default dtypes.
-    """
-    pointers = reversed([each for each in read.arguments if each.is_pointer])
-    kinds = {array_index(each, op): _resolved(each.type_name, read.text) for each in pointers}
+    pointers = reversed([each for each in arguments if each.is_pointer])
+    kinds = {array_index(each, op): _resolved(each.type_name, text) for each in pointers}
     operand, result = kinds.get(0, ""), kinds.get(len(OPERATIONS[op].arrays) - 1, "")
-    types = [operand or result]
+    types, of_result = [operand or result], result
     if "Scalar" in {operand, result}:
-        instance = rf"\b{last(read.function.name)}\s*<\s*([\w:]+)"
-        types = [*re.findall(instance, code(read.text)), *read.function.types[:1]]  # or an alias
-        types = [_resolved(each, read.text) for each in types]
-        result = ""
-    if dtypes := dict.fromkeys(
-        filter(None, (_precision(each, result, read.body) for each in types))
-    ):
-        return f"dtypes={_listed(dtypes)},", []
-    if "Scalar" in kinds.values():
-        return f"# dtypes: a template over the element takes {', '.join(CORE_DTYPES)}.", []
-    why = "the type of the elements is not known"
-    if operand and result and operand != result:
-        why = f"{NO_PRECISION} {shown(operand)} and {shown(result)} as C"
-        usual = {PRECISIONS[each.result].cpp for each in PRECISIONS.values() if each.cpp == operand}
-        why += f", but {' or '.join(sorted(usual))}" if usual else ""
-    return f'dtypes=("float32",),  # a guess: {why}', ["dtypes"]
+        instance = rf"\b{last(function.name)}\s*<\s*([\w:]+)"
+        types = [*re.findall(instance, code(text)), *function.types[:1]]  # or an alias
+        types, of_result = [_resolved(each, text) for each in types], ""
+    names = (_precision(each, of_result, body) for each in types)
+    if (dtypes := tuple(dict.fromkeys(filter(None, names)))) or "Scalar" in kinds.values():
+        return dtypes, ""
+    if not (operand and result and operand != result):
+        return (), "the type of the elements is not known"
+    usual = {PRECISIONS[each.result].cpp for each in PRECISIONS.values() if each.cpp == operand}
+    but = f", but {' or '.join(sorted(usual))}" if usual else ""
+    return (), f"{NO_PRECISION} {shown(operand)} and {shown(result)} as C{but}"
 
 
 def _precision(operand: str, result: str, body: str) -> str:
@@ -333,11 +271,11 @@ def dtype_of(cpp: str) -> str | None:
     return next(names, None)
 
 
-def _tiles(function: Function, element: str) -> tuple[str, Config, list[str], list[str]]:
-    """Return the function's instance, its tile, the lines of its space, and the guessed fields.
+def _tiles(function: Function, element: str) -> tuple[str, Config, list[str]]:
+    """Return the function's instance, its tile, and the axes whose values are guesses.
 
-    The instance is a text such as `sgemm<{BM}, {BN}>`. The tile is the tile of the first launch. A
-    kernel has no space if no template parameter can be a number of the block.
+    The instance is a text such as `sgemm<{BM}, {BN}>`. The tile is the tile of the first launch. It
+    is empty if no template parameter can be a number of the block.
     """
     axes, numbers, guesses, arguments = _axes(function), dict[str, int](), list[str](), []
     for each in function.template:
@@ -354,49 +292,20 @@ def _tiles(function: Function, element: str) -> tuple[str, Config, list[str], li
     block = [axis for axis in BLOCK if axis in numbers]
     block = block or [axis for axis in numbers if axis not in {*THREAD, *MARKS}][:1]
     if not block:
-        return instance.format(**numbers, scalar="{scalar}"), Config(), [], []
+        return instance.format(**numbers, scalar="{scalar}"), Config(), []
     thread = THREAD if {*THREAD} <= numbers.keys() else ()
-    tile = Config(numbers.items(), tuple(block), thread)
-    lines = ["# Which values may each parameter have? --tiles chooses among them."]
-    lines += [f"# These values are guesses: {', '.join(guesses)}."] if guesses else []
-    lines += ["tiles=Space(", "    axes={"]
-    lines += [f'        "{axis}": ({tile[axis]},),' for axis in tile]
-    lines += ["    },", f"    block={_listed(block)},"]
-    lines += [f"    thread={_listed(thread)},"] if thread else []
-    return instance, tile, [*lines, f'    default=("{tile}",),', "),"], ["tiles"][: len(guesses)]
+    return instance, Config(numbers.items(), tuple(block), thread), guesses
 
 
-def _launch(read: _Read, tile: Config, op: str) -> tuple[list[str], list[str]]:
-    """Return the description's lines about the launch, and the fields that are guesses.
-
-    The lines follow from the source's own launch, or else from the kernel's indices.
-    """
-    launch = read.launch
-    if launch.grid and launch.block:
-        grid, block, guesses = launch.grid, launch.block, list[str]()
-        lines = [f"# Read from the launch in {shown(launch.caller)}."]
-    else:
-        guesses = ["grid", "block"]
-        grid, block = _guessed(read, tile, op)
-        own = f" The source launches <<<{launch.config}>>>." if launch.config else ""
-        lines = [f"# Guesses from the kernel's indices: check these two lines.{own}"]
-    lines.append(f"grid={_listed(grid, '{}')},  # blocks in x and y; / rounds up")
-    lines.append(f"block={_listed(block, '{}')},  # threads")
-    if launch.shared == UNKNOWN:
-        guesses.append("shared_bytes")
-        lines.append("# The launch passes shared_bytes that could not be read.")
-    elif launch.shared:
-        lines.append(f"shared_bytes={_listed([launch.shared], '{}')},")
-    return lines, guesses
-
-
-def _guessed(read: _Read, tile: Config, op: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _guessed(
+    kernel: Function, tile: Config, op: str, text: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the grid and the block that the kernel's indices suggest."""
-    kernel, first = read.function, next(iter(tile), "")
+    first = next(iter(tile), "")
     has_y, has_rows = (re.search(rf"\b{index}Idx\s*\.\s*y\b", kernel.body)
                        for index in ("thread", "block"))  # fmt: skip
     x, y = ("BN", "BM") if {"BM", "BN"} <= tile.keys() else (first or str(EDGE),) * 2
-    edges = [edge_of_block(kernel, axis, read.text) or MAX_THREADS for axis in "xy"]
+    edges = [edge_of_block(kernel, axis, text) or MAX_THREADS for axis in "xy"]
     if not first and has_y and prod(edges) <= MAX_THREADS:
         x, y = map(str, edges)
     block = ("BN/TN", "BM/TM") if {*THREAD, "BM", "BN"} <= tile.keys() else (x, y)

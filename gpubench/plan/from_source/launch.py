@@ -13,6 +13,7 @@ from itertools import chain
 
 from gpubench.model.expression import evaluate, parse
 from gpubench.model.signature import Parameter, split
+from gpubench.plan.description_text import UNKNOWN, Launch
 from gpubench.plan.from_source.meaning import ALL_EXTENTS, assignments
 from gpubench.plan.from_source.source import Function, SourceLaunch, code, enclosed, last
 
@@ -35,21 +36,16 @@ Names = dict[str, str]  # values by names
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dimensions:
-    """The parts of a launch, as text. A part is empty if it could not be read."""
+class ReadLaunch(Launch):
+    """A launch, with the values that it passes, as far as they could be read."""
 
-    caller: str = ""
-    config: str = ""  # text of the launch between <<< and >>>
     template: Names = field(default_factory=dict)  # values of the template's parameters
     arguments: Names = field(default_factory=dict)  # values of the kernel's parameters
-    grid: tuple[str, ...] = ()
-    block: tuple[str, ...] = ()  # expressions, as a description has them
-    shared: str = ""  # bytes of dynamic shared memory; `?`: they could not be read
 
 
 def read_launch(
     kernel: Function, callers: Iterable[Function], given: list[Parameter], axes: Names, text: str
-) -> Dimensions:
+) -> ReadLaunch:
     """Return the parts of a kernel's first launch, or of the first launch that can be read.
 
     `given` has the kernel's parameters with their values. `axes` has the axis of a tile for each
@@ -64,12 +60,12 @@ def read_launch(
                 names = constants | defaults | _values(launch.before)
                 dimensions.append(_read(launch, kernel, given, axes, names))
     readable = (each for each in dimensions if each.grid and each.block)
-    return next(readable, dimensions[0] if dimensions else Dimensions())
+    return next(readable, dimensions[0] if dimensions else ReadLaunch())
 
 
 def _read(
     launch: SourceLaunch, kernel: Function, given: list[Parameter], axes: Names, names: Names
-) -> Dimensions:
+) -> ReadLaunch:
     """Return the parts of a launch. `names` has the values of names at the launch."""
     scope = Scope(names=names)
     template: dict[str, str] = {}
@@ -100,8 +96,8 @@ def _read(
     grid = scope.expressions(parts)
     if {*grid} != {"1"} and all(part.isdecimal() for part in grid):
         grid = ()  # this grid is for one size only
-    shared = "" if shared in {"", "0"} else scope.expression(shared) or "?"
-    return Dimensions(
+    shared = "" if shared in {"", "0"} else scope.expression(shared) or UNKNOWN
+    return ReadLaunch(
         caller=launch.caller, config=" ".join(", ".join(launch.config).split()), template=template,
         arguments=passed, grid=grid, block=block, shared=shared,
     )  # fmt: skip

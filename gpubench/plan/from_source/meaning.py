@@ -12,12 +12,11 @@ from itertools import compress
 
 from gpubench.model import OPERATIONS
 from gpubench.model.signature import FORMATS, NULL, Parameter, split, why_unknown
+from gpubench.plan.description_text import UNKNOWN
 from gpubench.plan.from_source.source import BLAS, Function, calls
 
 CONSTANTS = {"alpha": "1", "beta": "0", "batch": "1", "batch_count": "1"}
 """Values of parameters with these names. With these values, C = alpha·A·B + beta·C is A·B."""
-
-UNKNOWN = "?"
 
 ARRAYS = (
     {"a", "lhs", "left", "in", "inp", "input", "mat", "matrix", "mat_a", "matrix_a", "src"},

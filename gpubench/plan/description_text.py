@@ -1,0 +1,193 @@
+"""Writes the description of a function of a CUDA source, which `descriptor.py` reads.
+
+The description has the facts that the source shows. Its comments name the facts that are missing.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gpubench.model import CORE_DTYPES, OPERATIONS, Config
+from gpubench.model.signature import Parameter
+from gpubench.text import shown
+
+UNKNOWN = "?"
+"""A parameter's value, or the bytes of shared memory, if the source does not show them."""
+
+PER_LINE = 4  # maximum number of parameters in a line of the signature
+
+_SCALAR = re.compile(r"\bScalar\b")
+_ADVICE = {
+    True: "Write =A or which array it is, or =null.",
+    False: "Write =1 for a constant, or =M, =lda, =M*N for what it is.",
+}
+"""What to write for a parameter that is not known, by whether it is a pointer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """A description, and the facts that its source does not show."""
+
+    text: str
+    asked: list[str]  # parameters whose meaning is not known
+    guesses: list[str]  # fields of the description that are guesses
+    hint: str = ""  # the reason to think that the function is no product
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """A kernel's launch, as expressions of a description. A part is empty if it is not known."""
+
+    caller: str = ""
+    config: str = ""  # text of the launch between <<< and >>>
+    grid: tuple[str, ...] = ()
+    block: tuple[str, ...] = ()
+    shared: str = ""  # bytes of dynamic shared memory, or `UNKNOWN`
+    is_guess: bool = False  # whether grid and block follow from the kernel's indices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Facts about a function that were read from its source."""
+
+    name: str  # name of the variant
+    op: str
+    file: str  # path of the source from the description's folder
+    instance: str  # the function with its template's arguments, such as `sgemm<{BM}, {BN}>`
+    others: list[str]  # names of the other functions that could be described
+    arguments: list[Parameter]
+    element: str  # the C++ type that stands for a template's type
+    dtypes: tuple[str, ...]  # empty if the function is a template over the element
+    doubt: str  # why the dtypes are a guess
+    reads_output: bool
+    column_major: tuple[str, ...]
+    options: list[str]  # include folders, and files and libraries to link
+    waits: str  # the CUDA function by which the function waits
+    tile: Config
+    guessed_axes: list[str]
+    launch: Launch | None  # None for a host function
+    hint: str  # see `Description`
+    is_proved: bool = False  # whether results were right in this layout
+    squares_only: bool = False
+
+
+def description_of(facts: Facts) -> Description:
+    """Return the description of a function."""
+    kind, name = ("CudaVariant", "kernel") if facts.launch else ("HostVariant", "entry")
+    asked = [each for each in facts.arguments if each.value == UNKNOWN]
+    space = [*_space(facts)]
+    lines = [
+        f'idea="what {facts.name} teaches, in a line",',
+        f"file={_quoted(facts.file)},",
+        f'{name}="{facts.instance}",',
+        *_signature(facts, asked),
+        *_details(facts),
+        *space,
+        *(_launch(facts.launch) if facts.launch else ()),
+    ]
+    head = f"from gpubench.model import {kind}{', Space' * bool(space)}\n\nVARIANT = {kind}("
+    return Description(
+        text="\n".join((head, *(f"    {line}" for line in lines), ")\n")),
+        asked=[each.name for each in asked], guesses=_guesses(facts), hint=facts.hint,
+    )  # fmt: skip
+
+
+def _guesses(facts: Facts) -> list[str]:
+    """Return the fields of the description that are guesses."""
+    launch = facts.launch or Launch()
+    guesses = {
+        "grid": launch.is_guess,
+        "block": launch.is_guess,
+        "shared_bytes": launch.shared == UNKNOWN,
+        "tiles": facts.guessed_axes,
+        "dtypes": facts.doubt,
+    }
+    return [field for field, is_guess in guesses.items() if is_guess]
+
+
+def _signature(facts: Facts, asked: list[Parameter]) -> Iterator[str]:
+    """Yield the lines of the signature. Comments name the parameters that are not known."""
+    if facts.others:
+        yield f"# --kernel selects another: {', '.join(facts.others)}."
+    for is_pointer, advice in _ADVICE.items():
+        if names := [each.name for each in asked if each.is_pointer == is_pointer]:
+            yield f"# Not known: {', '.join(names)}. {advice}"
+    texts = [_declaration(each, facts.element) for each in facts.arguments]
+    rows = [", ".join(texts[at : at + PER_LINE]) for at in range(0, len(texts), PER_LINE)]
+    yield "signature=("
+    yield from (f"    {_quoted(row)}" for row in (*(f"{row}, " for row in rows[:-1]), *rows[-1:]))
+    yield "),"
+
+
+def _declaration(parameter: Parameter, element: str) -> str:
+    """Return a parameter as a signature states it: `size_t pitch=lda`."""
+    declared = f"{_SCALAR.sub(element or 'Scalar', parameter.cpp)} {parameter.name}"
+    return declared if parameter.value == parameter.name else f"{declared}={parameter.value}"
+
+
+def _details(facts: Facts) -> Iterator[str]:
+    """Yield the lines on types, layout, compilation and waiting."""
+    if facts.doubt:
+        yield f'dtypes=("float32",),  # a guess: {facts.doubt}'
+    elif facts.dtypes:
+        yield f"dtypes={_listed(facts.dtypes)},"
+    else:
+        yield f"# dtypes: a template over the element takes {', '.join(CORE_DTYPES)}."
+    if facts.reads_output:
+        yield "reads_output=True,  # it reads C even where beta is 0: C holds zeros"
+    if facts.column_major:
+        why = "so its results are right" if facts.is_proved else "its indices say so"
+        yield f"column_major={_listed(facts.column_major)},  # {why}"
+    if facts.squares_only:
+        equal = "problem.m == problem.n" + " == problem.k" * OPERATIONS[facts.op].has_k
+        yield f'refuse=lambda _, problem: None if {equal} else "takes squares only",'
+    if facts.options:
+        yield f"compile_options={_listed(facts.options)},"
+    if facts.waits:
+        yield f"waits=True,  # it calls {facts.waits}"
+
+
+def _space(facts: Facts) -> Iterator[str]:
+    """Yield the lines of the tiles, if the function has any."""
+    values, block, thread = facts.tile.parts
+    if not values:
+        return
+    yield "# Which values may each parameter have? --tiles chooses among them."
+    if facts.guessed_axes:
+        yield f"# These values are guesses: {', '.join(facts.guessed_axes)}."
+    yield from ("tiles=Space(", "    axes={")
+    yield from (f'        "{axis}": ({value},),' for axis, value in values)
+    yield from ("    },", f"    block={_listed(block)},")
+    if thread:
+        yield f"    thread={_listed(thread)},"
+    yield from (f'    default=("{facts.tile}",),', "),")
+
+
+def _launch(launch: Launch) -> Iterator[str]:
+    """Yield the lines of a launch that was read or guessed."""
+    if launch.is_guess:
+        own = f" The source launches <<<{launch.config}>>>." if launch.config else ""
+        yield f"# Guesses from the kernel's indices: check these two lines.{own}"
+    else:
+        yield f"# Read from the launch in {shown(launch.caller)}."
+    yield f"grid={_listed(launch.grid, '{}')},  # blocks in x and y; / rounds up"
+    yield f"block={_listed(launch.block, '{}')},  # threads"
+    if launch.shared == UNKNOWN:
+        yield "# The launch passes shared_bytes that could not be read."
+    elif launch.shared:
+        yield f"shared_bytes={_listed([launch.shared], '{}')},"
+
+
+def _quoted(text: str) -> str:
+    """Return a text as Python writes it in double quotes."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _listed(texts: Iterable[str], one: str = "({},)") -> str:
+    """Return texts as a tuple in Python's syntax, where a text of digits becomes a number.
+
+    `one` is the form of a single text.
+    """
+    listed = [each if each.isdecimal() else _quoted(each) for each in texts]
+    return one.format(listed[0]) if len(listed) == 1 else f"({', '.join(listed)})"
