@@ -1,4 +1,4 @@
-"""Writes the description of a function of a CUDA source, which `descriptor.py` reads.
+"""Writes the description of a function of another source, which `descriptor.py` reads.
 
 The description has the facts that the source shows. Its comments name the facts that are missing.
 """
@@ -8,13 +8,14 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gpubench.model import CORE_DTYPES, OPERATIONS, Config
+from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
 from gpubench.model.signature import Parameter
 from gpubench.text import shown
 
 UNKNOWN = "?"
 """A parameter's value, or the bytes of shared memory, if the source does not show them."""
 
+NO_PRECISION = "no precision of gpubench has operands of"
 PER_LINE = 4  # maximum number of parameters in a line of the signature
 
 _SCALAR = re.compile(r"\bScalar\b")
@@ -23,6 +24,29 @@ _ADVICE = {
     False: "Write =1 for a constant, or =M, =lda, =M*N for what it is.",
 }
 """What to write for a parameter that is not known, by whether it is a pointer."""
+
+
+_PYTHON = '''import runpy
+from pathlib import Path
+
+from gpubench.model import CallVariant
+
+FILE = Path(__file__).parent / {file}
+
+
+def build(_tile, _dtype):
+    """Return the function of the file."""
+    return runpy.run_path(str(FILE))["{entry}"]
+
+
+VARIANT = CallVariant(
+    idea="{idea}",
+    file={file},
+    runs_on="{backend}",
+    build=build,
+{fields})
+'''
+"""Description of a Python function."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +82,9 @@ class Facts:
     others: list[str]  # names of the other functions that could be described
     arguments: list[Parameter]
     element: str  # the C++ type that stands for a template's type
-    dtypes: tuple[str, ...]  # empty if the function is a template over the element
-    doubt: str  # why the dtypes are a guess
+    elements: tuple[str, str]  # C++ types of the first operand and of the result
+    is_template: bool  # whether an array has elements of the template's type
+    dtypes: tuple[str, ...]  # empty if the elements show no dtype
     reads_output: bool
     column_major: tuple[str, ...]
     options: list[str]  # include folders, and files and libraries to link
@@ -101,7 +126,7 @@ def _guesses(facts: Facts) -> list[str]:
         "block": launch.is_guess,
         "shared_bytes": launch.shared == UNKNOWN,
         "tiles": facts.guessed_axes,
-        "dtypes": facts.doubt,
+        "dtypes": not (facts.dtypes or facts.is_template),
     }
     return [field for field, is_guess in guesses.items() if is_guess]
 
@@ -128,12 +153,12 @@ def _declaration(parameter: Parameter, element: str) -> str:
 
 def _details(facts: Facts) -> Iterator[str]:
     """Yield the lines on types, layout, compilation and waiting."""
-    if facts.doubt:
-        yield f'dtypes=("float32",),  # a guess: {facts.doubt}'
-    elif facts.dtypes:
+    if facts.dtypes:
         yield f"dtypes={_listed(facts.dtypes)},"
-    else:
+    elif facts.is_template:
         yield f"# dtypes: a template over the element takes {', '.join(CORE_DTYPES)}."
+    else:
+        yield f'dtypes=("float32",),  # a guess: {_doubt(*facts.elements)}'
     if facts.reads_output:
         yield "reads_output=True,  # it reads C even where beta is 0: C holds zeros"
     if facts.column_major:
@@ -146,6 +171,15 @@ def _details(facts: Facts) -> Iterator[str]:
         yield f"compile_options={_listed(facts.options)},"
     if facts.waits:
         yield f"waits=True,  # it calls {facts.waits}"
+
+
+def _doubt(operand: str, result: str) -> str:
+    """Return why elements of these C++ types show no dtype."""
+    if not (operand and result and operand != result):
+        return "the type of the elements is not known"
+    usual = {PRECISIONS[each.result].cpp for each in PRECISIONS.values() if each.cpp == operand}
+    but = f", but {' or '.join(sorted(usual))}" if usual else ""
+    return f"{NO_PRECISION} {shown(operand)} and {shown(result)} as C{but}"
 
 
 def _space(facts: Facts) -> Iterator[str]:
@@ -177,6 +211,13 @@ def _launch(launch: Launch) -> Iterator[str]:
         yield "# The launch passes shared_bytes that could not be read."
     elif launch.shared:
         yield f"shared_bytes={_listed([launch.shared], '{}')},"
+
+
+def python_description(file: str, entry: str, idea: str, backend: str, **fields: object) -> str:
+    """Return the description of a Python function. Empty fields are left out."""
+    text = "".join(f"    {name}={value!r},\n" for name, value in fields.items() if value)
+    text = text.replace("'", '"')
+    return _PYTHON.format(file=_quoted(file), entry=entry, idea=idea, backend=backend, fields=text)
 
 
 def _quoted(text: str) -> str:

@@ -8,13 +8,9 @@ from pathlib import Path
 from gpubench.commands.check.structures import function_on_arrays
 from gpubench.errors import UsageError
 from gpubench.model import Variant
-from gpubench.plan.description_text import Description
+from gpubench.plan.description_text import NO_PRECISION, Description
 from gpubench.plan.descriptor import load
-from gpubench.plan.from_source.description import (
-    NO_PRECISION,
-    describe_file,
-    described_by_default,
-)
+from gpubench.plan.from_source.description import describe_file, described_by_default
 from gpubench.plan.from_source.files import source_text
 from gpubench.plan.python_file import is_name
 

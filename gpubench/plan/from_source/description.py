@@ -11,7 +11,7 @@ from pathlib import Path
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, PRECISIONS, Config
 from gpubench.model.config import BLOCK, MARKS, THREAD
-from gpubench.model.signature import Parameter, array_index
+from gpubench.model.signature import array_index
 from gpubench.model.sources import read_source
 from gpubench.plan.description_text import UNKNOWN, Description, Facts, description_of
 from gpubench.plan.from_source.files import expanded, needed, neighbours, root_of, source_text
@@ -31,7 +31,6 @@ OTHER_NAMES |= {"thread_size_y": "TM", "thread_size_x": "TN"}
 LONGEST = 20  # maximum number of characters of an axis's name; longer names lose their middle
 EDGE = 32  # a guess for the edge of a block of two dimensions
 THREADS = 256  # a guess for the number of threads of a block of one dimension
-NO_PRECISION = "no precision of gpubench has operands of"
 MAX_THREADS = 1024  # maximum number of threads of a block
 ARRAYS = 3  # number of arrays of a product
 MAX_ALIASES = 8  # maximum number of aliases of a type that are followed
@@ -121,7 +120,9 @@ def _facts(source: Path, name: str, op: str, entry: str, home: str) -> Facts:
     ]  # fmt: skip
     element = half[0] if half else ""
     instance, tile, guessed_axes = _tiles(function, element)
-    dtypes, doubt = _dtypes(function, arguments, text, body, op)
+    pointers = reversed([each for each in arguments if each.is_pointer])
+    kinds = {array_index(each, op): _resolved(each.type_name, text) for each in pointers}
+    elements = kinds.get(0, ""), kinds.get(len(OPERATIONS[op].arrays) - 1, "")
     if launch and not (launch.grid and launch.block):
         grid, block = _guessed(function, tile, op, text)
         launch = replace(launch, grid=grid, block=block, is_guess=True)
@@ -130,7 +131,9 @@ def _facts(source: Path, name: str, op: str, entry: str, home: str) -> Facts:
     return Facts(
         name=name, op=op, file=os.path.relpath(os.path.realpath(source), home), instance=instance,
         others=[clean(each.name) for each in _candidates(defined) if each.name != function.name],
-        arguments=arguments, element=element, dtypes=dtypes, doubt=doubt,
+        arguments=arguments, element=element, elements=elements,
+        is_template="Scalar" in kinds.values(),
+        dtypes=_dtypes(function, elements, text, body),
         reads_output=reads_output(function, kernels), column_major=column_major, options=options,
         waits=waiting[0] if waiting else "", tile=tile, guessed_axes=guessed_axes, launch=launch,
         hint=f"it has {' '.join(odd[0].split())}: a softmax or a norm?" if odd else "",
@@ -210,30 +213,19 @@ def _axes(function: Function) -> dict[str, str]:
     return axes
 
 
-def _dtypes(
-    function: Function, arguments: Sequence[Parameter], text: str, body: str, op: str
-) -> tuple[tuple[str, ...], str]:
-    """Return the dtypes, or no dtypes and the reason why they are not known.
+def _dtypes(function: Function, elements: tuple[str, str], text: str, body: str) -> tuple[str, ...]:
+    """Return the dtypes that the C++ types of the first operand and of the result show.
 
     If the element's type is a template parameter, the dtypes are those of the explicit instances.
-    Without such an instance, both results are empty.
     """
-    pointers = reversed([each for each in arguments if each.is_pointer])
-    kinds = {array_index(each, op): _resolved(each.type_name, text) for each in pointers}
-    operand, result = kinds.get(0, ""), kinds.get(len(OPERATIONS[op].arrays) - 1, "")
-    types, of_result = [operand or result], result
-    if "Scalar" in {operand, result}:
+    operand, result = elements
+    types = [operand or result]
+    if "Scalar" in elements:
         instance = rf"\b{last(function.name)}\s*<\s*([\w:]+)"
         types = [*re.findall(instance, code(text)), *function.types[:1]]  # or an alias
-        types, of_result = [_resolved(each, text) for each in types], ""
-    names = (_precision(each, of_result, body) for each in types)
-    if (dtypes := tuple(dict.fromkeys(filter(None, names)))) or "Scalar" in kinds.values():
-        return dtypes, ""
-    if not (operand and result and operand != result):
-        return (), "the type of the elements is not known"
-    usual = {PRECISIONS[each.result].cpp for each in PRECISIONS.values() if each.cpp == operand}
-    but = f", but {' or '.join(sorted(usual))}" if usual else ""
-    return (), f"{NO_PRECISION} {shown(operand)} and {shown(result)} as C{but}"
+        types, result = [_resolved(each, text) for each in types], ""
+    names = (_precision(each, result, body) for each in types)
+    return tuple(dict.fromkeys(filter(None, names)))
 
 
 def _precision(operand: str, result: str, body: str) -> str:

@@ -1,13 +1,13 @@
 """`gpubench new-kernel --from FILE.py`: describes a Python function on NumPy or GPU arrays."""
 
 import ast
-import json
 import os
 import re
 from pathlib import Path
 
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS
+from gpubench.plan.description_text import python_description
 from gpubench.text import shown, unknown
 
 _KERNEL = re.compile(r"(triton|gluon|cuda|numba\.cuda)\.(jit|autotune|heuristics)\b")
@@ -16,29 +16,6 @@ _KERNEL = re.compile(r"(triton|gluon|cuda|numba\.cuda)\.(jit|autotune|heuristics
 ON_GPU = ("triton", "cupy", "numba.cuda")  # packages whose functions compute on a GPU
 TENSORS = {"torch": "torch", "triton": "torch", "jax": "jax.numpy"}
 LIBRARIES = ("torch", "triton", "jax", "numba")
-
-_TEXT = '''import runpy
-from pathlib import Path
-
-from gpubench.model import CallVariant
-
-FILE = Path(__file__).parent / {file}
-
-
-def build(_tile, _dtype):
-    """Return the function of the file."""
-    return runpy.run_path(str(FILE))["{entry}"]
-
-
-VARIANT = CallVariant(
-    idea="{idea}",
-    file={file},
-    runs_on="{backend}",
-    build=build,
-{fields}    dtypes={dtypes},
-    baseline="{baseline}",
-)
-'''
 
 
 def describe_python(
@@ -75,20 +52,14 @@ def describe_python(
     entry = entry or names[0]
     imported = _imported(tree)
     on_gpu = backend == "cuda" if backend else not imported.isdisjoint(ON_GPU)
-    fields = "    returns=True,\n" * (_arrays(defined[entry]) == len(inputs))
-    if tensors := next((TENSORS[name] for name in TENSORS if name in imported), ""):
-        fields += f'    tensors="{tensors}",\n'
-    if libraries := tuple(name for name in LIBRARIES if name in imported):
-        fields += f"    libraries={libraries!r},\n".replace("'", '"')
-    return _TEXT.format(
-        file=json.dumps(os.path.relpath(os.path.realpath(source), home), ensure_ascii=False),
-        entry=entry,
-        idea=idea,
+    return python_description(
+        file=os.path.relpath(os.path.realpath(source), home), entry=entry, idea=idea,
         backend=backend or ("cuda" if on_gpu else "cpu"),
-        fields=fields,
-        dtypes=repr(dtypes).replace("'", '"'),
-        baseline=baseline or ("cublas" if on_gpu else "cpu_blas_parallel"),
-    )
+        returns=_arrays(defined[entry]) == len(inputs),
+        tensors=next((TENSORS[name] for name in TENSORS if name in imported), ""),
+        libraries=tuple(name for name in LIBRARIES if name in imported),
+        dtypes=dtypes, baseline=baseline or ("cublas" if on_gpu else "cpu_blas_parallel"),
+    )  # fmt: skip
 
 
 def _takes(function: ast.FunctionDef, count: int) -> bool:
