@@ -198,8 +198,30 @@ DTYPE_ALIASES = {
 }
 """Other names of element types that users may write."""
 
+CPP_ALIASES = {
+    **dict.fromkeys(("half", "half_t"), "__half"),
+    **dict.fromkeys(("nv_bfloat16", "bf16", "bfloat16_t"), "__nv_bfloat16"),
+    **dict.fromkeys(("int8_t", "char"), "signed char"),
+    "int32_t": "int",
+}
+"""Other names of C++ types, with the names that `PRECISIONS` has."""
+
+_VECTOR = re.compile(r"(?<=[a-z6])[24]$")  # the end of a name such as `float4`
+
 CORE_DTYPES = ("float32", "float64", "int32")
 """The precisions of a template kernel without tensor instructions."""
 
 ITEM_BYTES = {name: precision.item_bytes for name, precision in PRECISIONS.items()}
 """Bytes of an operand's element."""
+
+
+def element_of_cpp(cpp: str) -> str:
+    """Return the element type of a C++ type as a precision names it: `float` for `float4`."""
+    name = _VECTOR.sub("", cpp.rpartition("::")[2])
+    return CPP_ALIASES.get(name, name)
+
+
+def dtype_of_cpp(cpp: str) -> str | None:
+    """Return the name of the first precision whose operands have this C++ type, or None."""
+    element = element_of_cpp(cpp)
+    return next((name for name, each in PRECISIONS.items() if each.cpp == element), None)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from gpubench.cache import cache_file, keep
 from gpubench.errors import UsageError
+from gpubench.model.precision import dtype_of_cpp
 from gpubench.model.signature import NULL, parameters
-from gpubench.plan.from_source.description import describe_file, dtype_of
+from gpubench.plan.from_source.description import describe_file
 from gpubench.plan.from_source.files import is_library
 from gpubench.plan.from_source.python import describe_python
 from gpubench.plan.python_file import NAME_RULE, is_name
@@ -103,7 +104,7 @@ def _declared(name: str, text: str) -> dict[str, object]:
     except ValueError as error:
         raise UsageError(f"{shown(name)}: {error}") from error
     arrays = [each.type_name for each in listed if each.is_pointer and each.value != NULL]
-    dtype = dtype_of(arrays[-1]) if arrays else None
+    dtype = dtype_of_cpp(arrays[-1]) if arrays else None
     if declaration is None or dtype is None:
         raise UsageError(
             f"{shown(name)}: declare its function, such as "

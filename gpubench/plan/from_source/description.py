@@ -11,6 +11,7 @@ from pathlib import Path
 from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, PRECISIONS, Config
 from gpubench.model.config import BLOCK, MARKS, THREAD
+from gpubench.model.precision import element_of_cpp
 from gpubench.model.signature import array_index
 from gpubench.model.sources import read_source
 from gpubench.plan.description_text import UNKNOWN, Description, Facts, description_of
@@ -37,15 +38,6 @@ MAX_ALIASES = 8  # maximum number of aliases of a type that are followed
 MAX_NEIGHBOURS = 100  # maximum number of other sources that are searched for a kernel's launch
 MAX_NEIGHBOUR_BYTES = 2**18  # maximum size of each of these sources
 
-ALIASES = {
-    **dict.fromkeys(("half", "half_t"), "__half"),
-    **dict.fromkeys(("nv_bfloat16", "bf16", "bfloat16_t"), "__nv_bfloat16"),
-    **dict.fromkeys(("int8_t", "char"), "signed char"),
-    "int32_t": "int",
-}
-"""Other names of element types, with the names that `PRECISIONS` has."""
-
-_VECTOR = re.compile(r"(?<=[a-z6])[24]$")  # the end of a name such as `float4`
 _OWN_HALF = re.compile(r"\b(?:cute|cutlass)::half_t\b")
 _LIBRARIES = {"cublas": re.compile(r"\bcublas\w+\("), "cuda": re.compile(r"\bcu[A-Z]\w+\(")}
 _NO_PRODUCT = re.compile(r"\b(__)?(exp2?|rsqrt|tanh)f?\s*\(|/\s*\w*(?:sum|norm)\w*\b")
@@ -245,8 +237,7 @@ def _precision(operand: str, result: str, body: str) -> str:
 def _resolved(cpp: str, text: str) -> str:
     """Return the element type of a C++ type, a vector or an alias, as a precision names it."""
     for _ in range(MAX_ALIASES):
-        cpp = _VECTOR.sub("", last(cpp))
-        cpp = ALIASES.get(cpp, cpp)
+        cpp = element_of_cpp(cpp)
         alias = re.search(
             rf"\btypedef\s+(?:const\s+)?([\w:]+(?: char)?)\s+{re.escape(cpp)}\s*;"
             rf"|\busing\s+{re.escape(cpp)}\s*=\s*([\w:]+)\s*;", text
@@ -255,12 +246,6 @@ def _resolved(cpp: str, text: str) -> str:
             break
         cpp = alias[1] or alias[2]
     return cpp
-
-
-def dtype_of(cpp: str) -> str | None:
-    """Return the name of the precision of a C++ type, or None."""
-    names = (name for name, each in PRECISIONS.items() if each.cpp == _resolved(cpp, ""))
-    return next(names, None)
 
 
 def _tiles(function: Function, element: str) -> tuple[str, Config, list[str]]:
