@@ -124,6 +124,7 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.commands.diff.ab.unpacked": lambda _name, path: nullcontext(path),
             "gpubench.plan.description_process.load": load,
             "gpubench.plan.from_source.files.shutil": SimpleNamespace(which=lambda _name: None),
+            "gpubench.backends.c_function.shutil": SimpleNamespace(which=lambda _name: None),
             "gpubench.commands.new_kernel.run.prove": _no_proof,
             "gpubench.on_cpu.accesses.missing_tool": lambda: "no program is started here",
             "gpubench.results.provenance._git": lambda *_arguments: "",

@@ -1,7 +1,8 @@
-"""Loads C functions of shared libraries, and calls them with the arguments of a signature."""
+"""Finds C functions of shared libraries, and calls them with the arguments of a signature."""
 
 import ctypes
 import os
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from gpubench.errors import CompileError
 from gpubench.model import HostVariant, Problem
 from gpubench.model.signature import FORMATS, NULL, STREAM, Parameter, array_index, number, packed
+from gpubench.process.child import run_program
 
 C_TYPES: dict[str, Any] = {
     "b": ctypes.c_byte,
@@ -21,6 +23,8 @@ C_TYPES: dict[str, Any] = {
     "d": ctypes.c_double,
 }
 """The ctypes types of numbers that a C function takes by value, by their codes in `FORMATS`."""
+
+_ELF = b"\x7fELF"  # first bytes of a shared library
 
 
 class CFunction:
@@ -93,3 +97,18 @@ def load_library(path: Path, name: str = "") -> ctypes.CDLL:
         why = system.dlerror().decode(errors="replace")
         raise CompileError(f"{name or path.name} cannot be loaded: {why}")
     return ctypes.CDLL(str(path), handle=handle)
+
+
+def is_library(file: Path) -> bool:
+    """Whether a file is a shared library. Raises OSError if it cannot be read."""
+    with file.open("rb") as content:
+        return content.read(len(_ELF)) == _ELF
+
+
+def c_functions(library: Path) -> list[str]:
+    """Return the names of the C functions that a library defines, if `nm` is installed."""
+    if not (nm := shutil.which("nm")):
+        return []
+    lines = run_program([nm, "-D", "--defined-only", str(library)]).stdout.split(b"\n")
+    names = (line.split(b" T ")[1].decode() for line in lines if b" T " in line)
+    return [name for name in names if not name.startswith("_")]  # C++ names begin with _Z

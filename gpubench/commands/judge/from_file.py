@@ -5,12 +5,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from gpubench.backends.c_function import is_library
 from gpubench.cache import cache_file, keep
 from gpubench.errors import UsageError
 from gpubench.model.precision import dtype_of_cpp
 from gpubench.model.signature import NULL, parameters
 from gpubench.plan.from_source.description import describe_file
-from gpubench.plan.from_source.files import is_library
 from gpubench.plan.from_source.python import describe_python
 from gpubench.plan.python_file import NAME_RULE, is_name
 from gpubench.plan.registry import library_of, of_op

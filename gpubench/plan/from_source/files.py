@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from gpubench.backends.c_function import c_functions, is_library
 from gpubench.errors import UsageError, first_line
 from gpubench.model.sources import included_names, includes_of, read_source, whole_source
 from gpubench.process.child import run_program
@@ -20,7 +21,6 @@ MAX_PARENTS = 6  # maximum number of parent folders that are searched for a sour
 MAX_INCLUDED_BYTES = 2**20  # beyond this size, only the headers beside the source are read
 
 SUFFIXES = (".cu", ".cpp", ".cc")  # suffixes of sources
-_ELF = b"\x7fELF"  # first bytes of a shared library
 
 _OF_CUDA = re.compile(r"(cu|nv|mma|cooperative_|device_|driver_|math_|sm_|vector_)\w*\.h")
 """Pattern of the names of the CUDA toolkit's headers. CUTLASS also has an `mma.h`."""
@@ -49,22 +49,13 @@ def source_text(source: Path) -> str:
         listed = ", ".join(shown(str(path)) for path in files[:MAX_LISTED] if path.is_file())
         why = f"{error.strerror}{'; there are ' * bool(listed)}{listed}"
         raise UsageError(f"--from: {source} cannot be read: {why}") from error
-    nm = shutil.which("nm")
-    lines = run_program([nm, "-D", "--defined-only", str(source)]).stdout.split(b"\n") if nm else []
-    names = [line.split(b" T ")[1].decode() for line in lines if b" T " in line]
-    plain = [shown(name) for name in names if not name.startswith("_")]  # C++ names begin with _Z
-    defines = f" and defines {', '.join(plain[:MAX_LISTED])}" if plain else ""
+    names = [*map(shown, c_functions(source))]
+    defines = f" and defines {', '.join(names[:MAX_LISTED])}" if names else ""
     raise UsageError(
         f"--from: {source} is a library, which has no signatures{defines}; state one: gpubench "
-        f"judge '{source}:{[*plain, 'FUNCTION'][0]}(int M, int N, int K, const float* A, "
+        f"judge '{source}:{[*names, 'FUNCTION'][0]}(int M, int N, int K, const float* A, "
         "const float* B, float* C)'"
     )
-
-
-def is_library(file: Path) -> bool:
-    """Whether a file is a shared library. Raises OSError if it cannot be read."""
-    with file.open("rb") as content:
-        return content.read(len(_ELF)) == _ELF
 
 
 def expanded(source: Path, folders: Sequence[Path]) -> tuple[str, str, str]:
@@ -113,18 +104,18 @@ def needed(source: Path) -> tuple[list[Path], list[Path], list[str]]:
             if not any((home / name).is_file() for home in (*homes, *folders)):
                 candidates = [each for each in near if (each / name).is_file()]
                 folders |= dict.fromkeys((candidates or _homes_in_repository(source, name))[:1])
-    linked: dict[Path, None] = {}
-    included = {file.with_suffix("") for file in files if file.suffix in SUFFIXES}
-    for header in files[1:]:
-        paths = [each / header.with_suffix(end).name for each in (header.parent, source.parent)
-                 for end in SUFFIXES]  # fmt: skip
-        sources = [path for path in paths if path.is_file()]
-        linked |= dict.fromkeys(
-            [each for each in sources if each.with_suffix("") not in included][:1]
-        )
+    linked = dict.fromkeys(each for header in files[1:] for each in _linked(header, source, files))
     texts = list(map(read_source, files))
     options = [option for option, form in _OPTIONS.items() if any(map(form.search, texts))]
     return list(folders), list(linked), options
+
+
+def _linked(header: Path, source: Path, included: Sequence[Path]) -> list[Path]:
+    """Return the source with the name of a header in a list, unless another source includes it."""
+    stems = {file.with_suffix("") for file in included if file.suffix in SUFFIXES}
+    paths = (folder / f"{header.stem}{suffix}" for folder in (header.parent, source.parent)
+             for suffix in SUFFIXES)  # fmt: skip
+    return [each for each in paths if each.is_file() and each.with_suffix("") not in stems][:1]
 
 
 def neighbours(source: Path) -> list[Path]:

@@ -98,7 +98,7 @@ def meanings(
         for part in (function, *launched(function, kernels)):
             column_major = column_major or _of_library(part, values, op)
     numbers = [each.name for each in declared if not each.is_pointer]
-    extents = [name for name in numbers if name.casefold() in {"m", "n", "k"}]
+    extents = [name for name in numbers if name.casefold() in {*"mnk"}]
     if operation.extents == ("M", "N") and [each.casefold() for each in extents[1:]] == ["k"]:
         values |= dict(zip(extents, "MN", strict=True))  # the source's name for N is K
     return [replace(each, value=values[each.name]) for each in declared], column_major
