@@ -97,7 +97,7 @@ def whole_warps(tile: Config) -> str | None:
         return reason
     bm, bn, tm, tn = tile.numbers("BM", "BN", "TM", "TN")
     if bm % (4 * tm) or bn % (8 * tn):
-        return f"{tile}: a warp of 4x8 threads covers {4 * tm}x{8 * tn}, which does not divide it"
+        return f"{tile}: a warp of 4x8 threads covers {4 * tm}x{8 * tn}, and must divide the tile"
     return None
 
 

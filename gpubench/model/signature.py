@@ -122,7 +122,7 @@ def why_unknown(parameter: Parameter, op: str, *, on_host: bool = False) -> str 
         return None
     if parameter.is_pointer and not (on_host and _NUMBER.fullmatch(parameter.value)):
         if array_index(parameter, op) is None:
-            what = f"write {parameter.name}=A, or which of {', '.join((*arrays, NULL))} it is"
+            what = f"write {parameter.name}=A; instead of A, any of {', '.join((*arrays, NULL))}"
             return f"{parameter.cpp} {parameter.name}: {what}"
         return None
     if parameter.value != LAUNCH:
@@ -187,7 +187,7 @@ def number(parameter: Parameter, problem: Problem) -> float:
             product *= float(factor.rstrip("fF")) if "." in factor else int(factor)
         else:
             names = ", ".join(name.upper() if len(name) == 1 else name for name in numbers)
-            raise ValueError(f"write {parameter.name}=1, or which of {names} it is")
+            raise ValueError(f"write {parameter.name}=1; instead of 1, any of {names}")
     return product
 
 

@@ -185,7 +185,9 @@ def _require_consistent(sweep: Sweep) -> None:
     if State.SUSTAINED in sweep.states and sweep.timer == Timer.CUPTI:
         raise UsageError("--state sustained is timed by events: leave --timer out")
     if sweep.layouts and not OPERATIONS[sweep.op].has_layouts:
-        raise UsageError(f"--layouts: {sweep.op} has no layouts, only products of two matrices")
+        raise UsageError(
+            f"--layouts: {sweep.op} has no layouts; only products of two matrices have them"
+        )
     if tuned_file(sweep.tiles):
         raise UsageError("--tiles: tuned tiles are for sweep and compare-cublas")
 

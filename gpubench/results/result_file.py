@@ -80,7 +80,9 @@ def _require_times(measurement: Measurement) -> None:
     for time_us in series.times_us:
         in_range(time_us, MIN_VALUE)
     if series.launches_per_sample < 1:
-        raise ValueError(f"launches_per_sample is {series.launches_per_sample}; the minimum is 1")
+        raise ValueError(
+            f"launches_per_sample is {series.launches_per_sample}, and must be at least 1"
+        )
 
 
 class ResultFile:

@@ -113,7 +113,7 @@ def test_precisions_of_8_bits_keep_their_layout() -> None:
 
 
 def test_layouts_of_an_operation_without_them_are_refused() -> None:
-    with pytest.raises(UsageError, match="--layouts: gemv has no layouts, only products"):
+    with pytest.raises(UsageError, match="--layouts: gemv has no layouts; only products"):
         plan(read_sweep({"op": "gemv", "layouts": "nt"}), "cpu")
 
 

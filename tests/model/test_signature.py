@@ -66,8 +66,8 @@ def test_leading_dimensions_follow_the_layout() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("int stride", "write stride=1, or which of M, N, K, lda, ldb, ldc it is"),
-        ("float* D", "write D=A, or which of A, B, C, workspace, null it is"),
+        ("int stride", "write stride=1; instead of 1, any of M, N, K, lda, ldb, ldc"),
+        ("float* D", "write D=A; instead of A, any of A, B, C, workspace, null"),
         ("dim3 M", "not a type that a kernel takes by value"),
         ("int M=rows", "write M=1"),
     ],

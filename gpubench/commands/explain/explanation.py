@@ -269,7 +269,7 @@ def registers(explanation: Explanation) -> str:
         threads = explanation.launch.threads_per_block
         more = " and what else a thread needs" if count and count * each <= max_registers else ""
         limit = (
-            f", the most that {threads} threads a block leave each"
+            f", the maximum for each of a block's {threads} threads"
             if max_registers < MAX_REGISTERS
             else ""
         )

@@ -91,7 +91,9 @@ def _target(kernel: CudaVariant, arch: str | None, name: str) -> tuple[str, Devi
             message = f"{missing}; --arch {DEFAULT} explains without a GPU"
             raise DeviceUnavailableError(message) from error
         gpu = example(DEFAULT)
-        assumed = f"no GPU here: {DEFAULT}, {_figures_of(gpu)}; --arch chooses another"
+        assumed = (
+            f"no GPU here, so {DEFAULT} is assumed; {_figures_of(gpu)}; --arch chooses another"
+        )
         return DEFAULT, gpu, assumed
     return gpu.architecture, gpu, ""
 

@@ -256,7 +256,7 @@ def _verdict(
         return FleetVerdict.SLOW
     if reasons or not findings or of_units == {FleetVerdict.UNKNOWN}:
         if not reasons:
-            reasons.append("there is nothing to compare it with: one device, and no earlier run")
+            reasons.append("nothing to compare the device with: no second device, no earlier run")
         return FleetVerdict.UNKNOWN
     if any(finding.no_majority for finding in findings):
         reasons.append(NO_MAJORITY)

@@ -144,7 +144,7 @@ def test_a_unit_that_fails_makes_a_device_wrong_and_a_lost_worker_leaves_it_unkn
 def test_one_device_alone_is_judged_by_its_own_history_or_not_at_all() -> None:
     alone = assess([report(0)])
     assert alone.exit_code == 3
-    assert "nothing to compare it with" in alone.devices[0].reasons[0]
+    assert "nothing to compare the device with" in alone.devices[0].reasons[0]
     before = [row for seed in range(4) for row in report(0, seed=0, bits=seed).times]
     assert assess([report(0)], before).exit_code == 0
     slower = assess([report(0, {"latency": 1.15})], before)
