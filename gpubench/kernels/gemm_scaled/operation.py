@@ -41,7 +41,7 @@ def _operation(
         return xp.sqrt(xp.square(a).sum(axis=1))[:, None] * xp.sqrt(xp.square(b).sum(axis=0))
 
     return Operation(
-        idea=f"C (M×N) = A (M×K) · B (K×N), with scales of {idea}",
+        idea=f"C (M×N) = A (M×K) · B (K×N), with a scale for each {idea}",
         extents=("M", "N", "K"),
         inputs=(
             Array("A", "M K"),
@@ -61,7 +61,7 @@ def _operation(
 
 OPERATION = {
     "gemm_scaled": _operation(
-        "1×128 of A and of 128×128 of B", by_blocks, "K/128 M", "N/128 K/128"
+        "1×128 block of A and 128×128 block of B", by_blocks, "K/128 M", "N/128 K/128"
     ),
-    "gemm_scaled_rows": _operation("rows of A and columns of B", by_rows, "M", "N"),
+    "gemm_scaled_rows": _operation("row of A and column of B", by_rows, "M", "N"),
 }

@@ -170,7 +170,7 @@ def test_the_description_is_checked_and_pickled_by_its_file(folder: Path) -> Non
     assert variant.sources == (variant.path, folder / "mine.cu")
     with pytest.raises(UsageError, match=r"signature: float q: write q=1; instead of 1, any of"):
         described(folder, "unknown", signature="float q")
-    with pytest.raises(UsageError, match=r"signature: const float\* q: write q=A, or which"):
+    with pytest.raises(UsageError, match=r"signature: const float\* q: write q=A; instead of A, any"):
         described(folder, "unknown", signature="const float* q")
     with pytest.raises(UsageError, match=r"entry is the name of a host function"):
         described(folder, "unknown", entry="")
