@@ -34,7 +34,7 @@ from gpubench.model.sources import include_folders, included_names, read_source,
 from gpubench.on_cpu.case import Case, differs, right_result
 from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
-from gpubench.plan.from_source.files import expanded
+from gpubench.plan.from_source.files import SUFFIXES, expanded
 
 SIZES = ((256, 512, 64), (512, 256, 32), (128, 128, 128), (256, 256, 256))
 """M, N and K, or other extents, at which a function is run. The first two sizes that the function
@@ -144,7 +144,7 @@ class Trial:
         """The system's includes, then the source with its own headers and macros expanded."""
         options = self.variant.options(self.tile, self.variant.dtypes[0])
         folders = include_folders(options)
-        linked = [option for option in options if option.endswith((".cu", ".cpp", ".cc"))]
+        linked = [option for option in options if option.endswith(SUFFIXES)]
         source = self.folder / "joined.cu" if linked else self.variant.source
         if linked:
             paths = map(Path.resolve, (self.variant.source, *map(Path, linked)))

@@ -90,27 +90,23 @@ def _facts(source: Path, name: str, op: str, entry: str, home: str) -> Facts:
     options = [*(f"-I{os.path.relpath(folder, home)}" for folder in folders), *options]
     body = "\n".join(each.body for each in reachable(last(function.name), by_name))
     half = _OWN_HALF.search(written) if function.types else None
-    launch = None
+    element, launch = half[0] if half else "", None
     if function.is_kernel:
         callers = [*everything, *_in_neighbours(function, source)]
         launch = read_launch(function, callers, arguments, _axes(function), included + own)
-        passed = [[launch.arguments.get(each.name, "")] for each in arguments]
         template = (replace(each, value=launch.template.get(each.name, each.value))
                     for each in function.template)  # fmt: skip
         function = replace(function, template=tuple(template))
     else:
-        call = re.compile(rf"\b{last(function.name)}\s*(?:<[^;{{}}]*?>\s*)?(?=\()")
-        lists = [*calls(call, written.replace("\\\n", ""))]
-        passed = [[each[at] for each in lists if each[at : at + 1] and each[at].isdecimal()]
-                 for at in range(len(arguments))]  # fmt: skip
         options += [os.path.relpath(path, home) for path in linked]
         options += [f"-l{each}" for each, call in _LIBRARIES.items() if call.search(body)]
+    passed = launch.arguments if launch else _passed(function, written)
     arguments = [
-        replace(each, value=next(filter(_PRODUCT.fullmatch, values), UNKNOWN))
-        if each.value == UNKNOWN and not each.is_pointer else each
-        for each, values in zip(arguments, passed, strict=True)
+        replace(each, value=passed[each.name])
+        if each.value == UNKNOWN and not each.is_pointer
+        and _PRODUCT.fullmatch(passed.get(each.name, "")) else each
+        for each in arguments
     ]  # fmt: skip
-    element = half[0] if half else ""
     instance, tile, guessed_axes = _tiles(function, element)
     pointers = reversed([each for each in arguments if each.is_pointer])
     kinds = {array_index(each, op): _resolved(each.type_name, text) for each in pointers}
@@ -150,6 +146,15 @@ def _chosen(
             "use ASCII letters, digits and _"
         )
     return candidates[0]
+
+
+def _passed(function: Function, text: str) -> dict[str, str]:
+    """Return the first number that a text passes to each parameter of a function."""
+    call = re.compile(rf"\b{last(function.name)}\s*(?:<[^;{{}}]*?>\s*)?(?=\()")
+    names = [each.name for each in function.parameters]
+    lists = reversed([*calls(call, text.replace("\\\n", ""))])
+    pairs = (pair for each in lists for pair in zip(names, each, strict=False))
+    return {name: argument for name, argument in pairs if argument.isdecimal()}
 
 
 def described_by_default(text: str) -> list[str]:
