@@ -1,1 +1,1 @@
-"""Runs points and whole sweeps: makes operands, verifies results, samples times."""
+"""Makes operands, verifies results and measures times, for single points and for whole sweeps."""

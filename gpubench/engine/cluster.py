@@ -1,4 +1,4 @@
-"""Connects to a Dask cluster whose workers have a device each, or starts such a cluster."""
+"""Connects to a Dask cluster whose workers each have a device, or starts such a cluster."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ CLOSE_S = 3.0  # time limit for a scheduler to end a connection
 
 
 def within(limit_s: float, peer: str, call: Callable[[], T]) -> T:
-    """Return the result of a call that waits for a peer. Such a call of Dask has no time limit.
+    """Return the result of a call that waits for a peer, such as the scheduler.
 
-    The call runs in a separate thread, which continues after the time limit. If the call takes
-    longer, raises PeerLostError, which names the peer. If the call fails, raises the error of the
-    call.
+    Dask does not limit the time of such a call. So the call runs in a separate thread, which
+    continues after the time limit. If the call takes longer than the limit, raises PeerLostError,
+    which names the peer. If the call fails, raises the error of the call.
     """
     answer: Future[T] = Future()
 
@@ -75,7 +75,7 @@ def within(limit_s: float, peer: str, call: Callable[[], T]) -> T:
 
 
 class Member(NamedTuple):
-    """A worker, and the device that it measures on."""
+    """A Dask worker, with the device on which the worker measures."""
 
     name: str
     hostname: str
@@ -92,12 +92,12 @@ class Member(NamedTuple):
 
     @property
     def slot(self) -> str:
-        """The address of the device in its host, or the worker's name."""
+        """The device's address in its host, or the worker's name if the device has no address."""
         return str(self.device.facts.get("slot") or self.name)
 
     @property
     def label(self) -> str:
-        """The name for users, such as `node7 0000:1B:00.0`."""
+        """The name that users see, such as `node7 0000:1B:00.0`."""
         return f"{self.hostname} {self.slot}"
 
 
@@ -148,9 +148,9 @@ def connected(on: str, device: str) -> Iterator[Client]:
 def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
     """Start a cluster with a worker for each device.
 
-    The scheduler accepts only connections from this machine, by processes that have keys made for
-    this cluster. Anyone who can connect to a scheduler can run code there, so the keys keep out
-    other users of the machine.
+    The scheduler accepts connections only from processes of this machine that have the keys of this
+    cluster. Anyone who can connect to a scheduler can run code there, so the keys keep out other
+    users of the machine.
     """
     import dask
     from distributed import Nanny, Scheduler, SpecCluster
@@ -232,21 +232,25 @@ def _whole(make: Callable[[], Any]) -> Any:
 
 
 def _environment(device: Device) -> dict[str, str]:
-    """Return the environment variables of a worker, which hide all devices except its own."""
+    """Return environment variables that describe a worker's device, and that hide other GPUs."""
     uuid = device.facts.get("uuid")
     visible = {"CUDA_VISIBLE_DEVICES": uuid} if uuid else {}
     return {DEVICE_VARIABLE: msgspec.json.encode(replace(device, index=0)).decode(), **visible}
 
 
 def dask_setup(_worker: Any) -> None:
-    """Ignore Ctrl-C in a worker; the main process handles Ctrl-C. Dask calls this by `preload`."""
+    """Make a worker ignore Ctrl-C, because the main process handles Ctrl-C.
+
+    Dask calls this function when it starts the worker, because `preload` names this module.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def present(client: Client) -> Mapping[str, Any]:
-    """Return the scheduler's workers by address; empty if the connection has ended.
+    """Return the scheduler's workers by address.
 
-    Raises PeerLostError if the scheduler does not answer.
+    The result is empty if the connection has ended. Raises PeerLostError if the scheduler does not
+    answer.
     """
     peer = f"the scheduler {client.scheduler.address if client.scheduler else ''}"
     info = within(ANSWER_S, peer, lambda: client.scheduler_info(n_workers=-1))
@@ -262,13 +266,13 @@ def cancel(client: Client, futures: Iterable[Any]) -> None:
 
 
 def _close(client: Client) -> None:
-    """End the connection to a scheduler. The scheduler may no longer answer."""
+    """End the connection to a scheduler, even if the scheduler no longer answers."""
     with suppress(Exception):  # Dask raises many types
         within(CLOSE_S, "the scheduler", lambda: client.close(timeout=CLOSE_S))
 
 
 def describe(device: str, dask_worker: Any = None) -> Member | GpubenchError:
-    """Describe the worker that runs this function, or return an error.
+    """Return a description of the worker that runs this function, or an error.
 
     `Client.run` sets `dask_worker`.
     """
@@ -298,13 +302,13 @@ def devices_of(name: str) -> list[Device]:
 
 
 def send_devices(descriptor: int) -> None:
-    """Find the devices, and send them to `devices_of`. The separate process runs this function."""
+    """Find devices in a separate process, and send them to the process that called `devices_of`."""
     channel = open_channel(descriptor)
     answer_requests(channel, lambda name, _: msgspec.json.encode(find_devices(name.decode())[0]))
 
 
 def members(client: Client, device: str) -> dict[str, Member]:
-    """Return the workers that answer, by address.
+    """Return a description of each worker that answers, by the worker's address.
 
     Raises UsageError for a worker with several threads, and PeerLostError if no worker answers.
     """
@@ -336,7 +340,7 @@ def members(client: Client, device: str) -> dict[str, Member]:
 
 
 def require_one_kind(by_address: Mapping[str, Member]) -> Member:
-    """Return the first member. Raises UsageError if another member is of another kind."""
+    """Return the first member. Raises UsageError if the members are of different kinds."""
     first, *rest = by_address.values()
     for other in rest:
         if other.kind != first.kind:

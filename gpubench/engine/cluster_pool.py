@@ -1,8 +1,8 @@
 """Shares a job among the workers of a Dask cluster, whose devices are all of one kind.
 
-The unit of work is a share: some points with all their rounds, and the baselines that they are
-compared with. If a worker dies, Dask gives its share to another worker. A worker sends each
-measurement immediately.
+The unit of work is a share. A share has some points with all their rounds, and the baselines with
+which these points are compared. If a worker dies, Dask gives the worker's share to another worker.
+A worker sends each measurement immediately.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ every few seconds, also while they measure."""
 
 
 class Share(NamedTuple):
-    """A request to a worker, which plans the sweep itself and measures the points of `keys`."""
+    """A request to a worker. The worker plans the sweep, and measures the points of `keys`."""
 
     sweep: Sweep
     strategy: Strategy
@@ -71,7 +71,7 @@ class Share(NamedTuple):
 
 
 class ShareResult(NamedTuple):
-    """The answer of a worker for a share."""
+    """The answer that a worker returns for a share, also if an error ended the share."""
 
     address: str
     lines: list[bytes]  # all measurements, as `encode_line` writes them
@@ -162,24 +162,27 @@ class ClusterPool:
 
     @property
     def spent_s(self) -> Mapping[str, float]:
-        """Wall time of the last job's shares by phase, averaged over the devices.
+        """Wall time, in seconds, that a device spent in each phase of the last job, on average.
 
         The phase `waiting` is the rest of the job's wall time. A device waits while it starts,
-        until it gets a share, and at the end until all devices are done.
+        until it gets a share, and at the end until all other devices are done.
         """
         workers = len(self._members)
         phases = {name: total_s / workers for name, total_s in self._spent_s.items()}
         return {**phases, "waiting": max(0.0, self._wall_s - sum(phases.values()))}
 
     def device_at(self, place: Place) -> Device:
-        """Return the device that a share opened at a place."""
+        """Return the device at a place, with the rates that a share measured there.
+
+        If no share has measured there, return the first device.
+        """
         return self._devices.get(place, self.device)
 
     def renew(self) -> None:
-        """Do nothing: every share has a process of its own."""
+        """Do nothing, because each share is measured in a new process."""
 
     def measure(self, job: Job, measurements: Measurements, keep: Keep, watcher: Watcher) -> None:
-        """Give the workers their shares, and keep the measurements that they send.
+        """Divide the job among the workers, and keep the measurements that the workers send.
 
         Raises PeerLostError if no worker is left.
         """
@@ -264,7 +267,7 @@ class ClusterPool:
             cancel(client, running)
 
     def _remember(self, result: ShareResult, job: Job) -> None:
-        """Keep a share's device with its rates, the time by phase, and why races ended."""
+        """Keep a share's device, the time of each phase, and the reasons why races ended."""
         self.endings |= result.endings
         for name, seconds in result.spent_s.items():
             self._spent_s[name] += seconds
@@ -276,9 +279,10 @@ class ClusterPool:
 def share_out(
     job: Job, unfinished: Sequence[Point], workers: int, kind: tuple[str, ...]
 ) -> list[Share]:
-    """Divide the points into shares: at least one for each worker, if there are enough units.
+    """Divide the points into shares, with at least one share for each worker.
 
-    A unit is a group of points that must be measured at the same place (`Strategy.unit`).
+    A unit is a group of points that must be measured at the same place (`Strategy.unit`). If there
+    are fewer units than workers, each unit is a share.
     """
     sweep, strategy, timing = job.sweep, job.strategy, job.sweep.timing
     common = strategy.common(job.points)
@@ -303,7 +307,7 @@ def share_out(
 
 
 def deal(points: Sequence[Point], count: int, strategy: Strategy) -> list[list[Point]]:
-    """Divide points into at most `count` shares; all points of a unit go into one share.
+    """Divide points into at most `count` shares. All points of a unit go into the same share.
 
     The units are dealt in turns: in each turn, every share gets one unit. The points of a kernel
     are listed by tile, and their costs fall or rise steeply along the list. So every second turn
@@ -319,7 +323,7 @@ def deal(points: Sequence[Point], count: int, strategy: Strategy) -> list[list[P
 
 
 def _continued(share: Share, measurements: Measurements) -> Share:
-    """Return the share with the measurements that its points have so far."""
+    """Return a copy of a share that has the earlier measurements of the share's races."""
     units = {key._replace(tile="") for key in share.keys}
     earlier = (
         encode_line(measurement)
@@ -332,7 +336,7 @@ def _continued(share: Share, measurements: Measurements) -> Share:
 
 
 def _measurement(line: Any, job: Job) -> Measurement:
-    """Return the measurement that a worker sent. Raises PeerLostError for invalid data."""
+    """Decode a measurement that a worker sent. Raises PeerLostError if the data are invalid."""
     try:
         return decode_line(line, job.point_of)
     except (ValueError, TypeError) as error:
@@ -342,7 +346,7 @@ def _measurement(line: Any, job: Job) -> Measurement:
 
 
 def _result(future: Future) -> ShareResult:
-    """Return the result of a share. Raises PeerLostError if Dask gave up the share."""
+    """Return the result of a share. Raises PeerLostError if its workers died."""
     try:
         result: ShareResult = future.result()
     except Exception as error:  # Dask's error: several workers died while they measured the share
@@ -353,13 +357,13 @@ def _result(future: Future) -> ShareResult:
 
 
 class _Alive:
-    """Notices workers that are silent. Raises PeerLostError if no worker is left."""
+    """Finds workers that no longer send heartbeats. Raises PeerLostError if no worker is left."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._signs: dict[str, tuple[float, float]] = {}
-        """The last heartbeat of each worker: its time by the scheduler's clock, and the time by our
-        clock when we noticed it."""
+        """Two times of each worker's last heartbeat. The first time is by the scheduler's clock.
+        The second time is by this process's clock, when this process noticed the heartbeat."""
 
         self._silent: set[str] = set()
         self._failed: set[str] = set()

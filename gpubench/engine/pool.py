@@ -1,7 +1,7 @@
-"""Pools, which measure jobs: a process on this machine, or the workers of a Dask cluster.
+"""Defines pools, which measure jobs, and implements the pool that has one device of this machine.
 
-`Pool` is the interface that `run` uses. `LocalPool` has one device and a child process; the pool
-of a cluster is in `cluster_pool.py`.
+`Pool` is the interface that `run` uses. `LocalPool` measures on one device. `ClusterPool` in
+`cluster_pool.py` measures on the workers of a Dask cluster.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ class Watcher:
         """Called when a point is about to be measured."""
 
     def measured(self, measurement: Measurement) -> None:
-        """Called when a point was measured once, or was decided without a launch."""
+        """Called when a point has a new measurement, which may be known without a launch."""
 
 
 Keep = Callable[[Measurement], None]  # function that keeps a measurement, such as in a file
 
 
 class Pool(Protocol):
-    """One device, or several devices of one kind, which measure one job after the other."""
+    """Measures one job after the other, on one device or on several devices of one kind."""
 
     device: Device  # the device, or the first of several devices
     name: str  # the name for the default file of results: the device's name, or `shared`
     label: str  # what a heading adds to the device's name: `cuda:0`, `2 devices`
     notices: tuple[str, ...]  # lines that a user should read before the results
     context: Mapping[str, str]
-    """Facts about the pool that must not have changed when a sweep is resumed, in addition to the
-    job's context."""
+    """Facts about the pool that must not have changed when a sweep is resumed. `Job.context` has
+    the facts about the job."""
 
     endings: dict[PointKey, str]
-    """Why each race of the last job ended. A race is identified by the key that its points have
-    without their tiles."""
+    """Reason why each race of the last job ended, by the key of the race. The points of a race have
+    this key, apart from their tiles."""
 
     @property
     def spent_s(self) -> Mapping[str, float]:
-        """Wall time of the last job by phase."""
+        """Wall time, in seconds, that the last job spent in each phase."""
 
     def measure(self, job: Job, measurements: Measurements, keep: Keep, watcher: Watcher) -> None:
         """Measure the points that are not finished in `measurements`.
@@ -103,11 +103,11 @@ class LocalPool:
 
     @property
     def spent_s(self) -> Mapping[str, float]:
-        """Wall time of the last job by phase."""
+        """Wall time, in seconds, that the last job spent in each phase."""
         return self.executor.spent_s
 
     def measure(self, job: Job, measurements: Measurements, keep: Keep, watcher: Watcher) -> None:
-        """Compile, warm up, and measure the visits of the schedule."""
+        """Compile kernels, warm up the device, and measure the points that the schedule yields."""
 
         def add(measurement: Measurement) -> None:
             placed = self.place.put_into(measurement)
@@ -158,9 +158,10 @@ class LocalPool:
         self.device = replace(self.device, facts=self.device.facts | rates)
 
     def _below_ceiling(self, measurement: Measurement) -> Measurement:
-        """Return the measurement, with the status `wrong` if its rate exceeds a measured peak.
+        """Return the measurement, but as `wrong` if its rate exceeds the measured peak.
 
-        Other load may have lowered the measured peak, so the peak is measured again first.
+        Other work on the device may have lowered the measured peak. So the peak is measured again
+        before the measurement is judged.
         """
         problem, series = measurement.point.problem, measurement.series
         name = fma_rate(problem.dtype)
@@ -183,7 +184,7 @@ class LocalPool:
         return as_judged(measurement, WrongError(why(CEILING_RATIO)))
 
     def device_at(self, _place: Place) -> Device:
-        """Return the only device."""
+        """Return the only device of this pool, whatever the place is."""
         return self.device
 
     def renew(self) -> None:
@@ -195,7 +196,7 @@ class LocalPool:
 def local_pool(
     device: str, timer: Timer = Timer.EVENTS, slot: str = "", kernels: Path | None = None
 ) -> Iterator[LocalPool]:
-    """Open the device of this machine that `--device` names, in a child process.
+    """Open, in a child process, the device of this machine that `--device` names.
 
     Raises DeviceUnavailableError if the device or the timer is missing, and DeviceBusyError if
     another sweep uses the GPU.

@@ -57,9 +57,9 @@ def _has_torch(variant: Variant) -> bool:
 
 
 class Worker:
-    """Measures points in a child process, which is replaced if a point ends it.
+    """Measures points in a child process. If a point ends the child, another child replaces it.
 
-    `kernels` is the folder of the user's kernels, if any are measured.
+    `kernels` is the folder of the user's kernels, if such kernels are measured.
 
     Raises DeviceUnavailableError if the device or the timer is missing, DeviceBusyError if another
     sweep uses the GPU, and ChildLostError if no measuring process can be started.
@@ -79,15 +79,15 @@ class Worker:
         """Seed of the operands of the user's CUDA sources in this child."""
 
         self._owner = ""
-        """Name of the only variant that runs in this child (`owner_of`); empty if variants share
-        the child."""
+        """Name of the only variant that runs in this child (`owner_of`). The name is empty if
+        several variants share the child."""
 
         self._owners = set[str]()  # owners of the job's points (`owner_of`)
         self._has_torch = False  # whether all functions of the job use torch
         self._uses_wall = False  # whether other processes keep outputs of the job's functions
 
         self._faults: Counter[str] = Counter()
-        """For each variant, the number of its consecutive points that ended their children."""
+        """Maps a variant's name to how many of its points in a row ended their child processes."""
 
         try:
             opened = self._child.open()
@@ -119,11 +119,17 @@ class Worker:
 
     @property
     def spent_s(self) -> Mapping[str, float]:
-        """Wall time of this job by phase, of all children, including the time to start children."""
+        """Wall time, in seconds, that all children together spent in each phase of this job.
+
+        The phase `starting` is the time to start the children.
+        """
         return self._child.spent_s
 
     def begin(self, timing: Timing, seed: int, verified: Sequence[Measurement] = ()) -> None:
-        """Send the policy of a job to the child. Later children get the same policy."""
+        """Send a job's timing policy and seed to the child. Later children get the same values.
+
+        The points of the measurements in `verified` need not be verified again.
+        """
         self._child.forget_times()
         self._timing, self._seed = timing, seed
         self._faults.clear()
@@ -183,12 +189,12 @@ class Worker:
         return measure(dtypes)
 
     def parts(self) -> Parts:
-        """Time a fixed amount of work on each part of the device, in the child."""
+        """Measure, in the child, how long fixed work takes on each part of the device."""
         self._make_ready()
         return self._child.request(START_LIMIT_S, Runner.parts)
 
     def empty_launch_us(self) -> dict[str, float]:
-        """Time a launch of an empty kernel by each clock of the device, in the child."""
+        """Measure, in the child, how long a launch of an empty kernel takes by each clock."""
         self._make_ready()
         return self._child.request(START_LIMIT_S, Runner.empty_launch_us)
 
@@ -204,7 +210,7 @@ class Worker:
 
         After the first fault, the point is measured once more, in a new child, because an earlier
         kernel may have written beyond its operands. If the point is right in the new child, the
-        reason names the kernel that was measured before.
+        reason names the kernel that the first child had measured before the point.
         """
         name = point.variant.name
         if self._faults[name] >= MAX_FAULTS:
@@ -240,7 +246,10 @@ class Worker:
         return result
 
     def _examined(self, result: Measurement, wall_limit_s: float | None) -> Measurement:
-        """Judge a measurement of a user's kernel, and repeat it if other work may be at fault."""
+        """Judge the measurement of a user's kernel, and measure again if the verdict is doubtful.
+
+        A verdict is doubtful if other work on the machine may have disturbed the measurement.
+        """
         point, attempts = result.point, 1
         while result.status == Status.OK:
             is_first = point not in self._measured
@@ -252,9 +261,9 @@ class Worker:
         return result
 
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
-        """Measure a kernel and a library in turns in the child.
+        """Measure, in the child, a kernel and a library in turns.
 
-        Return the times, or why there are none.
+        Return the times. If the measurement fails, return the reason as text.
         """
         self._make_ready()
         try:
@@ -266,7 +275,7 @@ class Worker:
     def row_digests(
         self, point: Point, rows: int, seed: int, launches: int
     ) -> list[tuple[str, str]]:
-        """Return digests of results on a number of rows (`Examiner.row_digests`).
+        """Launch on `rows` rows in the child, and return digests (`Examiner.row_digests`).
 
         Raises ChildLostError.
         """
@@ -275,7 +284,10 @@ class Worker:
         return self._child.request(hang_s, Runner.row_digests, point, rows, seed, launches)
 
     def _attempt(self, point: Point, wall_limit_s: float | None) -> tuple[Measurement, bool]:
-        """Measure in this or a new child; return the result, and whether the child was lost."""
+        """Measure a point once. Return the measurement, and whether the point ended the child.
+
+        If no child is running, a new child is started.
+        """
         self._make_ready_for(point.variant)
         started = datetime.now(UTC).isoformat(timespec="microseconds")
         try:
@@ -298,7 +310,7 @@ class Worker:
         return result, not self._child.usable
 
     def _seed_of(self, variant: Variant) -> int | None:
-        """Return the seed of the operands for the next measurement; None means the seed of the job.
+        """Return the seed of the next measurement's operands. None means the seed of the job.
 
         A function gets new operands in each measurement. CUDA sources cannot read what their
         process keeps, so they share operands until the child ends. Sharing saves time, because
@@ -319,7 +331,7 @@ class Worker:
             self._child.request(START_LIMIT_S, Walled.give_up_rights)
 
     def _make_ready(self) -> None:
-        """Start a child if there is none.
+        """Start a child if no child is running.
 
         The compiled kernels that the child needs are in the cache on disk.
         """
