@@ -96,7 +96,9 @@ def environment_with_caches() -> tuple[dict[str, str], str]:
     try:
         directory = Path(tempfile.mkdtemp(prefix=TEMPORARY))
     except OSError as error:
-        return {**os.environ}, f"{notice}; nor can a temporary directory: {error.strerror}"
+        return {
+            **os.environ
+        }, f"{notice}; a temporary directory cannot be used either: {error.strerror}"
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     compiler_caches = {
         name: str(directory / name) for name in ("NUMBA_CACHE_DIR", "CUPY_CACHE_DIR")

@@ -229,7 +229,7 @@ def _run() -> int:
     except (MemoryError, ImportError) as error:
         if isinstance(error, ImportError) and _UNMAPPED not in str(error):
             raise
-        code = _fail("the memory is too small for this; use fewer files, or smaller ones", 2)
+        code = _fail("this needs more memory than is free; use fewer files, or smaller files", 2)
     except RuntimeError as error:
         if str(error) != "can't start new thread":
             raise
@@ -250,8 +250,8 @@ _NAMELESS = {
 _NOT_TAKEN = {
     "int_parsing": "is not a whole number",
     "float_parsing": "is not a number",
-    "greater_than_equal": "is too small: {ge} is the minimum",
-    "less_than_equal": "is too large: {le} is the maximum",
+    "greater_than_equal": "is below the minimum, {ge}",
+    "less_than_equal": "is above the maximum, {le}",
 }
 """Text about an invalid value, by the type of Pydantic's error. Pydantic's own text lacks the
 value."""
@@ -271,7 +271,8 @@ def _usage_message(error: Any) -> str:
         for before, word in pairwise(sys.argv[1:]):
             if before.endswith(","):
                 return (
-                    f"'{shown(before)} {shown(word)}': a list has no blanks: write {before}{word}"
+                    f"'{shown(before)} {shown(word)}': a list cannot have blanks: "
+                    f"write {before}{word}"
                 )
     return message
 

@@ -42,7 +42,7 @@ class CFunction:
             raise CompileError(f"{source} has no C function '{variant.entry}'") from error
         self._function.restype = None
         if any(each.type_name == STREAM for each in self._parameters):
-            raise CompileError(f"{source}: a function for the CPU takes no {STREAM}")
+            raise CompileError(f"{source}: a function for the CPU cannot take a {STREAM}")
 
     def __call__(self, problem: Problem, *arrays: Any) -> None:
         """Call the function for a problem."""
@@ -79,7 +79,7 @@ def as_number(content: Any, name: str) -> Any:
     """
     kind = C_TYPES.get(FORMATS[name])
     if kind is None:
-        raise CompileError(f"a C function takes no {name} by value")
+        raise CompileError(f"a C function cannot take a {name} by value")
     return kind.from_buffer_copy(content)
 
 

@@ -48,7 +48,9 @@ class Returning:
         result = self.function(*inputs)
         if getattr(result, "shape", None) != output.shape:
             what = getattr(result, "shape", type(result).__name__)
-            raise TypeError(f"it returns {what}, and not an array of shape {(*output.shape,)}")
+            raise TypeError(
+                f"the function returns {what}, not an array of shape {(*output.shape,)}"
+            )
         if type(output).__module__.startswith("cupy") and not isinstance(result, type(output)):
             result = import_module("cupy").from_dlpack(result)  # the stream waits for the result
         output[...] = result
@@ -110,12 +112,12 @@ def answers(kernel: Kernel) -> tuple[Resources | None, str]:
     resources, algorithm = kernel.routine.resources, kernel.routine.algorithm
     if resources is not None:
         if type(resources) is not Resources:
-            raise LaunchError("resources: it is not a Resources(…)")
+            raise LaunchError("resources is not a Resources(…)")
         for name, value in vars(resources).items():
             if type(value) is not int or not 0 <= value < MAX_RESOURCE:
                 raise LaunchError(
                     f"resources: {name} is not a number from 0 to {MAX_RESOURCE - 1:,}"
                 )
     if not isinstance(algorithm, str) or not algorithm.isprintable() or len(algorithm) > MAX_NAME:
-        raise LaunchError(f"algorithm: it is not a printable text of at most {MAX_NAME} characters")
+        raise LaunchError(f"algorithm is not a printable text of at most {MAX_NAME} characters")
     return resources, algorithm

@@ -89,7 +89,7 @@ class CudaBackend:
         try:
             nvml = Nvml(self.device.facts["uuid"])
         except OSError as error:
-            return None, (f"clocks, temperature and power stay empty: {error}",)
+            return None, (f"clocks, temperature and power cannot be read: {error}",)
         if others := nvml.others():
             return nvml, (f"other processes use this GPU, which makes times longer: {others}",)
         return nvml, ()
@@ -176,7 +176,9 @@ class CudaBackend:
             functions.use_stream(self.timers.stream.pointer)
             needed = routine.workspace_bytes
             if needed and needed > (free := self.bytes_free()):
-                raise DoesNotFitError(f"needs {needed:,} bytes of workspace, and {free:,} are free")
+                raise DoesNotFitError(
+                    f"needs {needed:,} bytes of workspace, but only {free:,} are free"
+                )
             workspace = _workspace(routine)
             sets, placed = self._fixed.place(point, operands)
             sets = first_rows(sets, problem)

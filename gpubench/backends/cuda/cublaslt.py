@@ -166,7 +166,7 @@ def algorithms(
         if proposal.status == 0
     }
     if not proposed:
-        raise LaunchError(f"cuBLASLt has no algorithm for M, K, N of {shape} in {dtype}")
+        raise LaunchError(f"cuBLASLt has no algorithm for M, K, N = {shape} in {dtype}")
     return list(proposed.items())
 
 
@@ -314,7 +314,7 @@ def call(function: str, *arguments: Any, of_library: str = "cublasLt") -> None:
 def require_success(function: str, status: int) -> None:
     """Raise LaunchError unless a function of a library returned 0."""
     if status:
-        raise LaunchError(f"{function}: status {status} (cublasStatus_t)")
+        raise LaunchError(f"{function} failed with status {status} (cublasStatus_t)")
 
 
 @cache

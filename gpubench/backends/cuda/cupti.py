@@ -78,7 +78,9 @@ def per_launch_us(kernels: list[tuple[int, int]], launches: int, count: int) -> 
     """
     calls = launches * count
     if not kernels or len(kernels) % calls:
-        raise LaunchError(f"CUPTI recorded {len(kernels)} kernels for {calls} launches")
+        raise LaunchError(
+            f"CUPTI recorded {len(kernels)} kernels for {calls} launches: records may be missing"
+        )
     durations, free_from = [], 0
     for start, end in sorted(kernels):
         durations.append(max(0, end - max(start, free_from)))

@@ -54,7 +54,7 @@ def _runtime() -> Any:
         with_cupy = "CuPy is installed, but " if _cupy_is_installed() else ""
         raise DeviceUnavailableError(
             f"{with_cupy}no NVIDIA driver is loaded: CUDA needs an NVIDIA GPU and its driver; "
-            "--device cpu works without",
+            "--device cpu needs neither",
             expected=not with_cupy and not _nvidia_on_the_bus(),
         )
     try:

@@ -55,5 +55,6 @@ def _between_timestamps_us(stream: Any, launches: int) -> float:
             return float(stream.between_us(start, stop))
         blocked_us *= 2
     raise LaunchError(
-        f"the host is too slow: it enqueues {launches} launches in over {MAX_BLOCKED_US / 1e3:g} ms"
+        f"the host is too slow: it needs over {MAX_BLOCKED_US / 1e3:g} ms to enqueue "
+        f"{launches} launches"
     )

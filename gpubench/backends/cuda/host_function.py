@@ -52,7 +52,7 @@ class HostFunction:
         status = self._function(*arguments)
         if status and self._is_wrapped:
             name = self._library.gpubench_error_name(status).decode()
-            raise LaunchError(f"after the call, the CUDA runtime reports {name}")
+            raise LaunchError(f"the CUDA runtime reports {name} after the call")
 
     def bind(self, problem: Problem, addresses: Sequence[int]) -> Callable[[], None]:
         """Return the call on the arrays at these addresses."""

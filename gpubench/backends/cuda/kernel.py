@@ -162,8 +162,9 @@ class CudaKernel:
             elsewhere = self._computes_elsewhere()
         if elsewhere:
             raise LaunchError(
-                "the call computes in a stream that the current stream does not wait for, so its "
-                "time is not measured: compute in the current stream, or let it wait for an event"
+                "the call computes in a stream that the current stream does not wait for, so the "
+                "call cannot be timed: compute in the current stream, or let the current stream "
+                "wait for an event"
             )
         unknown = f"whether its launches overlap is not known: {self._overlap[1]}"
         apart = "its launches overlap in a stream, so they are timed in a graph with full edges"

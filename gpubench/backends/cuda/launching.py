@@ -220,7 +220,9 @@ def allow(function: Any, launch: Launch) -> None:
         if value:
             (status,) = driver.cuFuncSetAttribute(driver.CUfunction(function.ptr), attribute, value)
             if status:
-                raise LaunchError(f"cuFuncSetAttribute: {attribute.name} {value:,}: {status.name}")
+                raise LaunchError(
+                    f"cuFuncSetAttribute cannot set {attribute.name} to {value:,}: {status.name}"
+                )
 
 
 def bind_launch(

@@ -98,7 +98,7 @@ def first_error(log: str) -> str:
     """Return the line with the first error from the log of a compiler or linker."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(_ERROR, line) and "collect2" not in line]
-    return next(iter(errors or lines), "it failed without a message")
+    return next(iter(errors or lines), "the compiler failed without a message")
 
 
 def base_options(options: Sequence[str]) -> tuple[str, ...]:
@@ -249,7 +249,7 @@ def entry_symbol(log: str, expression: str) -> str:
     ]  # fmt: skip
     if len(matching) != 1:
         what = f"{len(matching)} kernels" if matching else "no kernel"
-        raise CompileError(f"{expression}: nvcc compiled {what} of this name: '{named}'")
+        raise CompileError(f"{expression}: nvcc compiled {what} of the name '{named}'")
     return matching[0]
 
 

@@ -119,8 +119,9 @@ class BlockedBatchTimer:
             if self.overhead_us <= MAX_OVERHEAD_US:
                 return
         raise DeviceUnavailableError(
-            f"a sample takes {self.overhead_us:.1f} µs beyond its launches, and times are accurate "
-            f"only up to {MAX_OVERHEAD_US:g} µs: is another program using the GPU?"
+            f"a sample takes {self.overhead_us:.1f} µs longer than its launches; times are "
+            f"accurate only up to {MAX_OVERHEAD_US:g} µs of such overhead: is another program "
+            "using the GPU?"
         )
 
     def waits(self, launch: Callable[[], None]) -> bool:
@@ -175,8 +176,8 @@ class BlockedBatchTimer:
                     f"{launches} launches take {sample_us:.2f} µs, no more than the overhead of "
                     f"{self.overhead_us:.2f} µs"
                     if blocked
-                    else f"the host is too slow: no blocking kernel outlasted the enqueuing of "
-                    f"{launches} launches"
+                    else f"the host is too slow: it did not enqueue {launches} launches while "
+                    "a kernel blocked the stream"
                 )
         return times
 

@@ -104,7 +104,7 @@ def test_the_entry_is_found_among_overloads_and_templates(marker: str, symbol: s
     log = "".join(f"Compiling entry function '{name}' for 'sm_90'\n" for name in symbols)
     assert entry_symbol(log, "any") == symbol
     others = log.replace(f"'{symbol}'", "'_Z5otherPf'")
-    with pytest.raises(CompileError, match="compiled no kernel of this name"):
+    with pytest.raises(CompileError, match="compiled no kernel of the name"):
         entry_symbol(others, "any")
 
 

@@ -44,7 +44,7 @@ def test_unusable_input_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
     for arguments, message in (
         (("plot", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
         (("report", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
-        (("plot", str(SWEEP), "--bandwidth", "0"), "--bandwidth: '0' is too small"),
+        (("plot", str(SWEEP), "--bandwidth", "0"), "--bandwidth: '0' is below the minimum"),
         (("plot",), "Missing argument 'CSV'"),
     ):
         done = call(tmp_path, *arguments)
