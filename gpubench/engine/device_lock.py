@@ -10,17 +10,17 @@ from gpubench.files import lock, regular
 from gpubench.model import Device
 
 LOCKS = Path("/tmp")  # noqa: S108 # files are opened without following links, and are not trusted
-"""Directory of the lock files, which all users and sessions of the machine share, whatever their
-TMPDIR is."""
+"""Directory of the lock files. All users and sessions of the machine share this directory, whatever
+their TMPDIR is."""
 
 
 def lock_device(device: Device, until: ExitStack) -> str:
-    """Lock a GPU by its UUID until the stack closes. Return why locking failed, or an empty text.
+    """Lock a GPU until the stack `until` closes. Return why locking failed, or an empty text.
 
     The operating system releases a lock when its process ends, so no lock is ever stale. The text
     that a killed process left in the file is overwritten. The file is never removed, because
-    another process may be opening it. CPUs are not locked. Raises DeviceBusyError, which names the
-    process that has the lock, and the time when it locked the GPU.
+    another process may be opening the file. CPUs are not locked. Raises DeviceBusyError if another
+    process has the lock. The error names this process, and the time when the GPU was locked.
     """
     if not (uuid := device.facts.get("uuid")):
         return ""

@@ -1,4 +1,4 @@
-"""The measurements of a job, grouped by the place where each was made."""
+"""Groups the measurements of a job by the place where each measurement was made."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ class Place(NamedTuple):
 
 
 class Measurements:
-    """All measurements of a job so far, by place and point, the oldest round first.
+    """All measurements that a job has made so far, grouped by place and by point.
 
-    The rounds of one point are never mixed between places, because devices differ.
+    The oldest round of a point comes first. The rounds of a point are never mixed between places,
+    because devices differ.
     """
 
     def __init__(self, job: Job) -> None:
@@ -53,7 +54,7 @@ class Measurements:
         self.by_place: defaultdict[Place, dict[Point, list[Measurement]]] = defaultdict(dict)
 
     def add(self, measurement: Measurement) -> None:
-        """Add the newest measurement of its point."""
+        """Add a measurement as the newest round of its point."""
         rounds = self.by_place[Place.of(measurement)].setdefault(measurement.point, [])
         rounds.append(measurement)
 
@@ -68,7 +69,7 @@ class Measurements:
     def is_new(self, measurement: Measurement) -> bool:
         """Whether a measurement adds a round to its point.
 
-        If a share of a sweep is measured again on the same worker, its measurements repeat rounds.
+        If a worker measures a share of a sweep again, the measurements repeat rounds that are kept.
         """
         rounds = self.by_place[Place.of(measurement)].get(measurement.point, [])
         starts = {earlier.started_utc for earlier in rounds}

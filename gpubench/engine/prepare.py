@@ -1,4 +1,4 @@
-"""Makes a job from a sweep and a device: the points, their order, and facts that must not change.
+"""Makes a job from a sweep and a device. A job is the plan of what is measured.
 
 Every command that measures prepares its job here.
 """
@@ -21,7 +21,7 @@ from gpubench.results.provenance import package_version, source_hash
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """The plan of a measurement on devices of one kind."""
+    """Plan for measuring a sweep on devices of one kind."""
 
     sweep: Sweep  # names each tile, even if the user requested tuned tiles
     device: Device
@@ -30,7 +30,7 @@ class Job:
     notes: tuple[str, ...] = ()  # lines that a user should read before the results
     strategy: Strategy = field(default_factory=InRounds)
     verified: Sequence[Measurement] = ()
-    """Measurements of another process whose results were right. The points of these measurements
+    """Measurements in which another process found right results. The points of these measurements
     need not be verified again."""
 
     afterwards_s: float = 0.0  # expected time of what a command measures after the points
@@ -46,14 +46,14 @@ class Job:
 
     @property
     def absent(self) -> dict[str, list[str]]:
-        """For each dtype, the variants that lack this dtype but have another dtype of the sweep."""
+        """Maps a dtype to the variants that lack it, but that have another dtype of the sweep."""
         dtypes = self.sweep.dtypes
         fitting = [variant for variant in self.hashes if set(variant.dtypes) & set(dtypes)]
         lacking = {d: [v.name for v in fitting if d not in v.dtypes] for d in dtypes}
         return {dtype: names for dtype, names in lacking.items() if names}
 
     def point_of(self, key: PointKey) -> Point | None:
-        """Return the point of a key, or None for a key that this job cannot have.
+        """Return the point that a key identifies, or None if this job cannot have such a point.
 
         A race of configurations may continue with legal tiles that were not planned.
         """
@@ -73,7 +73,7 @@ class Job:
         return None
 
     def forecast(self, points: Collection[Point] | None = None) -> Estimate:
-        """Estimate how long points take on one device, by default all points that can run."""
+        """Estimate how long points take on one device. The default is all points that can run."""
         points = self.points if points is None else points
         alone = estimate(points, self.device, self.sweep.timing)
         return replace(
@@ -83,7 +83,7 @@ class Job:
         )
 
     def too_large(self) -> dict[Point, str]:
-        """Return the points whose operands exceed this machine's memory, with a reason as text."""
+        """Return the points that need more memory than this machine has, each with a reason."""
         memory = all_memory_bytes()
         return {
             point: f"needs {point.problem.bytes / 1e9:,.0f} GB of memory, "
@@ -94,7 +94,7 @@ class Job:
 
     @property
     def context(self) -> dict[str, Any]:
-        """Facts that must be the same for a sweep to be continued in its file."""
+        """Facts that must not have changed when a sweep is continued in its file."""
         options, problems = self.sweep.options.items(), self.sweep.problems
         return {
             "gpubench": gpubench.__version__,
@@ -107,7 +107,10 @@ class Job:
         }
 
     def listed(self, key: PointKey) -> dict[str, Any]:
-        """Return the columns `problem` and `weight` of a row, if its problem comes from a list."""
+        """Return the columns `problem` and `weight` of a row whose problem comes from a list.
+
+        For a row of any other problem, return no columns.
+        """
         problem = self._listed.get((*size_of(key), key.compute_mode))
         return {"problem": problem.name, "weight": problem.weight} if problem else {}
 
@@ -117,7 +120,7 @@ class Job:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """The columns that describe how to repeat the measurement of a row."""
+        """Columns of a row that describe how to repeat the measurement."""
         options = self.sweep.options.items()
         flags = (f"--{name.replace('_', '-')} {text}" for name, text in options)
         digest, commit = package_version()
@@ -141,8 +144,8 @@ def prepare(
     """Plan a sweep for a device. Nothing is compiled, measured or written.
 
     `keep` returns whether to measure a point, for choices that the lists of a sweep cannot express.
-    `strategy` decides what is measured next; None measures all points in rounds, by the sweep's
-    timing. Raises UsageError if nothing can be measured.
+    `strategy` decides which point is measured next. If `strategy` is None, all points are measured
+    in rounds, by the sweep's timing. Raises UsageError if nothing can be measured.
     """
     picked, notes = tuned_tiles(sweep, device)
     of_device = device.backend, device.compute_capability, device.multiprocessors
@@ -163,7 +166,7 @@ def prepare(
 
 
 def prepare_dry(sweep: Sweep) -> Job:
-    """Plan a sweep for the first device that it names, without opening the device.
+    """Plan a sweep for the first device that `--device` names, without opening the device.
 
     Raises UsageError if nothing can be measured, and DeviceUnavailableError for a missing device.
     """

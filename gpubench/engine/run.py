@@ -1,4 +1,4 @@
-"""The lifecycle of a job: open the file, measure, keep each result, build the rows, finish.
+"""Runs a job, keeps each measurement in a file, and builds the rows from the measurements.
 
 Every command that measures runs its job here. Each measurement is on disk before gpubench uses it.
 """
@@ -36,17 +36,17 @@ class Outcome:
     spent_s: Mapping[str, float]  # wall time by phase
     notes: tuple[str, ...] = ()  # lines of the job that a user should read before the results
     absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """For each dtype, the variants that were left out because they lack the dtype."""
+    """Maps a dtype to the variants that were left out because they lack the dtype."""
 
     endings: Mapping[PointKey, str] = field(default_factory=dict)
-    """Why each race ended. A race is identified by the key that its points have without their
-    tiles."""
+    """Reason why each race ended, by the key of the race. The points of a race have this key, apart
+    from their tiles."""
 
     budget_s: float | None = None
-    """The wall time of `--budget`, or None."""
+    """Wall time that `--budget` allows, or None if the user set no budget."""
 
     saved: Path | None = None
-    """The file in the store; None if no name was given, or nothing was timed."""
+    """Path of the rows in the store, or None if the rows were not saved there."""
 
     @property
     def timed(self) -> bool:
@@ -60,8 +60,8 @@ class Outcome:
 
 
 AddMore = Callable[[Job, Pool, list[Row]], list[Row]]
-"""Function that measures more on the pool of a finished job, and returns the rows with the
-additional measurements."""
+"""Function that makes additional measurements on the pool of a finished job. The function gets the
+rows of the job, and returns rows that include these measurements."""
 
 
 def run(
@@ -135,7 +135,7 @@ def measure(
 
     `on` names the devices that share the sweep (`open_pool`). `save` is the name under which the
     store keeps the rows of a complete sweep. `add_more` is passed to `run`, and `add_more_s`
-    returns how many seconds `add_more` should take. `strategy` is passed to `prepare`.
+    returns the expected time of `add_more` in seconds. `strategy` is passed to `prepare`.
     """
     with open_pool(sweep, on) as pool:
         path = sweep.output or default_path(pool.name, f"{sweep.op}.csv")
@@ -162,7 +162,7 @@ def save_rows(outcome: Outcome, name: str | None) -> Outcome:
 
 @contextmanager
 def open_pool(sweep: Sweep, on: str | None = None) -> Iterator[Pool]:
-    """Open the pool that measures a sweep: this machine's device, or the devices that `--on` names.
+    """Open a pool that measures a sweep on this machine, or on the devices that `--on` names.
 
     Raises UsageError if no cluster answers, DeviceUnavailableError if a device is missing, and
     DeviceBusyError if another sweep uses the GPU.
@@ -176,7 +176,7 @@ def open_pool(sweep: Sweep, on: str | None = None) -> Iterator[Pool]:
 
 
 def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
-    """Build one row for each point, from the measurements of one place."""
+    """Build one row for each point. A row has only the measurements that one place made."""
     by_place, place_of = measurements.by_place, _places(job, measurements)
     provenance = job.provenance
     speeds = measurements.device_speeds()

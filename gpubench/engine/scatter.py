@@ -1,4 +1,4 @@
-"""Computes, from the scatter of earlier results, how many repeats find a slow-down."""
+"""Computes how many repeats are needed to find a slow-down, from the scatter of earlier results."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -29,7 +29,7 @@ RESULTS = Path("results")  # the folder into which sweeps and `ab` write by defa
 
 
 class RoundsNeeded(NamedTuple):
-    """Numbers of repeats that find a slow-down."""
+    """Numbers of repeats that are needed to find a slow-down."""
 
     needed: Needed
     percent: str
@@ -52,7 +52,7 @@ class RoundsNeeded(NamedTuple):
 
 
 def rounds_needed(percent: str, device: Device, threshold: float | None = None) -> RoundsNeeded:
-    """Return the numbers of rounds, or of sweeps on a CPU, that find a slow-down.
+    """Return how many rounds, or sweeps on a CPU, are needed to find a slow-down.
 
     The default threshold is 2 %, or half of the slow-down if the slow-down is at most 2 %.
 
@@ -81,7 +81,9 @@ def rounds_needed(percent: str, device: Device, threshold: float | None = None) 
 
 
 def _newest_first(device: str) -> Iterator[Sequence[Path]]:
-    """Yield groups of result files, newest first. All files of a group are of the same build.
+    """Yield groups of result files, with the newest group first.
+
+    All files of a group come from the same build.
 
     A group has the files that were saved under one name, the file of a single sweep, or the base
     files of a run of `ab`.
@@ -97,7 +99,7 @@ def _newest_first(device: str) -> Iterator[Sequence[Path]]:
 
 
 def _times(files: Sequence[Path], device: str) -> tuple[bool, dict[PointKey, list[float]]]:
-    """Return whether the results are of a CPU, and the times of each point's repeats.
+    """Return whether a CPU was measured, and the times of each point's repeats.
 
     On a GPU, the times are the medians of rounds. On a CPU, they are the shortest times of sweeps.
     Only the points with the most repeats are kept. The dictionary is empty if there are too few

@@ -1,4 +1,4 @@
-"""Sweeps a function on arrays at small sizes, to see whether its results are right."""
+"""Measures a function at small sizes, to check whether the results of the function are right."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 
 SHORTEST = Timing(rounds=1, min_samples=2, few_samples=1, min_device_s=0, max_wall_s=0.001)
-"""The sampling policy of a sweep whose times are not shown: as few samples as possible."""
+"""Sampling policy that takes as few samples as possible, because the times are not shown."""
 
 
 def rows_at(
@@ -21,7 +21,10 @@ def rows_at(
     sizes: Sequence[Sequence[int]],
     tiles: Sequence[Config | None] = (),
 ) -> list[Row]:
-    """Return the rows of a sweep at sizes, each given as M, N and K. Raises KeyboardInterrupt."""
+    """Measure a variant at some sizes, and return the rows. Each size consists of M, N and K.
+
+    Raises KeyboardInterrupt if the sweep was interrupted.
+    """
     operation = OPERATIONS[variant.op]
     count = len(operation.extents)
     sweep = Sweep(

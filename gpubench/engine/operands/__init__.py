@@ -1,1 +1,1 @@
-"""The operands of a problem and the reference of its result."""
+"""Makes and keeps operands, and the references with which results are compared."""

@@ -1,4 +1,4 @@
-"""Keeps operands on the device, and their references, between points and between rounds."""
+"""Keeps operands and references in memory between points, and from round to round."""
 
 from collections import OrderedDict
 from dataclasses import replace
@@ -14,20 +14,21 @@ from gpubench.model import Cache, Fill, Point, Problem, Timer
 
 
 class OperandCache:
-    """The operands and references in the device's memory."""
+    """Makes operands on the device and their references, and keeps them for later points."""
 
     def __init__(self, backend: Backend, seed: int) -> None:
         self._backend = backend
         self._job_seed = self.seed = seed
-        """The seed of the operands of the point that is measured now."""
+        """Seed from which operands are now made."""
 
         self._sets: OrderedDict[tuple[int, Problem, Fill, bool, bool], OperandSets] = OrderedDict()
         self._references: dict[tuple[int, Problem, Fill, int], Reference] = {}
 
     def use_seed(self, seed: int | None) -> None:
-        """Draw operands from another seed; None means the job's seed.
+        """Make later operands from another seed, or from the job's seed if `seed` is None.
 
-        Drop the operands of all seeds except this seed and the job's seed.
+        Operands that were made from any other seed are dropped. The operands from the job's seed
+        are always kept.
         """
         self.seed = self._job_seed if seed is None else seed
         kept = {self._job_seed, self.seed}
@@ -35,9 +36,10 @@ class OperandCache:
         self._references = {key: x for key, x in self._references.items() if key[0] in kept}
 
     def operands(self, point: Point) -> OperandSets:
-        """Return the sets of operands that a point's problem and its cache state require.
+        """Return the sets of operands on which a point is measured.
 
-        Raises DoesNotFitError.
+        Sets that are not kept are made. Raises DoesNotFitError if the device has too little free
+        memory.
         """
         problem = point.problem
         # The parent makes other operands for each launch that it times.
@@ -64,7 +66,7 @@ class OperandCache:
         return operands
 
     def _with_own_values(self, operands: OperandSets, fill: Fill) -> OperandSets:
-        """Return operands with different values in the first sets. Later sets repeat the values."""
+        """Return operands whose first sets have different values, which later sets repeat."""
         contents = [operands.host_inputs]
         for number in range(1, min(len(operands.sets), len(FACTORS))):
             contents.append(make_inputs(operands.problem, self.seed, fill, number))
@@ -74,9 +76,10 @@ class OperandCache:
         return replace(operands, contents=tuple(contents))
 
     def reference(self, point: Point, content: int = 0) -> Reference:
-        """Return the reference for the first set, made from the operands in host memory.
+        """Return the reference for the first set of a point's operands.
 
-        If sets have different values, `content` is the index of the values.
+        If the sets have different values, return the reference for the values with the index
+        `content`. The reference is made from operands in host memory.
         """
         key = self.seed, point.problem, point.operands, content
         if key not in self._references:

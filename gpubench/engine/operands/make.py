@@ -1,4 +1,4 @@
-"""Makes operands from a seed, and their references: the results in higher precision."""
+"""Makes operands from a seed, and computes references, which are results in higher precision."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,13 +28,14 @@ EXACT_STEP = 2**20  # number of products of 16-bit halves (< 2³²) whose sum is
 def make_inputs(
     problem: Problem, seed: int, fill: Fill = Fill.UNIFORM, content: int = 0
 ) -> tuple[np.ndarray, ...]:
-    """Return the operands of a problem, by default uniform in [−1, 1] or in an integer's range.
+    """Return the operands of a problem. By default, their values are uniform in [−1, 1].
 
-    Products of int32 wrap. Operands of int8 omit −128, because sets of operands differ in sign, and
-    int8 has no +128. Random numbers are the default because operands of zeros switch fewer gates,
-    so that kernels run up to 15 % faster. `Fill` describes other kinds of values. With
-    `Fill.INDEX`, element i of operand p (from 1) is p·i, and integers wrap. An operation may make
-    its operands itself. Each value of `content` gives different operands.
+    Integers are uniform in the range of their type. Products of int32 wrap. Operands of int8 omit
+    −128, because sets of operands differ in sign, and int8 has no +128. Random numbers are the
+    default because operands of zeros switch fewer gates, so that kernels run up to 15 % faster.
+    `Fill` describes other kinds of values. With `Fill.INDEX`, element i of operand p (from 1) is
+    p·i, and integers wrap. An operation may make its operands itself. Each value of `content` gives
+    different operands.
     """
     if make := problem.operation.make:
         made = make(np.random.default_rng([seed, content]), problem.input_shapes)
@@ -52,7 +53,7 @@ def make_inputs(
 def make_many(
     problem: Problem, seed: int, fill: Fill, count: int
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield the operands of a number of launches, with the same kind of values as `make_inputs`."""
+    """Yield the operands of `count` launches, with values of the kind that `fill` describes."""
     if problem.operation.make or fill == Fill.INDEX:
         yield from (make_inputs(problem, seed + each, fill) for each in range(count))
         return
@@ -72,11 +73,10 @@ def _shapes_and_types(problem: Problem) -> list[tuple[tuple[int, ...], np.dtype[
 def make_new_values(
     problem: Problem, seed: int, fill: Fill, shape: tuple[int, ...] = (NEW_VALUES,)
 ) -> np.ndarray:
-    """Return random values of a shape, for a new first operand.
+    """Return an array of random values, which new operands may have as elements.
 
-    By default, there are `NEW_VALUES` values, from which the elements of new operands are drawn.
-
-    If the fill has no random values, the values are uniform.
+    By default, the array has `NEW_VALUES` values, from which the elements of new operands are
+    drawn. If the fill has no random values, the array has uniform values.
     """
     rng, kind = np.random.default_rng(seed), np.dtype(problem.precision.element)
     is_random = fill not in {Fill.INDEX, Fill.ZEROS, Fill.ONES}
@@ -84,7 +84,7 @@ def make_new_values(
 
 
 def transposed(problem: Problem) -> Problem:
-    """Return the problem that computes Cᵀ = Bᵀ·Aᵀ from the same matrices: its A is Bᵀ."""
+    """Return the problem that computes Cᵀ = Bᵀ·Aᵀ from the same matrices, with Bᵀ as its A."""
     layout = (
         to for to, matrix in zip("ABC", "BAC", strict=True) if matrix not in problem.column_major
     )
@@ -92,7 +92,10 @@ def transposed(problem: Problem) -> Problem:
 
 
 def new_operand(problem: Problem, values: NDArray[Any], seed: int, copy: int) -> NDArray[Any]:
-    """Return the new first operand of a launch; `copy` is the index of the operand."""
+    """Return a new first operand, whose elements are drawn from `values`.
+
+    The seed and the index `copy` of the operand decide which elements are drawn.
+    """
     shape = problem.input_shapes[0]
     places = np.arange(size := set_size(shape, values.itemsize)) + copy * size
     elements = new_elements(values, seed, places)[None]
@@ -103,7 +106,10 @@ def new_operand(problem: Problem, values: NDArray[Any], seed: int, copy: int) ->
 def new_rows(
     problem: Problem, values: NDArray[Any], seed: int, copies: Sequence[int], rows: Sequence[int]
 ) -> NDArray[Any]:
-    """Return rows of new first operands; `copies` has the index of each row's operand."""
+    """Return rows of new first operands (`new_operand`).
+
+    The first row comes from the operand with the index `copies[0]`, and so on.
+    """
     (height, width), by_columns = problem.input_shapes[0], problem.by_columns[0]
     row, column = np.asarray(rows)[:, None], np.arange(width)
     place = column * height + row if by_columns else row * width + column
@@ -138,7 +144,7 @@ def _positive(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[A
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
-    """Draw normal values with mean 0; integers are clipped to their range."""
+    """Return normally distributed values with mean 0. Integers are clipped to their range."""
     if kind.kind == "i":
         largest = np.iinfo(kind).max
         values = np.rint(rng.standard_normal(shape) * (largest / 4))
@@ -148,7 +154,11 @@ def _normal(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype[Any
 
 
 def _low_entropy(values: np.ndarray) -> np.ndarray:
-    """Cut values to `LOW_BITS` bits after the leading bit, and integers to their upper bits."""
+    """Return values whose lower bits are cut off.
+
+    Floating-point values keep `LOW_BITS` bits after the leading bit, and integers keep their
+    `LOW_BITS` upper bits.
+    """
     kind = values.dtype
     if kind.kind == "i":
         step = kind.type(2 ** (8 * kind.itemsize - LOW_BITS))
@@ -174,12 +184,12 @@ def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """Return an operand for CuPy: a float8 operand as float32, any other operand unchanged."""
+    """Return an operand in a type that CuPy supports. A float8 operand is converted to float32."""
     return array.astype(np.float32) if array.dtype.name.startswith("float8") else array
 
 
 def verifying_bytes(problem: Problem) -> int:
-    """Return the maximum number of bytes to make a reference and to compare results with it."""
+    """Return how many bytes are needed, at most, to make a reference and to compare a result."""
     inputs = sum(math.prod(shape) for shape in problem.input_shapes)
     return 8 * (4 * inputs + 8 * math.prod(problem.output_shape))
 
@@ -188,7 +198,7 @@ class Errors(NamedTuple):
     """Errors of a result's elements, on the scale of `engine.judge.verify.relative_error`."""
 
     judged: float = 0.0
-    """The largest error, without the rounding of the sum to the result's type."""
+    """The largest error that remains if the final rounding to the result's type is not counted."""
 
     largest: float = 0.0
     rms: float = 0.0
@@ -196,22 +206,22 @@ class Errors(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """The result in higher precision, and the scale of errors, as arrays of NumPy or CuPy.
+    """The right result in higher precision, and the scale with which errors are compared.
 
-    For operations on vectors, A is the matrix of the last product (Aᵀ for gemv_t and atax), and B
-    is its vector.
+    The arrays are of NumPy or CuPy. For operations on vectors, A is the matrix of the last product
+    (Aᵀ for gemv_t and atax), and B is the vector of the last product.
     """
 
     parts: tuple[Any, ...]
-    """Arrays whose exact sum is the result: one array for float32 and int32, several for
-    float64."""
+    """Arrays whose exact sum is the result. Float64 operands, and `atax` in a floating-point type,
+    require several arrays. Any other result is a single array."""
 
     terms: int  # K: the number of products in the sum of an element
     row_norms: Any  # ‖row of A‖₂, of shape M×1; if the result is a vector, of shape M
     column_norms: Any  # ‖column of B‖₂, of shape 1×N; if the result is a vector, a number
     inherited: Any = 0.0
-    """For atax: the scale of the errors in the result that the errors of A·v cause. It is added to
-    the other scales."""
+    """Scale of the errors that errors of A·v cause in the result of atax. This scale is added to
+    the scale of other errors."""
 
     compare: Callable[[Any], Compared] | None = None
     """Function of the operation that compares an output. If there is such a function, `parts` and
@@ -267,7 +277,11 @@ def reference_of_host(xp: Any, op: str, inputs: Iterable[Any]) -> Reference:
 
 
 def _plain_reference(xp: Any, operation: Operation, inputs: Sequence[Any]) -> Reference:
-    """Compute the result as the operation states it, in float64, or in integers of 64 bits."""
+    """Compute the reference of an operation that is not a product, by the operation's function.
+
+    If the operation has no comparison of its own, the function gets operands in float64, or in
+    integers of 64 bits.
+    """
     if operation.comparison:
         result, compare = operation.comparison(*map(on_host, inputs))
         return Reference(parts=(result,), terms=1, row_norms=0.0, column_norms=1.0, compare=compare)
@@ -281,7 +295,7 @@ def _plain_reference(xp: Any, operation: Operation, inputs: Sequence[Any]) -> Re
 
 
 def _of_vector(reference: Reference) -> Reference:
-    """Return the reference of a matrix with one column as the reference of a vector."""
+    """Convert the reference of a matrix with one column into the reference of a vector."""
     return replace(
         reference,
         parts=tuple(part[:, 0] for part in reference.parts),
@@ -336,12 +350,19 @@ def product(xp: Any, a: Any, b: Any) -> Reference:
 
 
 def _row_norms(xp: Any, matrix: Any) -> Any:
-    """Return each ‖row‖₂, computed by the BLAS. CuPy's own function takes seconds per shape."""
+    """Return the norm ‖row‖₂ of each row of a matrix.
+
+    The BLAS computes the norms, because CuPy's own function takes seconds for each new shape.
+    """
     return xp.sqrt(xp.square(matrix.astype(np.float64)) @ xp.ones(matrix.shape[1]))
 
 
 def _product_modulo_2_32(xp: Any, a: Any, b: Any) -> Any:
-    """Compute an exact integer product in float64 by 16-bit halves, `EXACT_STEP` terms at once."""
+    """Compute the product of two int32 matrices, exactly modulo 2³².
+
+    The upper and lower 16 bits of the elements are multiplied separately, in float64. Each sum has
+    at most `EXACT_STEP` terms, so that the sum is exact.
+    """
     total = xp.zeros((a.shape[0], b.shape[1]), dtype=np.int64)
     for start in range(0, a.shape[1], EXACT_STEP):
         a_step, b_step = a[:, start : start + EXACT_STEP], b[start : start + EXACT_STEP]
@@ -355,9 +376,10 @@ def _product_modulo_2_32(xp: Any, a: Any, b: Any) -> Any:
 
 
 def _product_in_parts(xp: Any, a: Any, b: Any) -> tuple[Any, ...]:
-    """Compute a float64 product more exactly than in float64, from slices with exact products.
+    """Compute a product of float64 matrices more exactly than in float64.
 
-    Ozaki, Ogita, Oishi, Rump: Error-free transformations of matrix multiplication (2012).
+    The matrices are cut into slices whose products are exact. (Ozaki, Ogita, Oishi, Rump:
+    Error-free transformations of matrix multiplication, 2012.)
     """
     bits = (SLICE_BITS - (a.shape[1] - 1).bit_length()) // 2
     a_slices, b_slices = _slices(xp, a, bits), _slices(xp, b, bits)

@@ -11,13 +11,13 @@ from gpubench.model import Problem
 
 
 def _bytes_of_stacks(problem: Problem, launches: int) -> list[int]:
-    """Return the number of bytes of each operand, and of the result, for a number of launches."""
+    """Return how many bytes each operand and the result need for a number of launches."""
     arrays = zip(problem.shapes, map(np.dtype, problem.types), strict=True)
     return [launches * set_size(shape, kind.itemsize) * kind.itemsize for shape, kind in arrays]
 
 
 def shared_bytes(problem: Problem, launches: int) -> tuple[int, int]:
-    """Return the number of bytes of all operands, and of the results, for a number of launches."""
+    """Return how many bytes the launches' operands need, and how many bytes their results need."""
     *inputs, output = _bytes_of_stacks(problem, launches)
     return sum(inputs), output
 
@@ -25,7 +25,10 @@ def shared_bytes(problem: Problem, launches: int) -> tuple[int, int]:
 def shared_sets(
     problem: Problem, launches: int, inputs: NDArray[np.uint8], outputs: NDArray[np.uint8]
 ) -> tuple[tuple[Any, ...], ...]:
-    """Return the operands and the result of each launch, in memory of `shared_bytes` bytes."""
+    """Return the operands and the result of each launch, as views of `inputs` and `outputs`.
+
+    `shared_bytes` returns how many bytes `inputs` and `outputs` must have.
+    """
     ends = np.cumsum(_bytes_of_stacks(problem, launches)[:-1])
     stacks, memory = [], np.split(inputs, ends[:-1])
     for block, shape, kind, by_columns in zip(
