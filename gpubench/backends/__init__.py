@@ -1,8 +1,9 @@
-"""The backends, which run kernels: each is a directory whose `__init__.py` declares `BACKEND`.
+"""The backends, which run kernels on devices.
 
-A `Backend` has operands and binds kernels to them, a `Kernel` runs and is timed, and a `Gauge`
-measures the device. Importing a declaration is quick, because its functions import other packages
-when they are called.
+Each backend is a directory whose `__init__.py` declares `BACKEND`. A `Backend` has operands and
+binds kernels to them, a `Kernel` runs and is timed, and a `Gauge` measures the device. The import
+of a declaration is quick, because the functions of the declaration import other packages only when
+they are called.
 """
 
 import importlib
@@ -32,7 +33,7 @@ AUTO = "auto"  # the value of `--device` that selects the first backend with a d
 
 @dataclass(frozen=True, kw_only=True)
 class Routine:
-    """The properties of a kernel, a library routine or a function that are written into a row."""
+    """The properties that a row states about a kernel, a library routine or a function."""
 
     call: Callable[..., None] | None = None
     """The function of a `CallVariant`; None if the kernel is compiled."""
@@ -48,24 +49,24 @@ class Routine:
 
     @property
     def resources(self) -> Resources | None:
-        """The resources that the compiler reported, or that the function reports after it ran."""
+        """The resources that the compiler reported, or that the function reports after a run."""
         return self.compiled or getattr(self.call, "resources", None)
 
     @property
     def algorithm(self) -> str:
-        """The algorithm that was chosen, or that the function reports after it ran."""
+        """The algorithm that was chosen, or that the called function reports after a run."""
         return self.chosen or str(getattr(self.call, "algorithm", ""))
 
 
 class Kernel(Protocol):
-    """A compiled kernel or a library routine that is bound to operands, to be run and timed.
+    """A compiled kernel or a library routine, bound to operands. It can be run and timed.
 
     Each launch uses the next set of operands. All methods that launch raise LaunchError.
     """
 
     @property
     def routine(self) -> Routine:
-        """The kernel's properties for the row."""
+        """The properties of the kernel that are written into a row."""
 
     @property
     def min_launches(self) -> int:
@@ -77,60 +78,62 @@ class Kernel(Protocol):
 
     @property
     def thread_counts(self) -> tuple[int, ...]:
-        """Numbers of CPU threads to choose from, the current number first; empty on a GPU."""
+        """Numbers of CPU threads to choose from. The current number is first. Empty on a GPU."""
 
     def on_threads(self, count: int) -> Self:
         """Return the kernel with another number of CPU threads."""
 
     def run(self, launches: int = 1) -> float | None:
-        """Launch on the next sets of operands, and wait.
+        """Launch on the next sets of operands, and wait until the launches have ended.
 
-        Return microseconds per launch if this time is accurate enough as a sample of slow launches;
-        else None.
+        Return microseconds per launch if this time is accurate enough to be a sample of slow
+        launches. Otherwise, return None.
         """
 
     def watch(self) -> str:
-        """Return what a call does besides computing, such as allocating memory; or an empty text.
+        """Return a note on what a call does besides computing, such as allocating memory.
 
-        The kernel must have run before. Raises LaunchError for a call that waits for the device,
-        because such a call cannot be timed.
+        The note is empty if the call only computes. The kernel must have run before. Raises
+        LaunchError for a call that waits for the device, because such a call cannot be timed.
         """
 
     def kernels_run(self) -> str:
-        """Return the names of the kernels that a launch runs, with counts; empty if unknown.
+        """Return the names of the kernels that a launch runs, and how often it runs each kernel.
 
-        The kernel must have run before. The launch may be captured without being run, so the output
-        of a set may be unchanged.
+        The text is empty if the names are unknown. The kernel must have run before. The launch may
+        be captured without being run, so the output of a set may be unchanged.
         """
 
     def sample(self, launches: int, count: int) -> list[float]:
-        """Time `count` samples of `launches` launches each: microseconds per launch."""
+        """Time `count` samples of `launches` launches each, and return microseconds per launch."""
 
     def sustain(self, heat_s: float, timed_s: float) -> Series:
-        """Launch without a pause, untimed for `heat_s`, then timed for `timed_s`.
+        """Launch without a pause for `heat_s` seconds, then for `timed_s` seconds.
 
-        Raises DoesNotFitError if the launches are too short to be enqueued without a pause.
+        Only the launches of the second period are timed. Raises DoesNotFitError if the launches are
+        too short to be enqueued without a pause.
         """
 
 
 class Ipc(Protocol):
-    """Memory of a device that two processes use."""
+    """Shares memory of a device between two processes."""
 
     def export(self, size: int) -> tuple[bytes, Any]:
-        """Allocate memory; return a handle for other processes, and the bytes as an array.
+        """Allocate memory that other processes can open.
 
-        Raises LaunchError.
+        Return a handle for the other processes, and the memory as an array of bytes. Raises
+        LaunchError.
         """
 
     def open(self, handle: bytes, size: int) -> Any:
-        """Return the bytes that another process has exported. Raises LaunchError."""
+        """Return the memory that another process exported, as bytes. Raises LaunchError."""
 
 
 class Gauge(Protocol):
     """Measures a device's rates and its state, independently of the kernels to compare."""
 
     def ceilings(self, dtypes: Sequence[str] = CORE_DTYPES) -> dict[str, float]:
-        """Measure the device's highest rates, by name with unit.
+        """Measure the device's highest rates, and return them by name. Each name has its unit.
 
         - `measured_copy_gbytes_per_s`: a copy in the device's memory, bytes read plus bytes
           written. Operations that are bound by memory are compared with this rate.
@@ -141,13 +144,13 @@ class Gauge(Protocol):
         """
 
     def parts(self) -> dict[str, float]:
-        """Time fixed work on each part of the device: microseconds by name, such as `copy`.
+        """Time fixed work on each part of the device. Return microseconds by name, such as `copy`.
 
         `gpubench fleet` compares devices by these times. Raises LaunchError.
         """
 
     def empty_launch_us(self) -> dict[str, float]:
-        """Time a launch of an empty kernel: microseconds by the name of the clock.
+        """Time a launch of an empty kernel. Return microseconds by the name of the clock.
 
         `device` and `events` are times per launch in a stream, and `cupti` is the execution time of
         the kernel. The dictionary is empty on a CPU. Raises LaunchError, or DeviceUnavailableError
@@ -155,9 +158,10 @@ class Gauge(Protocol):
         """
 
     def configuration(self) -> dict[str, Any]:
-        """Return facts that may explain a slow device: its power cap, ECC errors, the PCIe link.
+        """Return facts that may explain a slow device, such as its power cap or ECC errors.
 
-        Names contain the unit. Empty if the system reports nothing.
+        The names of the facts contain the unit. The dictionary is empty if the system reports no
+        facts.
         """
 
     def health(self) -> Health:
@@ -165,7 +169,7 @@ class Gauge(Protocol):
 
 
 class Backend(Protocol):
-    """A device, with operands in its memory and kernels that are bound to them."""
+    """A device that holds operands in memory, and binds kernels to the operands."""
 
     device: Device
     xp: ModuleType  # the array module: NumPy or CuPy
@@ -173,11 +177,11 @@ class Backend(Protocol):
 
     @property
     def gauge(self) -> Gauge:
-        """Measures the device itself."""
+        """The gauge, which measures the rates and the state of the device."""
 
     @property
     def ipc(self) -> Ipc | None:
-        """Lets two processes share the device's memory; None if they share files instead."""
+        """Shares the device's memory between processes. None if processes share files instead."""
 
     def warm_up(self) -> None:
         """Bring the device to the clock that it keeps under load."""
@@ -189,15 +193,16 @@ class Backend(Protocol):
         """Return whether the device still works. An illegal access makes the device unusable."""
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Compile the points' kernels; `on_built` gets the number of instances compiled so far.
+        """Compile the kernels of the points.
 
-        The error of an instance that does not compile is raised by `bind`, not here.
+        `on_built` gets the number of instances compiled so far. If an instance does not compile,
+        only `bind` raises the error.
         """
 
     def bytes_needed(self, problem: Problem, *, cold: bool, one_set: bool = False) -> int:
         """Return the number of bytes that `load` allocates.
 
-        With `one_set`, the bytes of `FixedArrays` are included.
+        With `one_set`, the number includes the bytes of `FixedArrays`.
         """
 
     def bytes_free(self) -> int:
@@ -206,16 +211,18 @@ class Backend(Protocol):
     def load(
         self, problem: Problem, inputs: Sequence[Any], *, cold: bool, one_set: bool = False
     ) -> OperandSets:
-        """Copy operands to the device; if `cold`, as several sets that together exceed the cache.
+        """Copy operands to the device.
 
-        The sets differ by their `operand_factors`. With `one_set`, there is one set, and the cache
-        is flushed instead.
+        If `cold`, there are several sets of operands, which together exceed the cache. The sets
+        differ by their `operand_factors`. With `one_set`, there is one set, and the cache is
+        flushed instead.
         """
 
     def bind(self, point: Point, operands: OperandSets, rows: int | None = None) -> Kernel:
-        """Return the point's kernel, bound to the operands, or to at most their first `rows` rows.
+        """Return the point's kernel, bound to the operands.
 
-        Raises CompileError.
+        With `rows`, the kernel takes at most the first `rows` rows of the operands. Raises
+        CompileError.
         """
 
     def hold(
@@ -232,15 +239,16 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Typical costs on a backend, as measured.
+    """Typical costs of a sweep on a backend.
 
-    A forecast uses these costs until a kernel has run.
+    The costs were measured. A forecast uses these costs until a kernel has run.
     """
 
     start_s: float = 1.0  # time to start a measuring process, once per round, and to warm up
     compile_s: float = 1.0  # mean time for each kernel if all cores compile kernels
     gflops: Callable[[Device], float | None] = lambda _device: None
-    """Rate to assume for a kernel that was not measured; None if the device's peak is unknown."""
+    """Function that returns the rate to assume for a kernel that was not measured. The rate is None
+    if the device's peak is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,13 +270,15 @@ class BackendEntry:
     is_numbered: bool = False  # whether there may be several devices: `cuda:0` and `cuda:1`
     devices: Callable[[int | None], list[Device]]
     """Returns all devices of the backend, or the device with the given number. Raises
-    DeviceUnavailableError if there is no such device; the message names what is missing."""
+    DeviceUnavailableError if there is no such device. The message names what is missing."""
 
     open: Callable[[int, Timer], Backend]
-    """Opens the device with a number. Raises DeviceUnavailableError if the timer is missing."""
+    """Opens the device with the given number. Raises DeviceUnavailableError if the timer is
+    missing."""
 
     load: Callable[[], None] = lambda: None
-    """Imports the modules that `open` needs, in a process that is started ahead of its use."""
+    """Imports the modules that `open` needs. A process that starts ahead of its use calls this
+    function, to save time later."""
 
     def timer(self, requested: Timer) -> Timer:
         """Return the requested timer if the backend has it, or else the backend's default timer."""
@@ -331,6 +341,6 @@ def open_backend(name: str, timer: Timer = Timer.EVENTS) -> Backend:
 
 
 def device_label(device: Device) -> str:
-    """Return the label that headings show beside a device's name: `cuda:0`, `CPU`."""
+    """Return the label that headings show beside a device's name, such as `cuda:0` or `CPU`."""
     numbered = backends()[device.backend].is_numbered
     return f"{device.backend}:{device.index}" if numbered else device.backend.upper()

@@ -6,5 +6,5 @@ import numpy as np
 
 
 def on_host(array: Any) -> Any:
-    """Return an array in host memory."""
+    """Return an array of NumPy or CuPy as a NumPy array in host memory."""
     return np.asarray(array.get() if hasattr(array, "get") else array)  # CuPy's arrays have `get`

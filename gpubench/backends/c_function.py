@@ -22,7 +22,8 @@ C_TYPES: dict[str, Any] = {
     "f": ctypes.c_float,
     "d": ctypes.c_double,
 }
-"""The ctypes types of numbers that a C function takes by value, by their codes in `FORMATS`."""
+"""Maps codes of number types in `FORMATS` to types of ctypes. A C function takes such numbers by
+value."""
 
 _ELF = b"\x7fELF"  # first bytes of a shared library
 
@@ -45,11 +46,11 @@ class CFunction:
             raise CompileError(f"{source}: a function for the CPU cannot take a {STREAM}")
 
     def __call__(self, problem: Problem, *arrays: Any) -> None:
-        """Call the function for a problem."""
+        """Call the function on the arrays of a problem."""
         self.bind(problem)(*arrays)
 
     def bind(self, problem: Problem) -> Callable[..., None]:
-        """Return a function (inputs…, output) that also passes the extents of a problem."""
+        """Return a function of inputs and output that also passes the extents of a problem."""
         slots = [_slot(each, problem) for each in self._parameters]
         return partial(_call, self._function, slots)
 
@@ -59,7 +60,10 @@ def _call(function: Any, slots: list[Any], *arrays: Any) -> None:
 
 
 def _slot(parameter: Parameter, problem: Problem) -> Any:
-    """Return the index of the array that a parameter gets, or another argument for ctypes."""
+    """Return the index of the array that a parameter gets.
+
+    If the parameter gets no array, return the argument itself, as a ctypes object.
+    """
     if parameter.value == NULL:
         return ctypes.c_void_p(None)
     index = array_index(parameter, problem.op) if parameter.is_pointer else None
@@ -86,7 +90,8 @@ def as_number(content: Any, name: str) -> Any:
 def load_library(path: Path, name: str = "") -> ctypes.CDLL:
     """Load a shared library. Raises CompileError if the system's loader refuses it.
 
-    `name` is the name of the library's source for the error message, if there is a source.
+    The error message shows `name`, the name of the library's source. If there is no source, the
+    message shows the name of the library.
     """
     # ctypes would resolve all symbols at once, which fails if a function of the file needs a
     # library that is not installed.
@@ -100,13 +105,13 @@ def load_library(path: Path, name: str = "") -> ctypes.CDLL:
 
 
 def is_library(file: Path) -> bool:
-    """Whether a file is a shared library. Raises OSError if it cannot be read."""
+    """Return whether a file is a shared library. Raises OSError if the file cannot be read."""
     with file.open("rb") as content:
         return content.read(len(_ELF)) == _ELF
 
 
 def c_functions(library: Path) -> list[str]:
-    """Return the names of the C functions that a library defines, if `nm` is installed."""
+    """Return the names of the C functions that a library defines. Empty if `nm` is missing."""
     if not (nm := shutil.which("nm")):
         return []
     lines = run_program([nm, "-D", "--defined-only", str(library)]).stdout.split(b"\n")

@@ -17,7 +17,7 @@ MAX_NAME = 1000  # maximum length of the name of a function's algorithm
 
 @dataclass(frozen=True)
 class Prepared:
-    """A function on arrays whose call is prepared ahead of the launch.
+    """A function that takes arrays, and whose call is prepared before the launch.
 
     If the host waits for each launch, the measured time includes the host's call. So `bind`
     computes the arguments, and the call only passes them.
@@ -39,10 +39,10 @@ class Returning:
     function: Callable[..., Any]
 
     def __call__(self, *arrays: Any) -> None:
-        """Call the function on all arrays but the last one, into which the result is copied.
+        """Call the function on all arrays but the last one, and copy the result into the last one.
 
-        Raises TypeError unless the result is an array of the output's shape: NumPy would repeat a
-        smaller array.
+        Raises TypeError unless the result is an array of the output's shape. Without this check,
+        NumPy would repeat a smaller array.
         """
         *inputs, output = arrays
         result = self.function(*inputs)
@@ -57,7 +57,7 @@ class Returning:
 
 
 def writing(function: Callable[..., Any], variant: CallVariant) -> Callable[..., None]:
-    """Return a variant's function as a function (inputs…, output) that writes the output."""
+    """Return a variant's function in the form that takes the output too, and writes into it."""
     return Returning(function) if variant.returns else function
 
 
@@ -71,9 +71,10 @@ def why_not_called(function: Callable[..., None], arrays: Sequence[Any]) -> str:
 
 
 def as_tensors(package: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """Return arrays as a package's tensors in the same memory; unchanged if `package` is empty.
+    """Return arrays as tensors of a package, in the same memory.
 
-    The output stays an array if the package's tensors cannot be written, such as JAX's tensors.
+    If `package` is empty, return the arrays unchanged. The output stays an array if the package's
+    tensors cannot be written, such as JAX's tensors.
     """
     if not package:
         return (*arrays,)
@@ -95,7 +96,7 @@ def use_stream(stream: int) -> None:
 
 
 def allocating(count_bytes: int) -> str:
-    """Return the row's note about a call that allocated memory; empty for 0 bytes."""
+    """Return a row's note that each call allocates memory. The note is empty for 0 bytes."""
     return f"each call allocates memory ({count_bytes:,} bytes seen)" if count_bytes else ""
 
 

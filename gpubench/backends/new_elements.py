@@ -1,4 +1,4 @@
-"""Elements of operands, each determined by a seed and an index, so that it can be recomputed."""
+"""Computes the elements of operands from a seed and the indices of the elements."""
 
 from typing import Any
 
@@ -9,9 +9,10 @@ NEW_VALUES = 2**12  # number of different elements
 
 
 def new_elements(values: NDArray[Any], seed: int, places: NDArray[np.integer[Any]]) -> NDArray[Any]:
-    """Return the elements with these indices: each is one of the `NEW_VALUES` elements of `values`.
+    """Return the elements of an operand that have the indices `places`.
 
-    The kernel `new_elements` of cuda/stream.cu computes the same elements.
+    Each element is one of the `NEW_VALUES` elements of `values`. The kernel `new_elements` of
+    cuda/stream.cu computes the same elements.
     """
     mixed = places.astype(np.uint64) ^ np.uint64(seed)
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):  # the finalizer of MurmurHash3

@@ -1,4 +1,4 @@
-"""Sets of operands: the number of sets that keeps a cache cold, and their contents and order."""
+"""Decides how many sets of operands keep a cache cold, what the sets contain, and their order."""
 
 import math
 import zlib
@@ -102,7 +102,7 @@ def content_of(problem: Problem, index: int) -> int:
 
 
 class Rotation:
-    """The order in which launches use the sets, common to all kernels on the same operands.
+    """The order in which launches use the sets. All kernels on the same operands share the order.
 
     If each kernel started with the first set, it could find that set in the cache, where the
     previous kernel left it.
@@ -113,7 +113,8 @@ class Rotation:
         self._next = 0
         self._untouched = 0
         self.used = set(range(count))
-        """Sets that launches wrote into since the outputs were last filled; at first all sets."""
+        """Sets that launches wrote into since the outputs were last filled. At first, this is all
+        sets."""
 
         self.zeroed = False
         """Whether the outputs were last filled with zeros, for a kernel that reads them."""
@@ -190,7 +191,7 @@ class FixedArrays:
         self._arrays: dict[Problem, tuple[Any, ...]] = {}
 
     def place(self, point: Point, operands: OperandSets) -> tuple[tuple[Any, ...], Placed]:
-        """Return the sets for the launches of the point's kernel, and the context for them.
+        """Return the sets that the point's kernel is launched on, and the context for the launches.
 
         For a kernel that keeps addresses, there is one set at fixed addresses. The operands are
         copied there when the context begins, and copied back when it ends. Raises DoesNotFitError
@@ -218,10 +219,11 @@ class FixedArrays:
 
 
 def stacked(make: Callable[..., Any], count: int, problem: Problem) -> list[Any]:
-    """Return an array for each operand and the result, with room for `count` sets in its memory.
+    """Return an array for each operand and for the result.
 
-    `make` takes a shape and an element type, and returns aligned memory. Each set begins at a
-    multiple of `ALIGNED_BYTES`. Each matrix is row-major or column-major, as the problem requires.
+    The memory of each array has room for `count` sets. `make` takes a shape and an element type,
+    and returns aligned memory. Each set begins at a multiple of `ALIGNED_BYTES`. Each matrix is
+    row-major or column-major, as the problem requires.
     """
     return [
         in_sets(make((count, set_size(shape, make((0,), kind).itemsize)), kind), shape, by_columns)

@@ -1,4 +1,4 @@
-"""The CPU: loops compiled by Numba, and NumPy's BLAS."""
+"""Declares the CPU as a backend, for loops compiled by Numba and for NumPy's BLAS."""
 
 from gpubench.backends import Backend, BackendEntry, Cost
 from gpubench.model import Device, Timer

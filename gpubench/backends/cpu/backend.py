@@ -1,4 +1,4 @@
-"""The CPU as a backend: loops compiled by Numba, and NumPy's BLAS, timed by the host's clock."""
+"""The CPU as a backend, which times loops compiled by Numba, and NumPy's BLAS."""
 
 import sys
 import tracemalloc
@@ -62,7 +62,7 @@ class CpuTimer:
         self._flush_buffer += 1
 
     def limit_threads(self, threads: int) -> None:
-        """Limit the threads of BLAS, and of Numba and torch if they are imported."""
+        """Limit the number of threads in BLAS, and in Numba and torch if these are imported."""
         numba = sys.modules.get("numba")
         if (threads, torch(), numba) == self._threads:
             return
@@ -96,12 +96,12 @@ class CpuKernel:
         return replace(self, thread_counts=(count,))
 
     def run(self, launches: int = 1) -> float:
-        """Call the function on the next sets. Return microseconds per call."""
+        """Call the function on the next sets of operands. Return microseconds per call."""
         with self.placed():
             return self._time(self.rotation.take(launches))
 
     def watch(self) -> str:
-        """Return a note on the memory that a call allocates by NumPy or torch.
+        """Return a note on the memory that NumPy or torch allocates during a call.
 
         The note leaves out allocations that are smaller than the result, which are scratch memory,
         and allocations below OBJECT_BYTES, which are Python's own objects.
@@ -122,7 +122,7 @@ class CpuKernel:
         return allocating(peak_bytes if peak_bytes >= max(arrays[-1].nbytes, OBJECT_BYTES) else 0)
 
     def kernels_run(self) -> str:
-        """Return an empty text: a CPU runs no kernels."""
+        """Return an empty text, because a call on the CPU runs no kernels of a GPU."""
         return ""
 
     def sample(self, launches: int, count: int) -> list[float]:
@@ -182,7 +182,7 @@ class CpuBackend:
         self._built: dict[Instance, Callable[..., None] | str | DoesNotFitError] = {}
 
     def reset_caches(self) -> None:
-        """Do nothing: a function cannot pin lines in the cache of a CPU."""
+        """Do nothing, because a function cannot pin lines in the cache of a CPU."""
 
     def warm_up(self) -> None:
         """Keep a core busy for 50 ms, until its clock has settled."""
@@ -192,7 +192,7 @@ class CpuBackend:
             values.sum()
 
     def usable(self) -> bool:
-        """Return true: a call that fails raises an exception or ends the process."""
+        """Return true, because a call that fails raises an exception or ends the process."""
         return True
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
@@ -203,18 +203,18 @@ class CpuBackend:
             on_built(count)
 
     def bytes_needed(self, problem: Problem, *, cold: bool, one_set: bool = False) -> int:
-        """Return the number of bytes of all sets of operands."""
+        """Return the number of bytes that all sets of operands take."""
         count = self._policy(problem, cold=cold, one_set=one_set).count
         return problem.bytes * (count + one_set)
 
     def bytes_free(self) -> int:
-        """Return the main memory that is free or reclaimable."""
+        """Return the number of bytes of main memory that are free or reclaimable."""
         return free_memory_bytes()
 
     def load(
         self, problem: Problem, inputs: Sequence[np.ndarray], *, cold: bool, one_set: bool = False
     ) -> OperandSets:
-        """Copy the operands, aligned to cache lines."""
+        """Copy the operands into arrays that begin at cache lines."""
         policy = self._policy(problem, cold=cold, one_set=one_set)
         output = np.zeros(problem.output_shape, problem.types[-1])
         sets = []
@@ -267,7 +267,10 @@ class CpuBackend:
     def hold(
         self, memory: Any, values: Any, kernel: Any, launches: int, *, in_queue: bool
     ) -> Callable[[int], None] | None:
-        """Return a function that fills the memory and calls the kernel on it. There is no queue."""
+        """Return a function that fills `memory` and then calls the kernel.
+
+        With `in_queue`, return None, because a CPU has no queue of launches.
+        """
 
         def begin(seed: int) -> None:
             memory[...] = new_elements(values, seed, np.arange(memory.size))
@@ -277,7 +280,7 @@ class CpuBackend:
         return None if in_queue else begin
 
     def _build(self, point: Point) -> Callable[..., None] | str | DoesNotFitError:
-        """Return the compiled function of a point, or the reason why there is none."""
+        """Return the function that was compiled for a point, or why it cannot be compiled."""
         key = _instance(point)
         if key not in self._built:
             try:
@@ -298,7 +301,7 @@ class CpuBackend:
 
 
 def _build(point: Point) -> Callable[..., None]:
-    """Return the compiled function.
+    """Compile the function of a point's variant, and return it.
 
     If Numba's cache is writable, Numba keeps the function for later processes.
     """
@@ -318,7 +321,7 @@ def _build(point: Point) -> Callable[..., None]:
 
 @contextmanager
 def _without_numba_cache() -> Iterator[None]:
-    """Ignore `cache=True` inside the block. Numba has no setting for this."""
+    """Let Numba ignore `cache=True` inside the block. Numba has no setting for this."""
     from numba.core.dispatcher import Dispatcher
 
     enable = Dispatcher.enable_caching
@@ -330,7 +333,11 @@ def _without_numba_cache() -> Iterator[None]:
 
 
 def _thread_counts(variant: CallVariant) -> tuple[int, ...]:
-    """Return the variant's number of threads, or else the CPU count and smaller powers of two."""
+    """Return the numbers of threads to choose from.
+
+    If the variant states a number, it is the only choice. Otherwise, the choices are the number of
+    CPUs and all smaller powers of two.
+    """
     cpus = cpu_threads()
     powers = (1 << exponent for exponent in reversed(range((cpus - 1).bit_length())))
     return (variant.threads,) if variant.threads else (cpus, *powers)

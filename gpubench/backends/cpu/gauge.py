@@ -1,4 +1,4 @@
-"""This machine's CPU: its description, and its highest rates as measured."""
+"""Describes this machine's CPU, and measures its highest rates."""
 
 import os
 import platform
@@ -59,7 +59,7 @@ class CpuGauge:
         self._copy_bytes = copy_bytes
 
     def copy_gbytes_per_s(self) -> float:
-        """Measure a copy in main memory: bytes read plus bytes written."""
+        """Measure the rate of a copy in main memory. Bytes read and bytes written both count."""
         threads = cpu_threads()
         source = np.ones(self._copy_bytes, np.uint8)
         sources = np.array_split(source, threads)
@@ -73,31 +73,31 @@ class CpuGauge:
         return 2 * self._copy_bytes / copy_s / 1e9
 
     def parts(self) -> dict[str, float]:
-        """Measure a copy in main memory."""
+        """Time a copy in main memory. Return microseconds under the name `copy`."""
         return {"copy": 2 * self._copy_bytes / self.copy_gbytes_per_s() / 1e3}
 
     def empty_launch_us(self) -> dict[str, float]:
-        """Return an empty dictionary: there is no empty kernel on a CPU."""
+        """Return an empty dictionary, because there is no empty kernel on a CPU."""
         return {}
 
     def configuration(self) -> dict[str, Any]:
-        """Return the operating system."""
+        """Return the name and the release of the operating system."""
         return {"system": self._device.facts.get("system")}
 
     def health(self) -> Health:
-        """Return no readings: operating systems report a CPU's clock in different ways."""
+        """Return no readings, because operating systems report a CPU's clock in different ways."""
         return Health()
 
     def ceilings(self, dtypes: Sequence[str] = CORE_DTYPES) -> dict[str, float]:
-        """Measure a copy in main memory, and multiply-adds in vector registers."""
+        """Measure the rates of copies in main memory and of multiply-adds in vector registers."""
         rates = {COPY: self.copy_gbytes_per_s()}
         return rates | {fma_rate(dtype): self._fma_gflops(dtype) for dtype in dtypes}
 
     def _fma_gflops(self, dtype: str) -> float:
-        """Return the highest of several measured rates, each of which is the sum over all threads.
+        """Measure the rate of multiply-adds several times, and return the highest rate.
 
-        A thread's rate is computed from its CPU time, which other work on the machine does not
-        lengthen.
+        Each rate is the sum of the rates of all threads. A thread's rate is computed from its CPU
+        time, which other work on the machine does not lengthen.
         """
         from gpubench.backends.cpu.multiply_add import multiply_adds, operations
 
@@ -116,7 +116,7 @@ class CpuGauge:
 
 
 class KeptRate(msgspec.Struct):
-    """A rate, and when it was last measured."""
+    """A measured rate, and the time of its last measurement."""
 
     rate: float
     measured: Annotated[datetime, msgspec.Meta(tz=True)]
@@ -200,7 +200,10 @@ def _model_name() -> str:
 
 
 def _clock_mhz() -> float | None:
-    """Return the highest clock, or the first CPU's present clock if only this clock is reported."""
+    """Return the highest clock of the CPU in MHz.
+
+    If Linux reports only the present clock of the first CPU, return that clock.
+    """
     highest = read_text("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
     if highest.isdecimal():
         return int(highest) / 1e3

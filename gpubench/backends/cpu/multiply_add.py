@@ -1,4 +1,4 @@
-"""Multiply-adds of a CPU in vector registers, in independent chains, to measure their rate."""
+"""Compiles chains of multiply-adds in vector registers, which measure the rate of a CPU."""
 
 from functools import cache
 from typing import Any
@@ -17,7 +17,7 @@ ELEMENTS = {
     "float64": (ir.DoubleType(), types.float64, 8),
     "int32": (ir.IntType(32), types.int32, 4),
 }
-"""For each dtype: the type in LLVM, the type in Numba, and the number of bytes."""
+"""Maps each dtype to its type in LLVM, its type in Numba, and its number of bytes."""
 
 
 def lanes(dtype: str) -> int:
@@ -28,10 +28,11 @@ def lanes(dtype: str) -> int:
 
 @cache
 def multiply_adds(dtype: str) -> Any:
-    """Return a compiled function (count, x, y) that replaces each sum s by s·x + y `count` times.
+    """Return a compiled function that takes (count, x, y) and computes multiply-adds.
 
-    There are `CHAINS` vectors of sums. The function runs without Python's lock. The function
-    returns the total of all sums, so that the compiler cannot omit any work.
+    The function replaces each sum s by s·x + y, and repeats this `count` times. There are `CHAINS`
+    vectors of sums. The function runs without Python's lock. The function returns the total of all
+    sums, so that the compiler cannot omit any work.
     """
     element, number, _ = ELEMENTS[dtype]
     width = lanes(dtype)
@@ -92,5 +93,5 @@ def multiply_adds(dtype: str) -> Any:
 
 
 def operations(dtype: str, count: int) -> int:
-    """Return the number of operations of a call; a multiply-add counts as two."""
+    """Return the number of operations in a call. A multiply-add counts as two operations."""
     return 2 * count * CHAINS * lanes(dtype)
