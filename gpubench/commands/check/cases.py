@@ -85,7 +85,7 @@ def evenly(tiles: Sequence[Config], limit: int) -> tuple[Config, ...]:
 
 
 def threads(variant: CudaVariant, tile: Config) -> int:
-    """Return the number of threads of a block."""
+    """Return the number of threads that each block of the variant has with this tile."""
     problem = Problem(op=variant.op, m=1, n=1, k=1, dtype=variant.dtypes[0])
     return variant.launch(tile, problem).threads_per_block
 
@@ -195,7 +195,7 @@ def taken(variant: Source, tile: Config | None, problems: Iterable[Problem]) -> 
 
 
 def affordable(variant: Source, tile: Config | None, problem: Problem) -> Problem:
-    """Halve N of a problem without K until it is small enough. N stays odd or round."""
+    """Halve N of a problem without K until the problem is small enough. N stays odd or round."""
 
     def too_much() -> bool:
         launched = Case(variant=variant, tile=tile, problem=problem).launch.sequence
@@ -210,9 +210,10 @@ def affordable(variant: Source, tile: Config | None, problem: Problem) -> Proble
 
 
 def nearest(variant: Source, tile: Config | None, problem: Problem) -> Problem | None:
-    """Return the problem if the variant takes it, else a problem with rounded extents, else None.
+    """Return the problem if the variant takes it, or else a problem with rounded extents.
 
-    If the variant takes none of these sizes, squares (all extents equal) are tried.
+    If the variant takes none of these sizes, squares (all extents equal) are tried. Return None if
+    the variant takes no square either.
     """
     extents = [*problem.extents.values()]
     middle = sorted(extents)[(len(extents) - 1) // 2]
@@ -245,7 +246,7 @@ def covered(variant: CudaVariant, tile: Config, problem: Callable[[int], Problem
 
 
 def prime(limit: int) -> int:
-    """Return the largest prime below the limit, or 1 if there is none."""
+    """Return the largest prime below the limit, or 1 if there is no such prime."""
     below = (n for n in count(limit - 1, -1) if all(n % d for d in range(2, n)))
     return max(1, next(below))
 
@@ -253,8 +254,8 @@ def prime(limit: int) -> int:
 def stated_problems(variant: Source, tile: Config | None, dtype: str) -> list[Problem]:
     """Return problems near the edges of a tile, for an operation that is not a matrix product.
 
-    Each extent has the value 1, an odd number and a round number above the extent that a block
-    covers, and a prime.
+    Each extent takes four values: 1, two numbers above the extent that a block covers, and the
+    largest prime below this extent. One of the two numbers is round.
     """
     operation = OPERATIONS[variant.op]
     places = range(len(operation.extents))

@@ -58,7 +58,7 @@ NO_SHARED = "extern __shared__ memory in a launch without any"
 """Message of shim/runtime.cpp if a kernel uses dynamic shared memory, but its launch has none."""
 
 NO_FILE = re.compile(r"No such file or directory|cannot open source file")
-"""Messages of nvcc and NVRTC about a missing header."""
+"""Pattern of the messages in which nvcc and NVRTC report a missing header."""
 
 MAX_SHOWN = 5
 """Maximum number of different faults that are printed."""
@@ -75,8 +75,8 @@ def run_check(
 ) -> int:
     """Check a variant, a CUDA source, or all variants of a directory, and print the results.
 
-    Return the exit code; for several variants, the worst code. Raises UsageError for an unknown
-    variant or tile, and if the variant's description raises an exception.
+    Return the exit code. For several variants, this is the worst code. Raises UsageError for an
+    unknown variant or tile, and if the variant's description raises an exception.
     """
     if name and Path(name).suffix in SUFFIXES and not Path(name).with_suffix(".py").is_file():
         return _check_file(Path(name), op or Sweep().op, tiles, arch)
@@ -164,7 +164,11 @@ def _tiles(variant: Variant, tiles: str | None) -> list[Config | None]:
 def _compile(
     variant: HostVariant | CudaVariant, tiles: Sequence[Config | None], architecture: str
 ) -> bool:
-    """Compile the tiles for an architecture, print the result, and return whether all compile."""
+    """Compile the tiles for an architecture, and print the result.
+
+    Return False only if the kernel is at fault. If the architecture, nvcc or a header is not
+    available, print the reason and return True.
+    """
     dtype, started = variant.dtypes[0], perf_counter()
     target = architecture
     try:
@@ -200,7 +204,7 @@ def _check_source(
 ) -> int:
     """Run a CUDA source on the CPU, under both sanitizers at once. Return the exit code.
 
-    `named` is whether the user named the tiles.
+    `named` is true if the user named the tiles.
     """
     is_host = isinstance(variant, HostVariant)
     cases = {
@@ -307,7 +311,7 @@ def _say_launched(cases: Sequence[Case], advice: str) -> None:
 
 
 def _conclude(variant: Variant, faults: Sequence[tuple[str, str]], what: str) -> int:
-    """Print the cases with a fault, each reason once, and return the exit code."""
+    """Print the cases with a fault, grouped by their reason, and return the exit code."""
     labels = grouped(faults, itemgetter(1))
     for reason, ((label, _), *others) in islice(labels.items(), MAX_SHOWN):
         more = f" and {counted(len(others), 'more case')}" if others else ""

@@ -23,7 +23,7 @@ exchanges the indices of its store, so the result is checked as row-major."""
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """A function of a source, with its variant, or with the reason why it cannot be checked."""
+    """A function of a source. It has a variant, or a note on why it cannot be checked."""
 
     function: str
     variant: Variant | None = None

@@ -15,7 +15,10 @@ from gpubench.on_cpu.unit import masked
 def why_wrong(
     output: np.ndarray, right: np.ndarray, allowed: np.ndarray | float, variant: Variant
 ) -> str:
-    """Return how the output is wrong, or an empty text. Errors up to `allowed` are not wrong."""
+    """Return a text on what is wrong in the output, or an empty text if nothing is wrong.
+
+    An element is wrong if its error exceeds `allowed`.
+    """
     differing = np.argwhere(differs(output, right, allowed))
     if not len(differing):
         return ""

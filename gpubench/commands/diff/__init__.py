@@ -17,10 +17,10 @@ app = typer.Typer()
 
 
 class _FilesPerSide(TyperCommand):
-    """Accept several files after one `--base` or `--new`, such as those that `base-*` matches."""
+    """Accepts several files after `--base` or `--new`, such as all files that match `base-*`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat the option before each further file."""
+        """Insert `--base` or `--new` before each further file of the side, then parse the words."""
         words: list[str] = []
         side = ""
         for word in args:
@@ -140,7 +140,10 @@ def ab(
 
 
 class _EndsBisect(TyperCommand):
-    """End `git bisect run` if the command line is wrong; exit code 2 would mean a bad commit."""
+    """Ends `git bisect run` if the command line is wrong.
+
+    Typer would exit with code 2, and git would take the commit for a bad commit.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments. Raises BisectEndedError if the arguments are wrong."""

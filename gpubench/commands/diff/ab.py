@@ -1,4 +1,4 @@
-"""`gpubench ab`: sweeps of two installations or two kernel directories, in turns on one device."""
+"""`gpubench ab`: sweep two installations or two kernel directories in turns on one device."""
 
 import os
 import random
@@ -47,14 +47,14 @@ MIN_PAIRS = 2
 MAX_PAIRS = 1000
 
 ORDER_SEED = 58
-"""Seed of the order of the sides in each pair."""
+"""Seed of the random order in which the two sides of a pair are measured."""
 
 BUDGET_PAIRS = 5
 """Minimum number of pairs that are measured if there is a budget."""
 
 
 class SideError(UsageError):
-    """A side cannot be measured; `side` is `base` or `new`."""
+    """A side cannot be measured. `side` is `base` or `new`."""
 
     def __init__(self, side: str, message: str) -> None:
         super().__init__(f"{side.upper()}{message}")
@@ -63,21 +63,21 @@ class SideError(UsageError):
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """One side of `ab`: an interpreter that has gpubench, and a directory of kernels, if any."""
+    """One side of `ab`: an interpreter with gpubench, and possibly a directory of kernels."""
 
     name: str
-    """`base` or `new`: the beginning of the names of the side's files."""
+    """`base` or `new`. The names of the side's files begin with this word."""
 
     interpreter: str
     kernels: Path | None = None
 
     def options_of(self, options: Mapping[str, str]) -> dict[str, str]:
-        """Return the options of a sweep of one round."""
+        """Return the options for a sweep that measures this side for one round."""
         own = {"kernels": str(self.kernels)} if self.kernels else {}
         return {**options, "rounds": "1", **own}
 
     def sweep(self, options: Mapping[str, str], output: Path) -> None:
-        """Measure one round into `output`, by running `gpubench sweep` in a child process.
+        """Measure one round by running `gpubench sweep` in a child process, which writes `output`.
 
         The child process is ended when this process ends.
 
@@ -102,7 +102,7 @@ class Build:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenBuild(Build):
-    """A directory of kernels on a CPU, which this process measures.
+    """A side that is a directory of kernels on a CPU, and that this process itself measures.
 
     Starting `gpubench sweep` takes longer than measuring a round. Therefore all sweeps of this side
     share the process that starts the measuring children. Each sweep has new children.
@@ -111,10 +111,10 @@ class OpenBuild(Build):
     pool: Pool
 
     def sweep(self, options: Mapping[str, str], output: Path) -> None:
-        """Measure one round into `output`.
+        """Measure one round, and write it to `output`.
 
-        Raises GpubenchError if the round cannot be measured, and KeyboardInterrupt if it is
-        interrupted.
+        Raises GpubenchError if the round cannot be measured, and KeyboardInterrupt if the
+        measurement is interrupted.
         """
         self.pool.renew()
         texts = self.options_of(options) | {"output": str(output)}
@@ -125,9 +125,9 @@ class OpenBuild(Build):
 
 @contextmanager
 def opened(side: Build, options: Mapping[str, str], sweep: Sweep) -> Iterator[Build]:
-    """Yield an `OpenBuild` for a directory of kernels on a CPU, and any other side as it is.
+    """Yield an `OpenBuild` for a directory of kernels on a CPU. Yield any other side unchanged.
 
-    A directory that states its own operation is also yielded as it is. Two directories may state
+    A directory that states its own operation is also yielded unchanged. Two directories may state
     operations with the same name, so each directory needs its own process.
     """
     is_shared = OPERATIONS.is_ours(sweep.op) and _on_cpu(sweep.device)
@@ -169,7 +169,9 @@ def build(name: str, path: Path) -> Build:
 
 @contextmanager
 def unpacked(name: str, path: Path) -> Iterator[Path]:
-    """Yield the path of a side. `REV:DIRECTORY` is unpacked from git, and removed after the block.
+    """Yield the path of a side. A path such as `REV:DIRECTORY` is first unpacked from git.
+
+    The unpacked files are removed when the `with` block ends.
 
     Raises SideError if git does not find the revision or the directory.
     """
@@ -249,7 +251,9 @@ def compare_builds(
 def _max_pairs(
     sweep: Sweep, pairs: int | None, to_find: str | None, settings: Options
 ) -> tuple[int, Options]:
-    """Return the maximum number of pairs, and the settings, whose threshold `to_find` changes.
+    """Return the maximum number of pairs, and the settings.
+
+    If `to_find` is given, the returned settings have the threshold that belongs to it.
 
     Raises UsageError for options that contradict each other.
     """
@@ -268,7 +272,7 @@ def _max_pairs(
 
 
 def _to_find(percent: str, device: str, settings: Options) -> tuple[int, Options]:
-    """Return the number of pairs that find a slow-down of `percent`, and settings for `diff`."""
+    """Return the number of pairs needed to find a slow-down of `percent`, and the settings."""
     threshold = read_limits(settings).threshold if settings.threshold else None
     rounds = rounds_needed(percent, find_devices(device)[0][0], threshold)
     say(rounds.sentence, err=True)
@@ -332,6 +336,6 @@ def _decided(limits: Limits, files: tuple[Files, Files], q: float) -> bool:
 
 
 def _on_cpu(name: str) -> bool:
-    """Return whether `--device` names a CPU; for `auto`, whether this installation finds no GPU."""
+    """Return whether `--device` names a CPU. For `auto`, return whether no GPU is found."""
     backend = name.partition(":")[0]
     return (find_devices(AUTO)[0][0].backend if backend == AUTO else backend) == "cpu"

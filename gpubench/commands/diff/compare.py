@@ -44,7 +44,8 @@ SAME_MEASUREMENT = 1e-12
 """Relative difference below which two results count as the same measurement."""
 
 NO_INTERVAL = 3.0
-"""An interval is not shown if its half-width, as a logarithm, is at least this: a factor of 20."""
+"""An interval is shown only if its half-width, as a logarithm, is below this value. The value is a
+factor of 20."""
 
 MIN_SWEEPS = 5
 """On a CPU, the sweeps' shortest times are also compared if each side has at least this number of
@@ -129,16 +130,17 @@ class _Repeats(NamedTuple):
 
     rounds: RoundStatistics
     logs: Floats
-    """Logarithms of the times, of shape (points, rounds); NaN: no time."""
+    """Logarithms of the times, of shape (points, rounds). NaN stands for a missing time."""
 
     set_aside: Floats
     """Logarithms of the times in the rounds that were left out, of shape (points, rounds)."""
 
     level_variance: Floats
-    """Variance of the level that all points share; one element for each point."""
+    """Variance of the level that all points share. The array has one element for each point."""
 
     level_df: Floats
-    """Degrees of freedom of `level_variance`; 0: unknown, because there is a single round."""
+    """Degrees of freedom of `level_variance`. 0 means that they are unknown, because there is a
+    single round."""
 
     level_rounds: Floats
     """Number of rounds that were not left out."""
@@ -152,7 +154,7 @@ class _Shifts(NamedTuple):
     time: Floats
     clock: Floats
     by_clock: Floats
-    """The part of `time` that the machine's clock explains."""
+    """The part of the shift `time` that comes from the change of the machine's clock."""
 
     by_drift: Floats
     """The part of the remaining shift that the machine explains: most points share this part with
@@ -165,19 +167,20 @@ class _Shifts(NamedTuple):
     """Additional shift of the BLAS that kernels with unchanged code do not have."""
 
     level_variance: Floats
-    """Variance of the machine's shift, which all effects have in common."""
+    """Variance of the machine's shift. It adds to the variance of every point's effect."""
 
     level_df: Floats
 
     hides: Floats
-    """Additional shift that the machine would explain if all points but the BLAS were slower."""
+    """Additional shift that would be attributed to the machine if all points except the BLAS were
+    slower."""
 
     blas: NDArray[np.bool_]
-    """Whether each point's shift is that of the machine (`_show_machine`)."""
+    """Whether each point shows the shift of the machine. `_show_machine` decides this."""
 
 
 class _Tests(NamedTuple):
-    """The statistics of the points."""
+    """The statistics from which the verdict on each point follows."""
 
     sides: tuple[RoundStatistics, RoundStatistics]
     shifts: _Shifts
@@ -197,7 +200,7 @@ class _Tests(NamedTuple):
 
 
 def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
-    """Return the verdicts on the points, and the shift that they share."""
+    """Judge the points that have a time on both sides, and return the comparison."""
     threshold = math.log1p(limits.threshold)
     sides = [
         _repeats([pair[place] for pair in pairs.values()], name, threshold)
@@ -228,11 +231,11 @@ def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
 
 
 def _show_machine(pairs: _Pairs) -> NDArray[np.bool_]:
-    """Return for each point whether it shows the machine's shift, because it runs a vendor's BLAS.
+    """Return for each point whether the point shows the machine's shift.
 
-    No point of a CPU shows the machine's shift if sweeps of both sides were measured in turns. A
-    drift then favours neither side. Subtracting the shift of few points would only add the error of
-    this shift.
+    Points that run a vendor's BLAS show this shift. No point on a CPU shows the shift if the sweeps
+    of both sides were measured in turns. A drift then favours neither side. Subtracting the shift
+    of few points would only add the error of this shift.
     """
     return np.array(
         [
@@ -294,7 +297,7 @@ def _tests(pairs: _Pairs, sides: Sequence[_Repeats], limits: Limits) -> _Tests:
 def _finding(
     tests: _Tests, i: int, before: PooledPoint, after: PooledPoint, threshold: float
 ) -> Finding:
-    """Return the verdict on point number `i`, and the figures behind it."""
+    """Return the verdict on point number `i`, and the figures behind the verdict."""
     verdict, cause, reasons = _verdict(tests, i, threshold), None, list[str]()
     if i in tests.modes.speeds:
         fast, slow = (milliseconds(math.exp(log)) for log in tests.modes.speeds[i][:2])
@@ -344,7 +347,7 @@ def _verdict(tests: _Tests, i: int, threshold: float) -> DiffVerdict:
 
 
 def _why_moved(tests: _Tests, i: int, threshold: float) -> str:
-    """Return the reason, other than the times, why a point is slower or faster."""
+    """Return a remark on a slower or faster point, if the ratio of the times does not show why."""
     time, effect = tests.shifts.time[i], tests.shifts.effect[i]
     if tests.by_shortest[i]:
         return "by the fastest sweeps"
@@ -354,7 +357,7 @@ def _why_moved(tests: _Tests, i: int, threshold: float) -> str:
 
 
 def _cause(tests: _Tests, i: int, threshold: float, *, on_cpu: bool) -> Cause | None:
-    """Return why a point is ambiguous, if the reason is not its times alone."""
+    """Return why a point is ambiguous, or None if the point's times are the only reason."""
     shifts = tests.shifts
     moved = Cause.LIBRARY_MOVED if shifts.by_library[i] else Cause.MACHINE_MOVED
     is_beyond = tests.margin[i] > threshold and abs(shifts.effect[i]) - tests.half[i] > threshold
@@ -445,12 +448,13 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
     """Divide each point's shift between the machine and the build.
 
     A fall of the clock is attributed to the machine as far as the clock of the BLAS fell, too. If
-    the BLAS was measured at the point's problem, its clock there is used. The rest of the fall is
-    attributed to the kernel. A rise of the clock explains nothing: an unchanged time then has more
-    cycles. The clock explains a change only as far as the point's time depends on the clock.
-    `clock_shares` returns a range of shares; the share that explains most is used. Two shifts are
-    computed: the shift of the time at the machine's clock, and the shift of the number of cycles.
-    The larger shift is judged, so that the rule also holds if base and new are swapped.
+    the BLAS was measured at the point's problem, the clock of the BLAS at this problem is used. The
+    rest of the fall is attributed to the kernel. A rise of the clock explains nothing: an unchanged
+    time then has more cycles. The clock explains a change only as far as the point's time depends
+    on the clock. `clock_shares` returns a range of shares; the share that explains most is used.
+    Two shifts are computed: the shift of the time at the machine's clock, and the shift of the
+    number of cycles. The larger shift is judged, so that the rule also holds if base and new are
+    swapped.
     """
     clock = np.array([clock_shift(a.clock_mhz, b.clock_mhz) for a, b in pairs.values()])
     points = [point for pair in pairs.values() for point in pair]
@@ -498,7 +502,9 @@ def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: f
 
 
 def _references(pairs: _Pairs) -> NDArray[np.int64]:
-    """Return 0 for a point of a BLAS, a kernel's number for unchanged code, and -1 otherwise.
+    """Return a number for each point. 0 is for a BLAS, and -1 is for a kernel whose code changed.
+
+    A kernel with unchanged code has the number of the kernel, counted from 1.
 
     A BLAS whose versions differ between the two sides has -1. Points on a CPU have -1, because
     other programs slow a BLAS on all cores more than they slow kernels on fewer cores.

@@ -12,14 +12,14 @@ from gpubench.model import PointKey
 from gpubench.stats.detectable import Detectable
 
 Key = PointKey
-"""The key of a point: `Row.key`."""
+"""Type of `Row.key`, which identifies a point."""
 
 ABSENT = "not in the file"
-"""Reason why a side has no time of a point, if the side lacks the point."""
+"""Reason that is stated if one side does not have the point."""
 
 
 class Cause(StrEnum):
-    """Why a point is ambiguous. If several causes hold, the first of them is reported."""
+    """Why a point is ambiguous. If several causes hold, the first cause listed here is reported."""
 
     TOO_FEW_SWEEPS = "a single sweep a side on a CPU"
     TOO_FEW_ROUNDS = "a single round a side"
@@ -30,7 +30,7 @@ class Cause(StrEnum):
 
 
 class DiffVerdict(StrEnum):
-    """The verdict on a point, worst first; docs/diff.md explains each."""
+    """The verdicts on a point, starting with the worst. docs/diff.md explains each verdict."""
 
     BROKEN = "broken"
     SLOWER = "slower"
@@ -44,13 +44,13 @@ class DiffVerdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits that a difference must exceed to count."""
+    """Limits that a difference must exceed to count as a change."""
 
     threshold: float = 0.02
     """Smallest relative difference that matters."""
 
     q: float = 0.01
-    """False discovery rate over all points; 1 - q is the confidence of the intervals."""
+    """False discovery rate over all points. The intervals have the confidence 1 - q."""
 
     between_gpus: float = 0.10
     """Relative difference of a point's times that two GPUs of the same model may have; docs/diff.md
@@ -72,18 +72,20 @@ class PooledPoint:
     """Why a sweep has no time of the point, such as `wrong: relative error 1`."""
 
     clock_mhz: float | None = None
-    """Clock of the multiprocessors while the point was sampled; None: not known."""
+    """Clock of the multiprocessors while the point was sampled, or None if the clock is not
+    known."""
 
     percent_of_peak: float | None = None
-    """Percentage of the arithmetic peak at `clock_mhz`; None: not known."""
+    """Percentage of the arithmetic peak at `clock_mhz`, or None if the percentage is not known."""
 
     percent_of_copy: float | None = None
-    """Percentage of the measured copy bandwidth; None: not measured."""
+    """Bandwidth of the point, as a percentage of the bandwidth of a copy, or None if it is not
+    known."""
 
     gbytes_per_s: float | None = None
 
     gpus: frozenset[str] = frozenset()
-    """UUIDs of the GPUs; empty: not known."""
+    """UUIDs of the GPUs that measured the point, or an empty set if the UUIDs are not known."""
 
     on_cpu: bool = False
     """Whether a CPU's clock timed the point. Two rounds of a sweep then differ less from each other
@@ -93,16 +95,17 @@ class PooledPoint:
     """Whether the point runs the vendor's library, which is the same code in every build."""
 
     library: str = ""
-    """Name and version of the vendor's library; empty: not known."""
+    """Name and version of the vendor's library, or an empty text if they are not known."""
 
     code: str = ""
-    """Hashes of the sources and of the compiled code; empty: a hash is not known."""
+    """Hashes of the sources and of the compiled code, or an empty text if a hash is not known."""
 
     shortest_us: tuple[float, ...] = ()
     """Time of the shortest sample of each sweep on a CPU."""
 
     started: tuple[str, ...] = ()
-    """Time at which each sweep began to measure the point; empty: not known."""
+    """Time at which each sweep began to measure the point, or an empty tuple if a time is not
+    known."""
 
     @property
     def rounds_us(self) -> tuple[float, ...]:
@@ -111,7 +114,7 @@ class PooledPoint:
 
     @property
     def repeats_us(self) -> Sequence[Sequence[float]]:
-        """Times that the test treats as independent, by sweep.
+        """The times of each sweep that the test treats as independent.
 
         On a GPU, these times are the medians of the rounds; on a CPU, the medians of the sweeps.
         """
@@ -122,7 +125,7 @@ class PooledPoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """A point's verdict and its figures. A figure is None if a side has no time of the point.
+    """The verdict on a point, and its figures. A figure is None if a side has no time of the point.
 
     The JSON format has the same fields, which docs/diff.md explains.
     """
@@ -148,7 +151,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Disturbance:
-    """A round that was slower or faster than its side's other rounds, at all points."""
+    """A round in which all points were slower or faster than in the other rounds of the side."""
 
     side: str
     """`base` or `new`."""
@@ -160,7 +163,7 @@ class Disturbance:
     """Number of the round in its file, counted from 1. On a CPU, 0 stands for the whole sweep."""
 
     ratio: float
-    """Time relative to the side's median round; 1.3 means 30 % slower."""
+    """Time relative to the side's median round. A ratio of 1.3 means 30 % slower."""
 
     left_out: bool
     """Whether the round slowed points unequally, so that it was left out."""
@@ -185,7 +188,7 @@ class Comparison:
     """Rounds whose effect on all points exceeds the threshold. The effects were removed."""
 
     detectable: Detectable = field(default_factory=Detectable)
-    """Smallest slow-downs that would have been found."""
+    """Smallest slow-downs that this comparison would have found."""
 
     @property
     def drifted(self) -> bool:
@@ -209,7 +212,7 @@ class Comparison:
         return {key: item for key, item in self.findings.items() if item.cause in too_few}
 
     def of(self, verdict: DiffVerdict) -> dict[Key, Finding]:
-        """Return the findings with a verdict, the largest change first."""
+        """Return the findings that have this verdict, starting with the largest change."""
         chosen = {key: item for key, item in self.findings.items() if item.verdict == verdict}
         ordered = sorted(chosen.items(), key=lambda item: -abs(math.log(item[1].judged_ratio or 1)))
         return dict(ordered)

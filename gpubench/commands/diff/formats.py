@@ -32,7 +32,11 @@ BROKEN = 4
 def exit_code(
     verdicts: Collection[StrEnum], worst_first: Iterable[StrEnum], *, unsettled: bool
 ) -> int:
-    """Return the exit code of the worst verdict: broken, then a regression, then not settled."""
+    """Return the exit code for the worst verdict.
+
+    A broken point is worse than a regression. A regression is worse than a comparison that is not
+    settled.
+    """
     broken, regression, *_ = worst_first
     if broken in verdicts:
         return BROKEN
@@ -46,8 +50,8 @@ JSON_FORMAT = 1
 meaning."""
 
 MAX_TABLE_ROWS = 1000
-"""Maximum number of regressions, and of broken points, in the text. JSON and JUnit list all
-points."""
+"""Maximum number of regressions, and of broken points, that the text format lists. JSON and JUnit
+list all points."""
 
 MAX_MARKDOWN_ROWS = 50  # maximum number of regressions, and of broken points, in Markdown
 
@@ -55,7 +59,8 @@ WORDS = {"", "because", "also changed"}
 """Headings of the columns that hold words, not numbers."""
 
 MAX_LISTED = 8
-"""Maximum number of points that a list names; the others are counted."""
+"""Maximum number of points that a list names. For further points, the list has only their
+number."""
 
 LINE_LIMIT = 500
 """Maximum number of characters of a line of Markdown. With this limit, a comment stays below
@@ -121,7 +126,7 @@ class Report:
     """Whether the text lists every point that is not a regression."""
 
     def of(self, verdict: StrEnum) -> list[Line]:
-        """Return the lines with a verdict, the largest change first."""
+        """Return the lines that have this verdict, starting with the largest change."""
         lines = [line for line in self.lines if line.finding.verdict == verdict]
 
         def change(line: Line) -> float:

@@ -1,4 +1,4 @@
-"""The report on a comparison of times: its headline, notes, advice and figures."""
+"""Makes the report on a comparison of times, with its headline, notes, advice and figures."""
 
 import math
 import shlex
@@ -62,9 +62,10 @@ def make_report(
     options: Options,
     builds: tuple[str, str] | None = None,
 ) -> Report:
-    """Return the report.
+    """Return the report on a comparison of two sides.
 
-    `builds` has the names of the sides of `ab`, which the report's last sentence uses.
+    `builds` has the names of the two sides of `ab`. The advice and the last sentence of the report
+    use these names.
     """
     rows = {row.key: row for row in (*base.rows, *new.rows)}
     dtypes = dict.fromkeys(row.dtype for row in rows.values())
@@ -123,7 +124,10 @@ def _headline(
     labels: Mapping[Key, str],
     totals: Iterable[Total],
 ) -> str:
-    """Return a line with the overall verdict, and the machine's shift if above the threshold."""
+    """Return a line with the overall verdict.
+
+    The line begins with the machine's shift if this shift exceeds the threshold.
+    """
     shift = f"machine-wide shift of {_change(comparison.drift)}: " if comparison.drifted else ""
     counts = comparison.counts
     points = f"of {counted(sum(counts.values()), 'point')}"
@@ -157,7 +161,7 @@ def _headline(
 
 
 def _blind(comparison: Comparison) -> str:
-    """Return a line on the smallest slow-downs that these rounds would have shown."""
+    """Return a line on the smallest slow-downs that the comparison would have found."""
     largest_shown = math.expm1(NO_INTERVAL)
     sizes = [
         size if size and size < largest_shown else None
@@ -181,7 +185,10 @@ def _why_untested(comparison: Comparison) -> str:
 
 
 def _labels(rows: Mapping[Key, Row]) -> dict[Key, str]:
-    """Return the label of each point, with the columns of its key that vary."""
+    """Return the label of each point.
+
+    A label has the columns of the key whose values vary between the points.
+    """
     values = {name: {getattr(row, name) for row in rows.values()} for name in KEY}
     varying = [name for name in KEY if name not in LABELLED and len(values[name]) > 1]
     labels = {}
@@ -248,7 +255,9 @@ def _disturbance(disturbance: Disturbance, base: Side, new: Side) -> str:
 
 
 def _sentence(comparison: Comparison, rows: Mapping[Key, Row], builds: tuple[str, str]) -> str:
-    """Return a sentence on the point that changed most; empty if no point has an interval.
+    """Return a sentence on the point that changed most.
+
+    Return an empty text if no point has an interval.
 
     The point is the first in this order of verdicts: slower, faster, ambiguous, clock, same.
     """
@@ -319,12 +328,12 @@ def _listed(items: Iterable[str]) -> str:
 
 
 def _change(ratio: float | None) -> str:
-    """Return a ratio as a change: `+5.1 %` for 1.051."""
+    """Return a ratio as a change in percent. For the ratio 1.051, this is `+5.1 %`."""
     return "" if ratio is None else f"{100 * (ratio - 1):+.1f} %"
 
 
 def _cells(finding: Finding) -> tuple[str, ...]:
-    """Return the cells of a table: times, change, interval, and remarks."""
+    """Return the cells of a point in the table: times, change, interval, and remarks."""
     is_clock = finding.verdict == DiffVerdict.CLOCK
     low, high = (_change(end).removesuffix(" %") for end in (finding.ratio_low, finding.ratio_high))
     return (

@@ -78,7 +78,10 @@ def read_limits(options: Options) -> Limits:
 
 
 def saved_base(name: str, base: Files, new: Files, options: Options) -> list[Path]:
-    """Return the files saved under a name, for the device of the new side. Raises UsageError."""
+    """Return the files that were saved under `name` for the device of the new side.
+
+    Raises UsageError if `base` is not empty, or if no saved file can be used.
+    """
     if base:
         raise UsageError("--against: the base side is given already")
     rows = read(new[0], ("device",)) if new else []
@@ -104,7 +107,7 @@ def compared_sides(
     builds: tuple[str, str] | None = None,
     q: float = Limits.q,
 ) -> Report:
-    """Judge two sides that were measured. Raises UsageError if the sides cannot be compared."""
+    """Return the report on two measured sides. Raises UsageError if they cannot be compared."""
     limits = replace(read_limits(options), q=q)
     keep = selection((*base.rows, *new.rows), options.only, options.exclude)
     base, new = base.filtered(keep), new.filtered(keep)

@@ -1,4 +1,4 @@
-"""The two sides of a comparison: result files, their points, and the check of their machines."""
+"""Reads the two sides of a comparison, pools their points, and checks their machines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = (
     "device", "device_uuid", "driver", "cuda", "cupy", "library", "source_hash", "code_hash",
     "gpubench", "started_utc",
 )  # fmt: skip
-"""Columns of a file that are read besides the key."""
+"""Columns that are read from a result file, in addition to the columns of the key."""
 
 COPY_EFFICIENCY = 0.88
 """Bandwidth of a copy divided by the datasheet's bandwidth (4,222 of 4,800 GB/s on an H200)."""
@@ -33,7 +33,8 @@ MACHINE = {"device": "", "driver": "driver ", "cuda": "CUDA "}
 """Columns that must be equal on both sides, and the words before their values in messages."""
 
 MIN_EQUAL = 2
-"""Minimum number of equal times that show that two files hold the same measurements."""
+"""Two files count as the same measurements if they share at least this number of times, and all
+shared times are equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ class Side:
 
     @cached_property
     def pooled(self) -> dict[Key, PooledPoint]:
-        """The data of each point on this side: the rounds of all files of the side."""
+        """The data of each point on this side, pooled from all files of the side."""
         points: dict[Key, dict[int, list[Row]]] = {}
         for number, rows in enumerate(self.files.values()):
             for row in rows:
@@ -136,7 +137,8 @@ def require_own_measurements(base: Side, new: Side) -> None:
 def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
     """Pool the rows of a point.
 
-    `of_files` has the rows by the index of their file. A file has one row, or one for each round.
+    `of_files` maps the index of each file to the point's rows in this file. A file has one row of
+    the point, or one row for each round.
     """
     rows = list(chain.from_iterable(of_files.values()))
     lost = next((row for row in rows if row.status != Status.OK), None)
@@ -173,7 +175,10 @@ def _pool(of_files: Mapping[int, Sequence[Row]]) -> PooledPoint:
 
 
 def _percent_of_copy(rows: Sequence[Row]) -> float | None:
-    """Return the percentage of a copy's estimated bandwidth; None for an unlisted device."""
+    """Return the bandwidth of a point, as a percentage of the estimated bandwidth of a copy.
+
+    Return None if no row has a bandwidth, or if the device is not among `EXAMPLES`.
+    """
     bandwidths = {device.name: device.memory_bandwidth_gbytes_per_s for device in EXAMPLES.values()}
     rate = known_median(row.gbytes_per_s for row in rows)
     bandwidth = bandwidths.get(rows[0].device or "") if rows else None
@@ -186,14 +191,17 @@ def _why_lost(row: Row) -> str:
 
 
 def _code_of(rows: Iterable[Row]) -> str:
-    """Return the hashes of the code that all rows ran; empty if a hash is not known."""
+    """Return the hashes of the code that all rows ran.
+
+    Return an empty text if the rows ran different code, or if a hash is not known.
+    """
     hashes = {(row.source_hash, row.code_hash) for row in rows}
     source, compiled = hashes.pop() if len(hashes) == 1 else (None, None)
     return f"{source} {compiled}" if source and compiled else ""
 
 
 def gpus_of(rows: Iterable[Row]) -> frozenset[str]:
-    """Return the UUIDs of the GPUs of the rows; empty if a row does not name its GPU."""
+    """Return the UUIDs of the rows' GPUs, or an empty set if a row does not name its GPU."""
     uuids = {row.device_uuid or "" for row in rows}
     return frozenset(";".join(uuids).split(";")) if uuids and "" not in uuids else frozenset()
 

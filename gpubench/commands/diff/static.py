@@ -56,7 +56,8 @@ JUDGED = {
     "sectors_over_least": ColumnRule(rising_is_worse=True, limit="1%", lines="uncoalesced_lines"),
     "bank_conflict_ways": ColumnRule(rising_is_worse=True, limit="1%", lines="bank_conflict_lines"),
 }
-"""The judged columns and their rules. A difference in another column is `changed`."""
+"""The judged columns and their rules. A difference in any other column has the verdict
+`changed`."""
 
 TOOLS = {"loop": "disassembler", "accesses": "recorder"}
 """Groups of columns that a tool fills, each with the column that names the tool. The tool may be
@@ -83,7 +84,8 @@ class Change:
     """`worse`, `better` or `changed`."""
 
     line: str = ""
-    """Source line that causes a change for the worse, `mine.cu:23`; empty if it is not known."""
+    """Source line that causes a change for the worse, such as `mine.cu:23`, or an empty text if the
+    line is not known."""
 
     def __str__(self) -> str:
         at = f" at {self.line}" if self.line else ""
@@ -95,7 +97,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildFinding:
-    """The verdict on a row, and the figures behind it."""
+    """The verdict on a row of a build file, and the changes behind the verdict."""
 
     verdict: BuildVerdict
     reason: str = ""
@@ -175,7 +177,7 @@ def _why(row: BuildRow | None) -> str:
 
 
 def _changes(before: BuildRow, after: BuildRow, limits: Mapping[str, str]) -> tuple[Change, ...]:
-    """Return the columns that differ, changes for the worse first."""
+    """Return the columns that differ, starting with the changes for the worse."""
     if after.op in OPERATIONS and OPERATIONS[after.op].bandwidth_bound:
         limits = {name: limit for name, limit in limits.items() if JUDGED[name].of_memory}
     changes: list[Change] = []

@@ -28,7 +28,7 @@ MAX_CHANGES = 4
 
 
 def build_files(base: Sequence[Path], new: Sequence[Path]) -> bool:
-    """Return whether all files are build files. Raises UsageError if only some files are."""
+    """Return whether all files are build files. Raises UsageError if only some are build files."""
     kinds = {path: is_build_file(path) for path in (*base, *new)}
     if len(set(kinds.values())) > 1:
         build = next(path for path, is_build in kinds.items() if is_build)
@@ -99,7 +99,9 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
 
 
 def _headline(counts: Counter[BuildVerdict], code: int | None, compilers: tuple[str, str]) -> str:
-    """Return the verdict in a line. If the compiler changed, the line begins with this change.
+    """Return a line with the overall verdict.
+
+    If the compiler changed, the line begins with this change.
 
     `code` is None if no row was compared.
     """

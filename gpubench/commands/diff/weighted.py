@@ -46,7 +46,7 @@ class Total:
 
 
 def weighted_totals(path: Path, findings: Mapping[Key, Finding], limits: Limits) -> list[Total]:
-    """Return the total of each kernel that has times of all problems of a list on both sides.
+    """Return a total for each kernel that has times on both sides for every problem of a list.
 
     Raises UsageError for a list that cannot be read, and if no kernel has times of all problems of
     the list.
