@@ -29,7 +29,7 @@ from gpubench.view.tables import Table
 def with_libraries(
     sweep: Sweep, backend: str, asked: Sequence[str], *, rivals: bool = False
 ) -> tuple[str, ...]:
-    """Return the names of the requested or default variants, and of cuBLAS and tuned cuBLASLt.
+    """Return the names of the variants to measure, including cuBLAS and tuned cuBLASLt.
 
     `rivals` adds the names of other libraries that a program might use instead of cuBLAS.
     """
@@ -47,7 +47,9 @@ def with_libraries(
 
 
 def steps(variants: Sequence[Variant]) -> dict[str, str]:
-    """Return every step of the ladders among the variants, in order, each with its predecessor.
+    """Map each step of the ladders to its predecessor, in the order of the steps.
+
+    The first step of a ladder has an empty text as its predecessor.
 
     A variant is a step if it follows another variant, or if another variant follows it. The
     followers of a step come directly after it.
@@ -68,7 +70,7 @@ def steps(variants: Sequence[Variant]) -> dict[str, str]:
 
 
 def ladder_tables(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableType:
-    """Return a table for each problem: the steps in order, each with its gain."""
+    """Return a table for each problem, which has the steps in order and the gain of each step."""
     parts: list[RenderableType] = []
     for of_problem in by_problem(row for row in rows if row.status == Status.OK):
         parts += [heading(of_problem[0]), _ladder_table(of_problem, order)]
@@ -76,7 +78,7 @@ def ladder_tables(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableTy
 
 
 def _ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
-    """Return a table with the best tile of each step, in order, then variants that are no steps."""
+    """Return a table with the best tile of each step. Variants that are no steps come last."""
     best = best_of_each(rows)
     places = {name: place for place, name in enumerate(order)}
     ordered = sorted(best.values(), key=lambda row: places.get(row.variant, len(places)))
@@ -94,7 +96,7 @@ def _ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:
 
 
 def _gain(row: Row, best: Mapping[str, Row], order: Mapping[str, str]) -> str:
-    """Return a row's speed relative to the nearest earlier step that was measured: `1.52×`."""
+    """Return the row's speed relative to the nearest measured step before it, such as `1.52×`."""
     before = order.get(row.variant, "")
     while before and before not in best:
         before = order.get(before, "")

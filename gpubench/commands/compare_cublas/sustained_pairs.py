@@ -1,4 +1,4 @@
-"""Measures the fastest kernel and library of each problem in turns, at the power limit."""
+"""Measures each problem's fastest kernel and fastest library in turns, at the power limit."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,12 +17,16 @@ from gpubench.view.tables import Table, say
 
 
 def is_library(row: Row) -> bool:
-    """Return whether a row is the time of a library, and not of a kernel."""
+    """Return whether a row has the time of a library, and not the time of a kernel."""
     return row.variant in libraries()
 
 
 def rivals_of(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """Return the fastest kernel and library of each problem in the state `sustained`."""
+    """Return the fastest kernel and the fastest library of each problem.
+
+    Only rows in the state `sustained` count. A problem is left out if it has no kernel or no
+    library.
+    """
     timed = [row for row in rows if row.status == Status.OK and row.state == State.SUSTAINED]
     return [
         (sides[False], sides[True])
@@ -81,7 +85,7 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
 
 
 def _filled(kernel: Row, library: Row, processes: Sequence[PairedTimes]) -> Row:
-    """Return the kernel's row with the ratio of its pairs, measured in at least two processes."""
+    """Return the kernel's row, with the columns that the pairs of at least two processes fill."""
     ratio = ratio_of_pairs(
         [geometric_mean(times.library_times_us) for times in processes],
         [geometric_mean(times.times_us) for times in processes],

@@ -39,7 +39,7 @@ SHORT = (
     Column("GFLOP/s", lambda row: rate(row.gflops)),
     Column("% of cuBLAS", lambda row: number(row.percent_of_blas, 1)),
 )
-"""Columns of a table of several problems."""
+"""Columns of a table that lists several problems."""
 
 
 def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[RenderableType]:

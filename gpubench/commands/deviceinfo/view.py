@@ -43,7 +43,7 @@ def with_ceilings(device: Device) -> Device:
 
 
 def device_json(devices: list[Device], missing: Mapping[str, Exception]) -> dict[str, Any]:
-    """Return all facts of the devices, under the names of the fields, which include the units."""
+    """Return all facts of the devices. The names of the facts include the units."""
     described = [
         {
             **asdict(device),

@@ -1,4 +1,4 @@
-"""`gpubench explain` and `gpubench build`: the compiler's results for one kernel, and for many."""
+"""`gpubench explain` and `gpubench build` show the compiler's results for one or many kernels."""
 
 from functools import partial
 from pathlib import Path

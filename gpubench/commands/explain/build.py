@@ -1,4 +1,4 @@
-"""`gpubench build`: compile kernels for architectures, and write a row for each.
+"""`gpubench build`: compile kernels for architectures, and write a row for each launch.
 
 The command needs no GPU. Waves are computed for an example GPU of each architecture. Every machine
 uses the same example, so that files from several machines can be compared.
@@ -99,12 +99,12 @@ def run_build(
 
 
 def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[CudaVariant]:
-    """Return the kernels that a list names, of every operation or of `op`.
+    """Return the kernels that a list names. The kernels are for `op`, or else for any operation.
 
     With a directory `kernels` and without `op`, the operations that have a folder in this directory
-    are used; if there are none, the default operation. With `kernels`, the name `all` selects only
-    the directory's kernels. Raises UsageError for a name that is no kernel, and for a description
-    that cannot be used.
+    are used. If there is no such folder, the default operation is used. With `kernels`, the name
+    `all` selects only the directory's kernels. Raises UsageError for a name that is no kernel, and
+    for a description that cannot be used.
     """
     default = operation_named(op, kernels)
     ops = (
@@ -129,7 +129,10 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
 
 
 def _architectures(text: str | None) -> tuple[str, ...]:
-    """Return the architectures of `--arch`, or this machine's architecture, or the default."""
+    """Return the architectures that `--arch` names, or else the architecture of this machine's GPU.
+
+    Without a GPU, return the default architecture.
+    """
     if text is not None:
         names = parse_names(text)
         for name in names:
@@ -151,7 +154,9 @@ def plan_instances(
     *,
     every: bool,
 ) -> list[Instance]:
-    """Return the instances, including instances that the architecture cannot run.
+    """Return an instance for each kernel, element type, architecture and tile.
+
+    Instances that the architecture cannot run are included.
 
     If `every` is true, the instances have all legal tiles instead of only the default tiles. Raises
     UsageError for an invalid size, and if a kernel's description raises an exception.
@@ -254,7 +259,10 @@ def _access_columns(recorded: Accesses) -> dict[str, Any]:
 
 
 def _wasteful(ranked: Sequence[Access], *, is_shared: bool) -> str | None:
-    """Return lines with more than the minimum traffic, and the factor: `a.cu:23 8;a.cu:30 2`."""
+    """Return the source lines with more than the minimum traffic, such as `a.cu:23 8;a.cu:30 2`.
+
+    The number after a line is its traffic divided by the minimum.
+    """
     lines = (
         f"{line.place} {line.times_least:.3g}"
         for line in ranked

@@ -39,7 +39,7 @@ MAX_TOGETHER = 24  # maximum number of instances in a program; with more, some C
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """The instances of a source for one architecture."""
+    """Instances from one source, which are compiled together for one architecture."""
 
     source: Path
     source_hash: str
@@ -50,7 +50,7 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """The compiler's result for an instance, or why the instance does not compile."""
+    """The result of compiling an instance, or the error if the instance does not compile."""
 
     error: str = ""
     resources: Resources | None = None
@@ -82,7 +82,9 @@ def missing_disassembler() -> str:
 def compile_programs(
     programs: Sequence[Program], on_compiled: Callable[[int], None]
 ) -> dict[Program, Codes]:
-    """Return every instance's code. `on_compiled` receives the number of instances done so far.
+    """Compile the programs, and return the code of each instance.
+
+    `on_compiled` receives the number of instances that are compiled so far.
 
     Raises GpubenchError if a compiling process is lost.
     """
@@ -107,7 +109,7 @@ def compile_programs(
 
 
 def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]]:
-    """Yield the code of each program when it is compiled."""
+    """Compile the programs in several processes, and yield each program's code when it is ready."""
     started = _pool(min(cpu_threads(), len(programs)))
     if started is None:
         yield from ((program, compile_program(program)) for program in programs)
@@ -136,7 +138,10 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]
 
 
 def _pool(processes: int) -> ProcessPoolExecutor | None:
-    """Return processes that compile; None if one is enough, or if /dev/shm is not writable."""
+    """Return a pool of processes that compile.
+
+    Return None if a single process is enough, or if /dev/shm is not writable.
+    """
     if processes <= 1:
         return None
     # Each process starts a new interpreter, because the parent's threads would not survive a fork.
@@ -202,7 +207,7 @@ def _kept_file(program: Program) -> Path:
 
 
 def _read_kept(program: Program) -> Codes:
-    """Return the figures that were kept earlier; an empty dictionary if there is no intact file.
+    """Return the figures from the cache, or an empty dictionary if the cache has no intact file.
 
     Figures that were made without a disassembler are valid only while no disassembler is installed.
     """

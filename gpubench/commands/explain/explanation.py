@@ -70,13 +70,13 @@ class Instance:
     GPU's name is empty if no figure is known."""
 
     reason: str = ""
-    """Why the instance cannot run on the architecture; empty if it can."""
+    """Why the instance cannot run on the architecture, or an empty text if the instance can run."""
 
     launches: tuple[Launch, ...] = ()
 
     @property
     def expressions(self) -> tuple[str, ...]:
-        """The template instance of each launch."""
+        """The template instance that each launch runs, as a C++ expression."""
         dtype = self.problem.dtype
         return tuple(self.variant.instance(self.tile, dtype, at.kernel) for at in self.launches)
 
@@ -88,7 +88,7 @@ class Instance:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NotExplained(Instance):
-    """An instance that cannot run, or does not compile, and the reason."""
+    """An instance that cannot run or does not compile. `reason` states why."""
 
     status: Status
 
@@ -125,15 +125,16 @@ class Explanation(Instance):
 
     @property
     def registers_allowed(self) -> int | None:
-        """Maximum number of registers per thread in a block of this size."""
+        """Maximum number of registers per thread in a block with the launch's number of threads."""
         capability, threads = self.device.compute_capability, self.launch.threads_per_block
         return registers_allowed(capability, threads) if capability in LIMITS else None
 
     @cached_property
     def accumulators(self) -> int | None:
-        """Number of the result's elements per thread, computed from the grid for a huge result.
+        """Number of elements of the result that each thread computes.
 
-        Assumes that the grid's x and y cover the result, and its z covers parts of K. None if the
+        The number is derived from the grid that the kernel would have for a huge result. The grid's
+        x and y are assumed to cover the result, and the grid's z to cover parts of K. None if the
         grid does not grow with the result, or if threads share an element.
         """
         if self.step:
@@ -162,7 +163,7 @@ class Explanation(Instance):
 
     @cached_property
     def cgma(self) -> float | None:
-        """Number of operations per element loaded from or stored to global memory (CGMA)."""
+        """Number of operations for each load or store of an element in global memory (CGMA)."""
         if self.step or self.variant.reuse is None:
             return None
         with described_by(self.variant.path):
@@ -298,7 +299,7 @@ def warps(explanation: Explanation) -> str:
 
 
 def resident(explanation: Explanation) -> str:
-    """Describe how full a multiprocessor is, and what limits it."""
+    """Describe how many blocks a multiprocessor holds at once, and what limits this number."""
     if not (state := explanation.occupancy):
         return ""
     limits = " and ".join(LIMITERS.get(name, name) for name in state.limited_by)

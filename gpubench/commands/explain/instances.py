@@ -1,4 +1,4 @@
-"""Compiles instances of kernels for `explain` and `build`, and collects the figures of each."""
+"""Compiles instances of kernels for `explain` and `build`, and collects their figures."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -39,7 +39,7 @@ def explain_instances(
 ) -> list[Explanation | NotExplained]:
     """Compile the instances, record their accesses, and return an explanation of each launch.
 
-    Progress goes to stderr.
+    The progress is printed to stderr.
     """
     runnable = [instance for instance in instances if not instance.reason]
     codes = _compile(runnable)
@@ -77,7 +77,7 @@ def _compile(instances: Sequence[Instance]) -> dict[Instance, Codes]:
 
 
 def _record(instances: Sequence[Instance]) -> dict[Instance, Recorded]:
-    """Return the accesses of each launch of the instances."""
+    """Record the accesses of all instances. An instance has one record for each launch."""
     # One thread records a kernel for all architectures in turn, because most launches are equal on
     # all architectures.
     groups = grouped(instances, lambda each: (each.variant, each.problem)).values()

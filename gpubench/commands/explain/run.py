@@ -111,7 +111,7 @@ def _figures_of(device: Device) -> str:
 def _times_us(
     path: Path, problem: Problem, variant: str, names: Sequence[str], architecture: str, gpu: Device
 ) -> tuple[dict[str, float], str]:
-    """Return median times by tile, and a note if they were measured on another GPU than `gpu`."""
+    """Return the median time of each tile, and a note if another GPU than `gpu` was measured."""
     point = (variant, problem.op, problem.dtype, problem.numbers)
     facts = attrgetter("variant", "op", "dtype", "numbers")
     rows = [

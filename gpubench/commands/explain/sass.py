@@ -26,7 +26,7 @@ TIMEOUT_S = 120
 
 
 def sections(cubin: bytes) -> dict[str, str]:
-    """Return what the disassembler prints about each section of a cubin, by the section's name.
+    """Map the name of each section of a cubin to the disassembler's text about this section.
 
     The dictionary is empty if no disassembler lists the architecture's code.
     """
@@ -45,7 +45,7 @@ def max_threads(attributes: str) -> int | None:
 
 
 def disassemble(content: bytes, *options: str) -> str | None:
-    """Return what the disassembler prints about a file, or None if it fails or is missing."""
+    """Return the listing of a cubin, or None if the disassembler fails or is missing."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(content)
         file.flush()
@@ -54,7 +54,7 @@ def disassemble(content: bytes, *options: str) -> str | None:
 
 
 def run_disassembler(*arguments: str) -> str | None:
-    """Return what nvdisasm prints, or None if it fails or is missing."""
+    """Run nvdisasm, and return its output. Return None if nvdisasm fails or is missing."""
     program = find("nvdisasm")
     if program is None:
         return None
@@ -66,16 +66,17 @@ def run_disassembler(*arguments: str) -> str | None:
 
 
 MULTIPLY_ADDS = {"float32": {"FFMA": 1, "FFMA2": 2}, "float64": {"DFMA": 1}, "int32": {"IMAD": 1}}
-"""Number of multiply-adds of an instruction per thread, by element type."""
+"""Maps an element type and the name of an instruction to the number of multiply-adds that the
+instruction does in each thread."""
 
 TENSOR = ("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "UTCHMMA")
-"""Tensor core instructions, of a warp or of a warpgroup."""
+"""Names of the tensor core instructions, which a warp or a warpgroup runs together."""
 
 _WARP_SHAPES = {"884": (8, 8, 4), "1684": (16, 8, 4), "1688": (16, 8, 8)} | {
     f"168{k}": (16, 8, k) for k in (16, 32, 64, 128)
 }
-"""M, N and K of a warp's matrix instruction by the text in its opcode, such as `HMMA.16816`.
-Opcodes such as `DMMA.16x8x16` need no table."""
+"""Maps the digits in the opcode of a warp's matrix instruction, such as `HMMA.16816`, to M, N and
+K. Opcodes such as `DMMA.16x8x16` need no table."""
 
 _GROUP_SHAPE = re.compile(r"[HIQ]GMMA\.64x(\d+)x(\d+)")
 
@@ -94,7 +95,7 @@ _TARGET = re.compile(r"`\((\.L\w+)\)|\b0x([0-9a-f]+)\s*$")
 
 
 class Instruction(NamedTuple):
-    """A machine instruction: its name `LDS`, its opcode `LDS.128` with modifiers, its operands."""
+    """A machine instruction, such as a load with the name `LDS` and the opcode `LDS.128`."""
 
     name: str
     opcode: str
@@ -107,13 +108,16 @@ class Instruction(NamedTuple):
 
     @property
     def bits(self) -> int:
-        """The width of an access in bits, from `.64`, `.128` or `.U8`. The default is 32 bits."""
+        """The width of an access in bits, as a modifier such as `.64` states, or else 32."""
         width = re.search(r"\.[US]?(8|16|64|128|256)\b", self.opcode)
         return int(width[1]) if width else 32
 
     @property
     def tensor_multiply_adds(self) -> int:
-        """Multiply-adds of a matrix instruction; 0 for other instructions and unknown shapes."""
+        """Number of multiply-adds of a matrix instruction.
+
+        The number is 0 for other instructions, and for matrix instructions of an unknown shape.
+        """
         if group := _GROUP_SHAPE.match(self.opcode):
             return GROUP_ROWS * int(group[1]) * int(group[2])
         shape = self.opcode.partition(".")[2].partition(".")[0]
@@ -122,7 +126,7 @@ class Instruction(NamedTuple):
         return prod(map(int, shape.split("x")) if "x" in shape else _WARP_SHAPES.get(shape, (0,)))
 
     def multiply_adds(self, dtype: str) -> int:
-        """Return the instruction's multiply-adds per thread; 0 for tensor core instructions."""
+        """Return how many multiply-adds a thread does, or 0 for a tensor core instruction."""
         if self.name == "IMAD" and (self.opcode != "IMAD" or "RZ" in self.operands):
             return 0  # it moves, shifts or computes an address: IMAD.MOV, IMAD.WIDE, or it adds 0
         return MULTIPLY_ADDS.get(dtype, {}).get(self.name, 0)
@@ -143,11 +147,12 @@ class InnerLoop:
     element type."""
 
     shared_loads: dict[str, int]
-    """Number of loads from shared memory by their width in bits: `{"32": 16, "128": 4}`."""
+    """Maps each width in bits to the number of shared-memory loads, such as `{"32": 16, "128":
+    4}`."""
 
     global_loads: dict[str, int]
     local_loads: int
-    """Number of LDL instructions: reads of spilled registers, or of arrays in local memory."""
+    """Number of LDL instructions, which read spilled registers or arrays in local memory."""
 
     local_stores: int
     shared_bytes_per_operation: float | None
@@ -155,7 +160,8 @@ class InnerLoop:
     multiply-add is two operations. None if there are no matrix instructions."""
 
     opcodes: dict[str, int]
-    """Number of instructions by opcode without modifiers, the most frequent opcode first."""
+    """Maps each opcode without modifiers to the number of its instructions, starting with the most
+    frequent opcode."""
 
     @property
     def multiply_add_share(self) -> float:
@@ -188,7 +194,7 @@ def inner_loop(disassembly: str, dtype: str) -> InnerLoop | None:
 
 
 def _counted(loop: Sequence[Instruction], dtype: str) -> InnerLoop:
-    """Return the counts of a loop of at least one instruction."""
+    """Count the instructions of a loop, which has at least one instruction."""
     names = Counter(instruction.name for instruction in loop)
     multiply_adds = [x.multiply_adds(dtype) for x in loop]
     by_thread = (
@@ -214,7 +220,7 @@ def _counted(loop: Sequence[Instruction], dtype: str) -> InnerLoop:
 
 
 def _loops(disassembly: str) -> list[list[Instruction]]:
-    """Return for each loop the instructions that belong to no loop within it."""
+    """Return the instructions of each loop, without the instructions of nested loops."""
     instructions: list[Instruction] = []
     places: dict[str | int, int] = {}  # index of the instruction at each label and address
     branches: dict[int, str | int] = {}
@@ -265,6 +271,6 @@ def _shared_bytes_per_operation(loop: Iterable[Instruction]) -> float | None:
 
 
 def _widths(loop: Iterable[Instruction], name: str) -> dict[str, int]:
-    """Count accesses by their width in bits."""
+    """Map each width in bits to the number of instructions called `name` that have this width."""
     counts = Counter(each.bits for each in loop if each.name == name)
     return {str(bits): count for bits, count in sorted(counts.items())}

@@ -67,7 +67,7 @@ def print_json(answer: Explained) -> None:
 
 
 def _words(explanation: Explanation) -> RenderableType:
-    """Return sentences on the figures of a launch, and its accesses by source line."""
+    """Return sentences on a launch, followed by a table of its accesses."""
     name = [Text(f"\n{explanation.kernel}", style="bold")] if len(explanation.launches) > 1 else []
     parts: list[RenderableType] = [*name, "", Text(" ".join(sentences(explanation)))]
     if explanation.accesses and explanation.accesses.lines:
@@ -79,7 +79,7 @@ def _words(explanation: Explanation) -> RenderableType:
 
 
 def _accesses(explanation: Explanation, recorded: Accesses) -> Iterator[tuple[str, str]]:
-    """Yield the figures per request of a warp, then the figures of each source line."""
+    """Yield names and figures, first for all accesses together, then for the source lines."""
     if explanation.access_us is not None:
         yield "L1 and shared memory", f"{time(explanation.access_us)} as written"
     if recorded.sectors_per_request and recorded.sectors_over_least:
@@ -146,7 +146,7 @@ def tile_table(explanations: Sequence[Explanation]) -> RenderableType:
 
 
 def _of_loop(explanation: Explanation, column: str) -> str:
-    """Return a cell on the inner loop, empty if the loop lacks the column's instructions."""
+    """Return a cell about the inner loop, or an empty text if the column is for other loops."""
     loop = explanation.code.loop
     if loop is None or column != ("MMA" if loop.tensor else "FMA %"):
         return ""
@@ -195,7 +195,7 @@ def as_json(explanation: Explanation, *, gpu_is_here: bool) -> dict[str, Any]:
 
 
 def _accesses_as_json(recorded: Accesses) -> dict[str, Any]:
-    """Return the figures of the accesses, and of each line; the most wasteful line is first."""
+    """Return the figures of all accesses and of each line, starting with the most wasteful line."""
     names = ("sectors_per_request", "sectors_over_least", "bank_conflict_ways")
     return asdict(recorded) | {
         "lines": [
