@@ -37,7 +37,7 @@ HERE = Path(__file__).parent
 def run_export(
     name: str, options: dict[str, Any], arch: str | None, folder: Path, *, force: bool
 ) -> None:
-    """Write `folder/NAME.cu` and `.py`, and print their paths and the command to compile.
+    """Write `folder/NAME.cu` and `folder/NAME.py`, and print their paths and the compile command.
 
     Raises UsageError for a variant that is not a CUDA source, and for a tile that cannot be
     launched.
@@ -169,7 +169,7 @@ def _chosen(
 def _launch_code(
     variant: CudaVariant, tile: Config, problem: Problem, launch: Launch, *, workspace: bool
 ) -> str:
-    """Return the C++ code of a launch, in a block of its own."""
+    """Return the C++ code of a launch, enclosed in braces."""
     maps, arguments = _arguments(variant, problem, launch, workspace=workspace)
     instance = variant.instance(tile, problem.dtype, launch.kernel)
     grid, block, cluster = (
@@ -185,7 +185,7 @@ def _launch_code(
 def _arguments(
     variant: CudaVariant, problem: Problem, launch: Launch, *, workspace: bool
 ) -> tuple[list[str], list[str]]:
-    """Return the lines that make the tensor maps, and the arguments of a launch, in C++."""
+    """Return C++ lines that make the tensor maps of a launch, and the arguments of the launch."""
     arrays, scalar = (*problem.operation.arrays, WORKSPACE), problem.precision.cpp
     int_arguments, maps = iter(launch.int_arguments), iter(launch.tensor_maps)
     lines: list[str] = []
@@ -209,7 +209,7 @@ def _arguments(
 
 
 def _encode(tensor_map: TensorMap, array: str, problem: Problem) -> str:
-    """Return the call that makes a tensor map. The numbers in the call are from cuda.h."""
+    """Return the C++ call that makes a tensor map. The numbers in the call are from cuda.h."""
     rows, columns = tensor_map.shape
     box_rows, box_columns = tensor_map.box
     swizzle = SWIZZLE_BYTES.index(tensor_map.swizzle_bytes)
@@ -223,7 +223,7 @@ def _encode(tensor_map: TensorMap, array: str, problem: Problem) -> str:
 
 
 def _product(problem: Problem) -> str:
-    """Return rows, columns and depth of the product, and the strides of its arrays, in C++."""
+    """Return the extents of the product and the strides of its arrays, as a C++ initializer."""
     a, b, c = (
         (1, 0) if len(shape) == 1 else (1, shape[0]) if by_columns else (shape[1], 1)
         for shape, by_columns in zip(problem.shapes, problem.by_columns, strict=True)

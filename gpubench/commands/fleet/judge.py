@@ -60,11 +60,11 @@ TAILS = {
     63: (0.972, 3.04),
     1023: (0.882, 3.00),
 }
-"""Scale and degrees of freedom by number of other devices. The distance of a good device from the
-median of the other devices, in units of their spread, is the scale times Student's t. The times of
-good devices are assumed to follow Student's t with 3 degrees of freedom, which has heavy tails.
-Normally distributed times exceed a distance less often. `fleet_power.py --calibrate` of commit
-`a7eef527df57` made the table. The last entry also holds for larger numbers of devices."""
+"""Maps the number of other devices to a scale and degrees of freedom. The distance of a good device
+from the median of the other devices, in units of their spread, is the scale times Student's t. The
+times of good devices are assumed to follow Student's t with 3 degrees of freedom, which has heavy
+tails. Normally distributed times exceed a distance less often. `fleet_power.py --calibrate` of
+commit `a7eef527df57` made the table. The last entry also holds for larger numbers of devices."""
 
 TAME_VALUES = 1000  # minimum number of values for judging the tails
 TAME_QUANTILE = 0.98
@@ -83,8 +83,8 @@ MAD_TAILS = {
     13: (1.19, 2.89),
     15: (1.17, 2.98),
 }
-"""Scale and degrees of freedom if the spread is the MAD, by number of other devices. The MAD of
-fewer than seven devices is too inaccurate."""
+"""Maps the number of other devices to a scale and degrees of freedom, if the spread is the MAD. The
+MAD of fewer than seven devices is too inaccurate."""
 
 NORMAL = 1.25, 1e6
 """Scale and degrees of freedom if the devices' times follow a normal distribution. The scale
@@ -102,7 +102,7 @@ estimate this difference (docs/decisions/0015)."""
 
 
 class Judgement(NamedTuple):
-    """Arrays of shape (devices, units), with NaN and False where there are no times."""
+    """Arrays of shape (devices, units). NaN and False stand for missing times."""
 
     effect: Floats  # logarithm of a device's time relative to the other devices' median
     p: Floats  # p-value of the effect, times the number of comparisons
@@ -111,8 +111,8 @@ class Judgement(NamedTuple):
     no_majority: NDArray[np.bool_]  # ambiguous because half of the devices are slow
     detectable: Floats
     """Logarithm of the smallest slowdown in each unit that is found with probability 1 - `MISSED`.
-    It is assumed that the device was as fast as the other devices before. NaN if there is no other
-    device."""
+    Before the slowdown, the device is assumed to be as fast as the other devices. The logarithm is
+    NaN if there is no other device."""
 
     since: Floats  # logarithm of a device's time relative to its earlier time, or NaN
     slower_than_before: NDArray[np.bool_]
@@ -126,9 +126,9 @@ def judge(
 ) -> Judgement:
     """Judge logarithms of times, of shape (devices, units, rounds). NaN means no time.
 
-    `earlier` has the times of earlier runs, of the same devices and units. `processes` has, for
-    each unit, the index of a unit with the same work whose rounds run in new processes. If
-    `processes` is None, the rounds of every unit run in new processes.
+    `earlier` has the times of the same devices and units in earlier runs. `processes` has, for each
+    unit, the index of a unit with the same work whose rounds run in new processes. If `processes`
+    is None, the rounds of every unit run in new processes.
     """
     matters = float(np.log1p(threshold))
     shape = (len(times), times.shape[1])
@@ -207,7 +207,10 @@ def _levels(times: Floats) -> Floats:
 
 
 def _mean_variance(rounds: RoundStatistics, shape: tuple[int, int]) -> Floats:
-    """Return the variance of each level from the level's rounds; NaN for fewer than two rounds."""
+    """Return the variance of each level, computed from the rounds of the level.
+
+    The variance is NaN if the level has fewer than two rounds.
+    """
     number = np.maximum(rounds.number, 2)
     variance = np.where(rounds.number > 1, rounds.squares / (number - 1) / number, np.nan)
     return variance.reshape(shape)
@@ -314,7 +317,7 @@ def has_tame_tails(level: Floats) -> bool:
 
 
 def mad(others: Floats) -> Floats:
-    """Return the scaled median absolute deviation of each row of other devices."""
+    """Return the median absolute deviation of each row, scaled to a standard deviation."""
     far = np.abs(others - np.median(others, axis=1, keepdims=True))
     return np.asarray(MAD_TO_SIGMA * np.median(far, axis=1))
 

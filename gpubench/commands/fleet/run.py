@@ -50,7 +50,7 @@ def run_fleet(
 ) -> tuple[Fleet | None, Path]:
     """Measure and judge all devices. Return the verdicts (None after Ctrl-C), and the CSV's path.
 
-    Raises UsageError if there is no cluster, or the file cannot be written.
+    Raises UsageError if there is no cluster, or if the file cannot be written.
     """
     with connected(on, device) as client:
         workers = members(client, device)
@@ -115,17 +115,17 @@ def foresee(on: str, device: str, *, rounds: int, output: Path | None) -> None:
 
 
 Turn = tuple[str, str, int, frozenset[str]]
-"""The address of a worker, the phase, the number of rounds, and the units; an empty set means all
-units."""
+"""The address of a worker, the phase, the number of rounds, and the units. An empty set of units
+stands for all units."""
 
 Keep = Callable[[Report, str], None]  # receives a report and its phase
 
 
 class FleetRun:
-    """Measures on all workers.
+    """Measures the units on all workers.
 
-    Hosts are independent of each other. The devices of a host take turns: each measures a round
-    while the other devices do nothing. Then all devices measure at the same time. Units whose
+    Hosts are independent of each other. The devices of a host take turns: each device measures a
+    round while the other devices do nothing. Then all devices measure at the same time. Units whose
     rounds scatter are then measured in more rounds. If a worker is lost, only its own reports are
     missing.
     """
@@ -136,12 +136,12 @@ class FleetRun:
         self._client, self._workers, self._device, self._keep = client, workers, device, keep
         self._ended: SimpleQueue[Any] = SimpleQueue()
         self._running: dict[Any, tuple[str, str]] = {}
-        """Worker and phase of each turn that has not ended, by the future of the turn."""
+        """Maps the future of each running turn to the worker and the phase of the turn."""
 
         self._lost: set[str] = set()
         self._verified: dict[str, Sequence[Measurement]] = {}
         self._times: dict[str, list[times_of.UnitTime]] = defaultdict(list)
-        """The times of each host."""
+        """Maps each host to the times that the workers of the host have reported."""
 
         hosts = grouped(sorted(workers), lambda address: workers[address].hostname)
         self._steps = {
@@ -218,7 +218,8 @@ def host_steps(
 def _turns(rounds: int, devices: int) -> int:
     """Return the number of turns on a host.
 
-    A device has one turn per round alone, and one turn together with the other devices.
+    A device has one turn for each round that it measures alone, and one turn together with the
+    other devices.
     """
     return rounds * devices + devices * (devices > 1)
 
@@ -232,7 +233,10 @@ def _phase_steps(
 
 
 def _noisy_units(times: Iterable[times_of.UnitTime]) -> dict[str, dict[str, float]]:
-    """Return the units whose typical standard error exceeds `QUIET`, by phase, with this error."""
+    """Map each phase to its noisy units, and each noisy unit to its typical standard error.
+
+    A unit is noisy if this error exceeds `QUIET`.
+    """
     timed = (time for time in times if time.time_us)
     errors: dict[tuple[str, str], list[float]] = defaultdict(list)
     for (phase, unit, _), rounds in grouped(timed, attrgetter("phase", "unit", "identity")).items():

@@ -1,4 +1,4 @@
-"""`UnitTime`, a row of `gpubench fleet`: how it is written as CSV, and kept for each device."""
+"""Writes the rows of `gpubench fleet` as CSV, and keeps the rows of each device."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -17,7 +17,7 @@ SUFFIX = ".jsonl"
 
 
 class UnitTime(msgspec.Struct, frozen=True, kw_only=True):
-    """The time of one unit of one device in one round."""
+    """The time that one device took for one unit in one round."""
 
     host: str
     slot: str  # address of the device on the PCI bus; for a CPU, the name of the Dask worker
@@ -28,7 +28,7 @@ class UnitTime(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "ok"
     reason: str | None = None
     time_us: Annotated[float, msgspec.Meta(ge=MIN_VALUE, le=MAX_VALUE)] | None = None
-    """Median time of a launch; None if the unit failed."""
+    """Median time of a launch, or None if the unit failed."""
 
     sm_mhz: float | None = None  # clock of the multiprocessors while sampling
     nvml_sm_mhz: float | None = None
@@ -43,7 +43,7 @@ class UnitTime(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> str:
-        """The device's identity in all runs: its UUID, or its host and slot."""
+        """Text that identifies the device in all runs: the UUID, or else the host and the slot."""
         return self.device_uuid or f"{self.host} {self.slot}"
 
 

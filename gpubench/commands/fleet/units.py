@@ -23,7 +23,7 @@ from gpubench.results.provenance import package_version
 
 
 class Products(NamedTuple):
-    """The products of a backend: a library routine at a size, in each dtype."""
+    """The matrix products of a backend: one library routine at one size, in several dtypes."""
 
     variant: str
     extent: int  # M, N and K, so large that a product takes much longer than launching it
@@ -69,7 +69,7 @@ class Report(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """The device's identity in all runs, equal to `UnitTime.identity`."""
+        """Text that identifies the device in all runs. `UnitTime.identity` has the same text."""
         return str(self.member.device.facts.get("uuid") or self.member.label)
 
 
@@ -156,7 +156,7 @@ def _failed(rounds: Sequence[Measurement]) -> bool:
 
 
 def products(device: Device, rounds: int, asked: Asked) -> Job:
-    """Return the job that measures the products of a device, each round with the same limits.
+    """Return the job that measures the products of a device. Every round has the same limits.
 
     The job measures the products in `asked.units`, or all products if this set is empty. If the set
     names no product, the job measures the first product, because each round needs a product.

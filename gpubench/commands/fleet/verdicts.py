@@ -1,4 +1,4 @@
-"""Turn the rows of a fleet into verdicts on its devices, each with its reasons."""
+"""Derives the verdict on each device of a fleet, and the reasons, from the measured rows."""
 
 import math
 from collections import Counter, defaultdict
@@ -31,7 +31,7 @@ NO_MAJORITY = "no majority to compare with: the same number of devices is fast a
 
 
 class FleetVerdict(StrEnum):
-    """The verdict on a device, worst first."""
+    """The verdicts on a device, starting with the worst."""
 
     WRONG = "wrong"
     SLOW = "slow"
@@ -57,7 +57,7 @@ class UnitFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceFinding:
-    """A device, its verdict and the reasons for it."""
+    """A device, the verdict on the device, and the reasons for the verdict."""
 
     host: str
     slot: str
@@ -69,7 +69,7 @@ class DeviceFinding:
 
     @property
     def label(self) -> str:
-        """The host and the slot: `node7 0000:1B:00.0`."""
+        """The host and the slot, such as `node7 0000:1B:00.0`."""
         return f"{self.host} {self.slot}"
 
     @property
@@ -80,18 +80,20 @@ class DeviceFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """The devices, the worst first, and the facts in which their configurations differ."""
+    """The devices, starting with the worst, and the facts in which their configurations differ."""
 
     devices: list[DeviceFinding]
     differences: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    """The labels of devices by fact and value, for each fact that has several values."""
+    """Maps each fact that has several values to these values, and each value to the labels of the
+    devices that have it."""
 
     detectable: dict[str, float] = field(default_factory=dict)
-    """Smallest slowdown that would be found in 9 of 10 cases, by unit and phase; 0.05 is 5 %."""
+    """Maps a unit and phase to the smallest slowdown that is found in 9 of 10 cases. 0.05 stands
+    for 5 %."""
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the worst verdict; `gpubench fleet --help` lists the codes."""
+        """The exit code for the worst verdict. `gpubench fleet --help` lists the codes."""
         verdicts = {device.verdict for device in self.devices}
         if verdicts & {FleetVerdict.WRONG, FleetVerdict.SLOW}:
             return 1
@@ -103,7 +105,7 @@ class Fleet:
 def assess(
     reports: Sequence[Report], earlier: Iterable[UnitTime] = (), threshold: float = THRESHOLD
 ) -> Fleet:
-    """Return the verdicts on all devices. `earlier` has rows of earlier runs, of any devices."""
+    """Return the verdicts on all devices. `earlier` has the rows of earlier runs on any devices."""
     identity = attrgetter("identity")
     rows = [row for report in reports for row in report.times]
     by_device = grouped(rows, identity)
@@ -169,7 +171,11 @@ def explain(
     name: str,
     configurations: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
-    """Return the possible reasons why a device is slow: its state in slow units, then settings."""
+    """Return the possible reasons why a device is slow.
+
+    The first reasons are the clock, the temperature and the throttling in the slow units. The other
+    reasons are facts of the configuration that other devices do not share.
+    """
     reasons: list[str] = []
     for unit in slow:
         mine = [row for row in rows if (row.unit, row.phase) == (unit.unit, unit.phase)]
@@ -202,7 +208,10 @@ def _times(
     units: Sequence[tuple[str | None, str, str]],
     by_device: Mapping[str, Sequence[UnitTime]],
 ) -> Floats:
-    """Return logarithms of round medians, of shape (devices, units, rounds); NaN: no time."""
+    """Return logarithms of round medians, of shape (devices, units, rounds).
+
+    NaN stands for a missing time.
+    """
     collected: dict[tuple[int, int], list[float]] = defaultdict(list)
     place = {unit: index for index, unit in enumerate(units)}
     for number, name in enumerate(names):
@@ -264,7 +273,7 @@ def _verdict(
 
 
 def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list[str]]:
-    """Return the devices that computed other bits than most devices of the same kind.
+    """Return a reason for each device whose bits differ from most devices of the same kind.
 
     The data of these devices was silently corrupted. If no bits have a majority, nothing shows
     which device is right, so all devices are named.

@@ -20,7 +20,7 @@ COLOURS = {FleetVerdict.WRONG: "red", FleetVerdict.SLOW: "red", FleetVerdict.UNK
 
 
 def as_json(fleet: Fleet) -> str:
-    """Return the verdicts, the differences and the exit code, under the names of the fields."""
+    """Return the verdicts, the differences and the exit code as JSON."""
     report: dict[str, Any] = {
         "exit_code": fleet.exit_code,
         "devices": [asdict(device) for device in fleet.devices],
@@ -31,7 +31,7 @@ def as_json(fleet: Fleet) -> str:
 
 
 def as_tables(fleet: Fleet) -> RenderableType:
-    """Return a table of the devices, worst first; then reasons; then configurations that differ."""
+    """Return a table that ranks the devices, the reasons, and the configurations that differ."""
     parts: list[RenderableType] = [_ranking(fleet)]
     for device in fleet.devices:
         if device.reasons:

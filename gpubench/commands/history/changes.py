@@ -33,10 +33,11 @@ class Changes:
     """What changed in each point's series of results. The texts are lines for a terminal."""
 
     moves: Mapping[Point, Sequence[str]]
-    """Lines such as `moved +3.1 % at 2026-11-22 04:25:49: kernel, its source changed`."""
+    """Lines on the moves of each point, such as `moved +3.1 % at 2026-11-22 04:25:49: kernel, its
+    source changed`."""
 
     since: Mapping[Point, str] = field(default_factory=dict)
-    """Line on each point's change since the anchor, such as `since v1 +4.6 % (+3.9 to +5.3 %):
+    """Line on the change of each point since the anchor, such as `since v1 +4.6 % (+3.9 to +5.3 %):
     slower`."""
 
     machine: Sequence[str] = ()
@@ -104,7 +105,7 @@ class _Device:
         return [x for x in all_moves if x.point < last], [x for x in all_moves if x.point == last]
 
     def reason(self, move: Move) -> str:
-        """Return a line on a move: `moved +3.1 % at …: kernel, its source changed`."""
+        """Return a line on a move, such as `moved +3.1 % at …: kernel, its source changed`."""
         rows = self._rows[move.point]
         names = [name for name in self.names if name in rows]
         at = self.names[move.at]
@@ -113,7 +114,7 @@ class _Device:
         return _line(move, after, _why(rows[previous[-1]], rows[after]))
 
     def machine_line(self, device: str | None, move: Move) -> str:
-        """Return the line on a move of the machine, which all references share."""
+        """Return a line on a move that all references share, which shows that the machine moved."""
         at, previous = self.names[move.at], self.names[move.at - 1]
         drivers = [
             next((rows[name].driver for rows in self._rows if name in rows), None)
@@ -158,7 +159,7 @@ def _code(row: Row) -> tuple[str | None, ...]:
 
 
 def saved_time(name: str) -> str:
-    """Return when a file was saved, `2026-11-22 04:25:49`, UTC."""
+    """Return the UTC time at which a file was saved, such as `2026-11-22 04:25:49`."""
     day, _, time = name.partition("T")
     return f"{day[:4]}-{day[4:6]}-{day[6:]} {time[:2]}:{time[2:4]}:{time[4:6]}"
 
@@ -194,7 +195,7 @@ def _is_reference(rows: Sequence[Row]) -> bool:
 
 
 def _speeds(rows: Iterable[Mapping[str, Row]]) -> Floats:
-    """Return for each point the largest gap between two groups of a result's rounds, or 0."""
+    """Return for each point the largest gap between two groups of rounds, or 0 without groups."""
     speeds = []
     for results in rows:
         gaps = [0.0]

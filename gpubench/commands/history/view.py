@@ -21,7 +21,7 @@ MAX_RESULTS = 10
 """Maximum number of results of a point that are shown. Older results are left out."""
 
 DIGITS = 8
-"""Number of shown digits of a commit or a hash."""
+"""Number of leading digits of a commit or a hash that are shown."""
 
 
 def print_history(name: str, only: str | None, exclude: str | None, against: str | None) -> int:
@@ -104,7 +104,7 @@ def histories(timed: Sequence[Saved]) -> Iterator[tuple[str, list[Saved]]]:
 
 
 def _grid(history: Sequence[Saved]) -> Table:
-    """Return a table with a line per saved result; the change is relative to the line above."""
+    """Return a table with a line per saved result. A change is relative to the line above."""
     texts = ("saved, UTC", "commit", "kernel")
     grid = table(*texts, "time", "±", "change", left=texts)
     before: Row | None = None
