@@ -186,7 +186,7 @@ def _baselines(variant: Variant, named: str | None, usual: str) -> tuple[str, ..
     """Return the names of a kernel's baselines, or `usual` if no baseline is named.
 
     `named` is the value of `--baseline`. The description of an untrusted kernel may name only a
-    library. Raises UsageError for another name, and if no baseline is left.
+    library. Raises UsageError if the description names anything else, and if no baseline is left.
     """
     from gpubench.plan.ranges import parse_names
     from gpubench.plan.registry import libraries

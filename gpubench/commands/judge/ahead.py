@@ -1,4 +1,4 @@
-"""Prepares the problems of a folder before their turn, several at once."""
+"""Prepares several problems of a folder at the same time, before they are judged."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -58,7 +58,7 @@ class Ahead:
         self._compilations.wait_for(path)
 
     def start_children(self, sweep: Sweep, count: int) -> None:
-        """Start `count` children for each prepared problem, before any of them is measured."""
+        """Start `count` children for each prepared problem, before any problem is measured."""
         if self._folders:
             name, timer = sweep.device, sweep.timer
             backend = find_devices(name)[0][0].backend

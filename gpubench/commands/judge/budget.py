@@ -11,17 +11,17 @@ H200, the mean time was 6 s, and the longest time 30 s. If the assumed time is t
 problem gets several rounds, and no time is left for the last problems."""
 
 MIN_SHARE_S = 1.0
-"""Minimum share of the time that a problem gets."""
+"""Minimum time that a problem gets, even if the budget is nearly used up."""
 
 READ_S = 1.0
 """A problem that takes at most this time counts as read from a file, and not as measured."""
 
 
 class Budget:
-    """Divides the time that is left among a problem and the problems that have not begun."""
+    """Divides the remaining time among the current problem and the problems that have not begun."""
 
     def __init__(self, problems: int) -> None:
-        """Start the clock."""
+        """Start the clock that shows how much of the budget is used up."""
         self.problems_left = problems  # number of problems that have not begun
         self.budget_s: float | None = None  # None until the first problem's sweep is read
         self._started_s = self._began_s = perf_counter()
@@ -40,12 +40,12 @@ class Budget:
         return is_first or self.budget_s is None or self._left_s > 0
 
     def begin(self) -> None:
-        """Begin a problem, whose preparation starts now."""
+        """Begin the next problem, and start to time its preparation."""
         self._began_s = perf_counter()
         self.problems_left -= 1
 
     def share(self, sweep: Sweep, functions: int, prepared: int) -> Sweep:
-        """Return the problem's sweep with its share of the time and the number of rounds that fit.
+        """Return the problem's sweep, with the time that it gets and the number of rounds that fit.
 
         `prepared` is the number of problems that are prepared. The remaining problems also need
         time for their preparation. A problem gets at most the number of rounds that every problem

@@ -18,7 +18,8 @@ from gpubench.plan.sweep import Sweep
 from gpubench.text import shown
 
 _DECLARATION = re.compile(r"(?:\w+\s+)?(\w+)\s*\(([^()]*)\)")
-"""Matches the declaration of a C function, with or without its type: `void run(int M, …)`."""
+"""Matches the declaration of a C function, such as `void run(int M, …)`. The type may be
+missing."""
 
 _LIBRARY = """from gpubench.model import HostVariant
 
@@ -97,7 +98,7 @@ def _of_source(file: Path, path: Path, op: str, entry: str) -> str:
 
 
 def _declared(name: str, text: str) -> dict[str, object]:
-    """Return the name, signature and dtype of a C function from its declaration."""
+    """Read the name, the signature and the dtype of a C function from its declaration."""
     declaration = _DECLARATION.fullmatch(text.strip())
     try:
         listed = parameters(declaration[2]) if declaration else ()

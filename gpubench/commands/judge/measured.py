@@ -32,7 +32,7 @@ def measured(
     force: bool,
     resume: bool = False,
 ) -> Outcome:
-    """Return the outcome of a sweep. `baselines` names the kernels that are not judged."""
+    """Measure a sweep, and return the outcome. `baselines` names kernels that are not judged."""
     strategy = InRounds(whole_problems=True, baselines={*baselines})
     with SweepProgress() as watcher:
         outcome = measure(

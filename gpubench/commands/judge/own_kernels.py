@@ -1,4 +1,4 @@
-"""Compiles the kernels of gpubench that each process needs to judge a problem, and keeps them."""
+"""Compiles and keeps the kernels of gpubench that each process needs to judge a problem."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,7 +26,7 @@ class OwnKernels:
     """
 
     def __init__(self, device: str, backend: str) -> None:
-        """Start to compile."""
+        """Start a process that compiles the kernels."""
         self._supervisor = Supervisor(device, Timer.EVENTS, user_cache(OWN))
         self._pool = ThreadPoolExecutor(1)
         self._compiled = self._pool.submit(self._compile, backend)

@@ -36,7 +36,7 @@ FEW_BITS = 2  # results that lose at most this number of the reference's bits ar
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """The values of judge's options."""
+    """The values of some options of `gpubench judge`."""
 
     claim: float
     same: float  # the largest relative difference that counts as the same
@@ -46,7 +46,7 @@ class Choices:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A problem that was judged."""
+    """A problem that was judged, with the verdicts and the measured rows."""
 
     record: Record
     judged: list[Judged]
@@ -152,7 +152,10 @@ def _beyond(budget: Budget, problems: int, folder: Path | None) -> str:
 def _found(
     names: Sequence[str], solutions: Sequence[Path] | None
 ) -> list[tuple[Path, Sequence[Path]]]:
-    """Return a path's problems that have solutions. Raises UsageError if no problem has any."""
+    """Return the problems of a path, each with its solutions.
+
+    Problems without solutions are left out. Raises UsageError if no problem is left.
+    """
     if len(names) != 1:
         raise UsageError("--solution: name the problem, or a folder of problems, as KERNEL")
     found = forms.find(Path(names[0]))
@@ -255,7 +258,7 @@ def roofline_of(row: Row) -> float | None:
 def bits_of(row: Row | None) -> int | None:
     """Return the mean number of right bits of a row's results.
 
-    None if the results are exact or wrong.
+    Return None if the results are exact or wrong.
     """
     bits = row.error_rms_bits if row else None
     return None if bits is None else round(bits)

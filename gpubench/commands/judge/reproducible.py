@@ -15,7 +15,7 @@ from gpubench.results.row import Row
 from gpubench.view.tables import say, table
 
 ROWS = (1, 7, 64, 1024)
-"""Numbers of rows of the results whose first rows are compared."""
+"""Results with these numbers of rows are compared by their first rows."""
 
 RUNS = 3  # number of launches on the same operands in each process
 PROCESSES = 2
@@ -30,10 +30,11 @@ class Reproducibility:
     """Digests of whole results of launches on equal operands."""
 
     first_rows: dict[int, set[str]] = field(default_factory=dict)
-    """Digests of the first row, by the number of rows of the result."""
+    """Maps a number of rows to the digests of the first row of results that have this number of
+    rows."""
 
     refused: dict[int, str] = field(default_factory=dict)
-    """Why there is no result, by the number of rows."""
+    """Maps a number of rows to the reason why there is no result with this number of rows."""
 
     @property
     def has_equal_runs(self) -> bool:
@@ -46,7 +47,7 @@ class Reproducibility:
         return len(set().union(*self.first_rows.values())) == 1
 
     def at(self, rows: int) -> str:
-        """Compare the first rows of the result with `rows` rows and of the problem's own result.
+        """Compare the first row of a result with `rows` rows to the first row of the usual result.
 
         Return `same`, `other`, or why there is no result with `rows` rows.
         """
@@ -56,7 +57,7 @@ class Reproducibility:
 
 
 def compare_bits(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Reproducibility]:
-    """Launch each point whose results are right on operands of one seed, and compare the bits."""
+    """Launch each point with right results several times, and compare the bits of the results."""
     if not isinstance(pool, LocalPool):
         say("no bits are compared: this needs one device, without --on", err=True)
         return []

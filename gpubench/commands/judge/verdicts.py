@@ -1,4 +1,4 @@
-"""A verdict on each kernel at each problem: whether it is right, and as fast as claimed."""
+"""Decides for each kernel and problem whether the kernel is right, and as fast as claimed."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from gpubench.stats.pairs import Ratio, drifting_low, ratio_of_rounds
 from gpubench.text import counted, digits
 
 LEVEL = 0.95
-"""Probability that all verdicts' intervals contain the true ratios."""
+"""Probability that the intervals of all verdicts contain the true ratios."""
 
 
 SHORTEST_US = 40.0
@@ -40,13 +40,14 @@ class JudgeVerdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """The verdict on a kernel at a problem, and the figures behind it."""
+    """The verdict on a kernel at a problem, and the figures behind the verdict."""
 
     row: Row
     """The row of the fastest tile, or of the first tile that is not right."""
 
     baseline: Row | None = None
-    """The fastest baseline of the same problem and conditions; None if no baseline has a time."""
+    """The fastest baseline of the same problem and conditions, or None if no baseline has a
+    time."""
 
     verdict: JudgeVerdict
     reason: str = ""
@@ -62,7 +63,7 @@ class Judged:
 
 
 def exit_code(judged: Iterable[Judged]) -> int:
-    """Return 1 if a kernel is slower or wrong, or else 3 if a verdict is not decided, or else 0."""
+    """Return 1 if a kernel is slower or wrong, 0 if all kernels are the same or faster, else 3."""
     verdicts = {each.verdict for each in judged}
     if verdicts & {JudgeVerdict.SLOWER, JudgeVerdict.WRONG}:
         return 1
@@ -79,7 +80,7 @@ def judge_rows(
     """Return a verdict for each kernel and problem, in the order of the rows.
 
     `baselines` has the names of the baselines of each kernel. `claim` is the claimed speed relative
-    to the baseline, and `threshold` the largest relative difference that counts as the same.
+    to the baseline, and `threshold` is the largest relative difference that counts as the same.
     """
     kernels = (row for row in rows if row.variant in baselines)
     groups = grouped(kernels, attrgetter("variant", "problem_key"))
@@ -95,7 +96,7 @@ def judge_rows(
 def _judged(
     rows: Sequence[Row], baselines: Sequence[Row], claim: float, threshold: float, level: float
 ) -> Judged:
-    """Judge the tiles of a kernel at a problem by the fastest tile; all tiles must be right."""
+    """Judge a kernel at a problem by the kernel's fastest tile. All tiles must be right."""
     for status, missing in ((Status.WRONG, ""), (Status.ERROR, "no result: ")):
         if row := next((row for row in rows if row.status == status), None):
             reason = f"{missing}{row.reason or ''}"
@@ -163,7 +164,7 @@ def _why_of_threads(row: Row, baselines: Sequence[Row], claim: float, level: flo
 
 
 def _faster_low(baseline: Row, row: Row, level: float, tiles: int) -> float | None:
-    """Return the bound that must exceed the claim; None if there are too few rounds.
+    """Return the bound that must exceed the claim, or None if there are too few rounds.
 
     The row is the fastest of `tiles` tiles. The claim must also hold if the time of handing over
     the operands is not subtracted.
@@ -202,11 +203,13 @@ def _handing_us(row: Row) -> float:
 
 
 def _by_other_clock(row: Row, baselines: Sequence[Row]) -> float:
-    """Return how much longer launches take by another process's clock; 1 if both clocks agree.
+    """Return the ratio of a launch's time by another process's clock to its time by the own clock.
+
+    Return 1 if both clocks agree.
 
     A time that is too short may be a cheat. A time that is too long includes waiting for a core.
-    For launches shorter than `LEAST_US`, the ratio includes the time of a request. If the
-    other clock also timed baselines, the ratio is relative to the ratio of the baselines.
+    For launches shorter than `LEAST_US`, the ratio includes the time of a request. If the other
+    clock also timed baselines, the ratio is relative to the ratio of the baselines.
     """
     ratio = 1.0 if row.timer == Timer.OUTSIDE else row.clock_ratio or 1.0
     ratio /= min((x.clock_ratio for x in baselines if x.clock_ratio), default=1.0)

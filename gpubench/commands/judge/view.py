@@ -39,20 +39,20 @@ def as_tables(judged: Sequence[Judged], claim: float) -> list[RenderableType]:
 
 
 def threads(judged: Judged) -> str:
-    """Return the numbers of CPU threads of the kernel and of the baseline: `2 and 1`."""
+    """Return the numbers of CPU threads of the kernel and of the baseline, such as `2 and 1`."""
     rows = filter(None, (judged.row, judged.baseline))
     return " and ".join(str(row.cpu_threads) for row in rows if row.cpu_threads)
 
 
 def ratio(each: Judged) -> str:
-    """Return `1.12 (1.10 to 1.13)`: the ratio and its interval, whose ends decide the verdict."""
+    """Return the ratio and its interval as a text, such as `1.12 (1.10 to 1.13)`."""
     return "{:.2f} ({:.2f} to {:.2f})".format(*each.ratio) if each.ratio else ""
 
 
 def headline(judged: Sequence[Judged], claim: float) -> str:
     """Return the overall verdict, and the number of times that each verdict occurs.
 
-    `not as claimed (claim: the baseline): 4 verdicts, 2 faster, 1 same, 1 wrong`.
+    An example is `not as claimed (claim: the baseline): 4 verdicts, 2 faster, 1 same, 1 wrong`.
     """
     counts = Counter(each.verdict for each in judged)
     listed = ", ".join(f"{counts[name]} {name}" for name in JudgeVerdict if counts[name])
