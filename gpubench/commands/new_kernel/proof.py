@@ -52,7 +52,7 @@ ONLY_NVCC = {
     r"\b(cute|cutlass|kittens|cooperative_groups|cub|cuda)(::|\s*;)": "it needs a library of CUDA",
     r"\bcublas\w+\s*\(": "it calls cuBLAS",
 }
-"""Reasons why g++ cannot compile a source, by patterns of code. g++ can compile `wmma`."""
+"""Maps patterns of code to the reason why g++ cannot compile this code. g++ can compile `wmma`."""
 
 SUMS = ("float16", "float16_sum16")  # products of float16 that sum in float32, and in float16
 BIG = 2048  # a sum that float16 cannot increase by 1
@@ -69,7 +69,7 @@ LIMIT_S = 5.0  # time limit of a launch on the CPU, in seconds
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """Whether a description was proved."""
+    """The result of an attempt to prove a description."""
 
     reason: str = ""  # why the description was not proved, or an empty text
     sizes: str = ""  # the sizes at which the description was proved
@@ -78,7 +78,7 @@ class Proof:
 
 
 def prove(variant: Variant, kernels: Path) -> Proof:
-    """Run a described function of the folder `kernels` at two sizes, and compare its results.
+    """Run a described function of the folder `kernels` at two sizes, and verify the results.
 
     If the results are wrong, other layouts of the matrices are tried, and then square matrices.
     """
@@ -103,7 +103,7 @@ def prove(variant: Variant, kernels: Path) -> Proof:
 
 
 def _of_call(variant: CallVariant, kernels: Path) -> Proof:
-    """Judge a function that takes arrays, as a sweep does, and return the proof."""
+    """Verify a function that takes arrays in the same way as a sweep, and return the proof."""
     if not backends()[variant.backend].host_arrays:
         return Proof(reason="it needs a GPU; sweep it there")
     rows = rows_at(variant, kernels, SMALL)

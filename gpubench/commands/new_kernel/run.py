@@ -1,4 +1,4 @@
-"""`gpubench new-kernel`: the two files of a user's own kernel.
+"""`gpubench new-kernel`: write the two files of a user's own kernel.
 
 The files are a copy of a kernel of gpubench under a new name, with a lesson that the user fills in.
 There is no template to maintain: the original is compiled, verified and timed like every kernel.
@@ -40,7 +40,7 @@ _LESSON = """\
 
 
 def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, force: bool) -> None:
-    """Write `folder/<op>/<name>.cu` and `.py`, and beside them the headers that they include.
+    """Write `folder/<op>/<name>.cu` and `.py`, and the headers that the CUDA source includes.
 
     Print the files' paths and the next commands. Existing headers are not changed.
 
@@ -73,7 +73,7 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
 def describe_source(
     name: str, op: str | None, source: Path, folder: Path, *, kernel: str = "", force: bool
 ) -> None:
-    """Write `folder/<op>/<name>.py`, which describes a function of `source`; print the next steps.
+    """Describe a function of `source` in `folder/<op>/<name>.py`, and print the next steps.
 
     `kernel` names the function. If `kernel` is empty, `describe_file` chooses a function. `all`
     describes every host function that launches kernels, or every kernel if there is no such

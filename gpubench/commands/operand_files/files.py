@@ -69,7 +69,9 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def write_operands(output: Output, a: np.ndarray, v: np.ndarray) -> None:
-    """Write A and v. A binary file stores both as float32; v has one element per column of A.
+    """Write the matrix A and the vector v. A binary file stores both as float32.
+
+    v has one element for each column of A.
 
     Raises UsageError if the file cannot be written. An existing file then stays unchanged.
     """
@@ -78,7 +80,7 @@ def write_operands(output: Output, a: np.ndarray, v: np.ndarray) -> None:
 
 
 def write_result(output: Output, result: np.ndarray) -> None:
-    """Write a vector: its elements to a binary file, or the array `result` to a `*.npz`.
+    """Write a vector to a binary file, or as the array `result` to a file named `*.npz`.
 
     Raises UsageError if the file cannot be written, and for a binary file in another dtype than
     float32.

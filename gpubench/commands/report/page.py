@@ -76,7 +76,7 @@ HEADINGS = {
 """Headings of columns that differ from their names in the CSV."""
 
 BEST_RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas", "percent_of_copy")
-"""Columns of the table of best tiles."""
+"""CSV columns that the table of the best tiles shows."""
 
 GROUPS = ("rates", "why", "clocks", "host")  # groups of CSV columns that the list of points shows
 MENUS = {"variant", "size", "dtype", "cache", "scope", "on", "file"}
@@ -137,7 +137,7 @@ def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:
 
 
 def _machines(origins: Sequence[tuple[str, Row]]) -> list[tuple[str, dict[str, str]]]:
-    """Describe each environment: files, device, driver, library, version, and time."""
+    """Describe each environment by its files, device, driver, library, version and time."""
     machines = []
     groups = grouped(origins, lambda pair: tuple(getattr(pair[1], name) for name in CONTEXT))
     for context, pairs in groups.items():
@@ -259,7 +259,7 @@ def _best_table(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _point_table(origins: Sequence[tuple[str, Row]]) -> dict[str, Any]:
-    """Return every measured point: its rates, figures that explain them, clocks, and file."""
+    """Return a table of every measured point, with rates, explaining figures, clocks and file."""
     origins = sorted(origins, key=lambda origin: _order(origin[1]))
     rows = [row for _, row in origins]
     file_names = {id(row): name for name, row in origins}
@@ -279,7 +279,10 @@ def _point_table(origins: Sequence[tuple[str, Row]]) -> dict[str, Any]:
 
 
 def _failure_table(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the points without a time: a line per status, variant, size and reason."""
+    """Return a table of the points that have no time.
+
+    A line has the points of one variant and size that have the same status and reason.
+    """
     ordered = sorted(rows, key=_order)
     groups = grouped(ordered, lambda row: (row.status, *_kernel(row), row.reason)).values()
     tiles = {id(group[0]): spans([row.tile for row in group if row.tile]) for group in groups}
@@ -307,7 +310,7 @@ and size."""
 def _identity(rows: Sequence[Row], time: Iterable[Column] = ()) -> list[Column]:
     """Return the columns that identify a row, except columns that are equal in all rows.
 
-    The columns of the time follow the size, so that a phone shows them.
+    The columns of the time follow the size, so that the narrow screen of a phone shows the time.
     """
     varying = [name for name in ("problem", *AXES) if len({getattr(row, name) for row in rows}) > 1]
     if any(row.compute_mode != row.dtype for row in rows):
@@ -352,7 +355,7 @@ def _problem(row: Row) -> tuple[Any, ...]:
 
 
 def _order(row: Row) -> tuple[Any, ...]:
-    """Return the sort key of a problem. Sizes are sorted by number."""
+    """Return the key by which rows are sorted. Sizes are sorted by number."""
     return row.op, row.dtype, row.compute_mode, row.numbers
 
 

@@ -1,4 +1,4 @@
-"""A checkout of another project whose claim an experiment checks: its files and their digests."""
+"""Verifies and copies the checkout of another project whose claim an experiment checks."""
 
 import hashlib
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def title(self) -> str:
-        """The repository and the commit: `https://github.com/owner/name at 0123456789ab`."""
+        """The repository and commit, such as `https://github.com/owner/name at 0123456789ab`."""
         return f"{self.repository} at {self.commit[:12]}"
 
     def kernels(self, experiment: Path, folder: Path | None) -> Path:

@@ -30,7 +30,7 @@ OTHER_DEVICE = "other device: ratio only"
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A measured figure of a label. The first entry of a label also has the published figure."""
+    """A measured figure for a label. The first entry of a label also has the published figure."""
 
     column: str
     figure: Figure
@@ -72,7 +72,7 @@ class Reproduction:
 
     @cached_property
     def entries(self) -> dict[str, list[list[Entry]]]:
-        """The entries of each label, one per column, by the name of the series."""
+        """Maps each series' name to the labels. A label has a list with one entry per column."""
         points = [(identity(row.key), row) for row in self.rows]
         return {
             series.name: [
@@ -84,7 +84,7 @@ class Reproduction:
 
     @cached_property
     def judgements(self) -> dict[str, list[Judgement]]:
-        """Whether the rules of each series hold, by the name of the series."""
+        """Maps the name of each series to the judgements on the rules of the series."""
         every = self.experiment.file.series
         measured = {
             name: {
@@ -155,7 +155,7 @@ def _entry(
 
 
 def _claim(entry: Entry, published: float, rows: Sequence[Row]) -> str:
-    """Return whether a published figure holds within `CLAIMED`, by the measured interval.
+    """Return a text on whether a published figure holds, by the measured interval and `CLAIMED`.
 
     Rounds that disagree widen the interval, but do not prevent a verdict. A kernel that is wrong
     under one condition, such as `--launches alone`, counts as wrong at the problem's shape.
@@ -179,7 +179,7 @@ def _claim(entry: Entry, published: float, rows: Sequence[Row]) -> str:
 
 
 def _pick(selection: Selection, points: _Points) -> Row | None:
-    """Return the selected row; if the selected tile is `best`, return the fastest row."""
+    """Return the selected row. If the selected tile is `best`, return the fastest row."""
     chosen = [row for point, row in points if matches(selection, point)]
     if BEST in selection.items():
         chosen.sort(key=lambda row: (row.status != Status.OK, row.median_us or 0.0))
@@ -209,7 +209,7 @@ def _interval(figure: Figure, row: Row | None, over: Row | None) -> Sequence[flo
 
 
 def _published_percent(experiment: Experiment, series: Series, cell: Cell) -> float | None:
-    """Return a published rate in percent of the published peak; None if the peak is not known."""
+    """Return a published rate in percent of the published peak, or None if no peak is known."""
     dtypes = {dtype for sweep, *_ in experiment.sweeps for dtype in sweep.dtypes}
     dtype = series.selections(cell, series.columns[0])[0].get("dtype", "/".join(dtypes))
     peak_tflops = experiment.file.devices.get(cell.device, {}).get(f"peak_{dtype}_tflops")

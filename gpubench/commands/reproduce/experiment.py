@@ -1,6 +1,8 @@
-"""Experiments: what to sweep, and the published figures. docs/reproduce.md describes the format.
+"""Reads the files of experiments, which have sweeps and published figures.
 
-Each experiment is a TOML file: a file of `configs/`, or a user's own.
+docs/reproduce.md describes the format of the files.
+
+Each experiment is a TOML file, which is in `configs/` or is a user's own file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +41,7 @@ _Where = dict[str, Label]
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[[series.cell]]`: a label, and the figure that was published for it, if any."""
+    """`[[series.cell]]`: a label, and possibly a figure that was published for this label."""
 
     label: _Text
     where: _Where = {}
@@ -112,7 +114,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def published(self) -> dict[str, float]:
-        """The published figures by label."""
+        """Maps each label that has a published figure to this figure."""
         return {cell.label: cell.published for cell in self.cells if cell.published is not None}
 
     def selections(self, cell: Cell, column: Column) -> list[Selection]:
@@ -159,7 +161,7 @@ class ExperimentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def devices(self) -> dict[str, dict[str, _Fact]]:
-        """The facts of the devices of the published figures, by name."""
+        """Maps the name of each device that has published figures to the facts about the device."""
         return {str(facts["name"]): facts for facts in self.device}
 
 
@@ -169,7 +171,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     device: Literal["cuda", "cpu"]
     when: Literal["always", "with-gpu", "without-gpu"] = "always"  # when a sweep for the CPU is run
     remember: bool = False
-    """Whether a sweep is measured only once on a machine; its rows are kept in the user's cache."""
+    """Whether a sweep is measured only once on a machine. The user's cache then keeps the rows."""
 
     def __post_init__(self) -> None:
         """Refuse CPU-only keys in a GPU sweep. msgspec adds the place in the file to the text."""
@@ -178,7 +180,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedSweep(NamedTuple):
-    """A sweep of an experiment."""
+    """A sweep of an experiment, with the conditions under which it is run."""
 
     sweep: Sweep
     conditions: Conditions
@@ -186,14 +188,14 @@ class PlannedSweep(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The variants, the operation and the types: `naive, cublas (gemm, float32)`."""
+        """The variants, the operation and the types, such as `naive, cublas (gemm, float32)`."""
         variants = ", ".join(self.sweep.variants) or "all variants"
         return f"{variants} ({self.sweep.op}, {', '.join(self.sweep.dtypes)})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A published experiment."""
+    """A published experiment, as the experiment's file describes it."""
 
     path: Path
     file: ExperimentFile
@@ -226,7 +228,7 @@ def matches(selection: Selection, point: Selection) -> bool:
 
 
 def shipped(kind: str = "") -> dict[str, Path]:
-    """Return the files of the experiments that come with gpubench, by name.
+    """Map the name of each experiment that comes with gpubench to the experiment's file.
 
     The kind `claims` has the experiments that need a checkout of another project.
     """
@@ -235,7 +237,7 @@ def shipped(kind: str = "") -> dict[str, Path]:
 
 
 def paths_of(names: Sequence[str]) -> dict[str, Path]:
-    """Return the files of the named experiments, by stem. A name that ends in .toml is a file.
+    """Map the stem of each named experiment to the file. A name that ends in .toml is a file.
 
     Raises UsageError for an unknown name, and for two files with the same stem.
     """
@@ -275,7 +277,7 @@ def read_file(path: Path) -> ExperimentFile:
 
 
 def read_experiment(path: Path, checkout: Path | None = None, *, runs: bool = True) -> Experiment:
-    """Read an experiment's file. For an invalid file, UsageError names the place."""
+    """Read an experiment's file. Raises UsageError, which names the place, for an invalid file."""
     file, kernels = read_file(path), {}
     if file.checkout:
         has_code = runs or checkout is not None

@@ -18,7 +18,8 @@ import msgspec
 from gpubench.text import unknown
 
 Figures = Mapping[str, float]
-"""Label (a tile, a size, a GPU) → figure, in the order of the axis; NaN if rounds disagree."""
+"""Maps a label (a tile, a size or a GPU) to a figure, in the order of the axis. NaN means that
+rounds disagree."""
 
 Label = int | str
 Labels = tuple[Label, ...] | Label
@@ -62,7 +63,7 @@ STATEMENTS = {
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A claim about the shape of a series: a table of TOML. docs/reproduce.md lists the kinds."""
+    """A claim about the shape of a series, from a TOML table. docs/reproduce.md lists the kinds."""
 
     kind: str = msgspec.field(name="rule")
     at: Labels = ()
@@ -87,14 +88,14 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def statement(self) -> str:
-        """The rule in words: `minimum at 4 or 8`."""
+        """The rule in words, such as `minimum at 4 or 8`."""
         words = STATEMENTS[self.kind].format(
             at=" or ".join(self.labels), by=self.by, than=self.than
         )
         return words.removesuffix(", ×1 or more")
 
     def concerned(self, figure: Figure, series: Figures, others: Mapping[str, Figures]) -> Figures:
-        """Return a series' figures; if `than` names another series, the speeds relative to it."""
+        """Return the figures of a series, or the speeds relative to the series named by `than`."""
         if not self.than:
             return series
         slower = others[self.than]
@@ -146,12 +147,12 @@ def _least(factors: Figures) -> str:
 
 
 def _factor(value: float) -> str:
-    """Return a factor with three digits: `×3.24`, `×29.6`, `×1234`."""
+    """Return a factor as a text, such as `×3.24`, `×29.6` or `×1234`."""
     return f"×{value:.3g}" if value < 1000 else f"×{value:.0f}"  # noqa: PLR2004 # three digits
 
 
 class Judgement(NamedTuple):
-    """Whether a rule holds for the measured figures; None if a figure is missing or unstable."""
+    """Whether a rule holds for the measured figures, or None if a figure is missing or unstable."""
 
     holds: bool | None
     sentence: str

@@ -1,7 +1,7 @@
 """`gpubench reproduce`: runs experiments, and compares measured with published figures.
 
 The sweeps of an experiment run one after the other, and their rows are written together. Slow loops
-on the CPU are measured once on a machine; their rows are kept in the user's cache.
+on the CPU are measured once on a machine, and their rows are kept in the user's cache.
 """
 
 import os
@@ -126,7 +126,7 @@ def run_reproduce(
 
 
 def _open_pools(asked: Sweep, on: str | None, stack: ExitStack) -> tuple[dict[str, Pool], str]:
-    """Return pools of the CPU and, if there is one, of the GPU; and why there is no GPU."""
+    """Return a pool for the CPU, a pool for the GPU if there is a GPU, and why there is no GPU."""
     pools: dict[str, Pool] = {}
     no_gpu = "--device cpu was given" if asked.device == "cpu" else ""
     if not no_gpu:
@@ -237,7 +237,7 @@ def reproduce(
 
 
 def _paced(experiment: Experiment, asked: Sweep, *, gpu: bool) -> list[PlannedSweep]:
-    """Return the sweeps with the rounds that the user requested, and shares of the budget.
+    """Return the sweeps with the rounds that the user requested, and with parts of the budget.
 
     A sweep whose rows are remembered keeps its own rounds and budget.
     """

@@ -1,4 +1,4 @@
-"""Tables of published and measured figures, for the terminal and for Markdown."""
+"""Makes tables of published and measured figures, for the terminal and for Markdown."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def _filled(
 
 
 def grids(done: Reproduction, *, whole: bool) -> list[Grid]:
-    """Return the tables of the series, of the devices (published, and of this run), and of facts.
+    """Return the tables of the series, then a table of the devices, then the tables of facts.
 
     A terminal is narrow, so facts about single figures are shown only if `whole` is true. If there
     is no GPU, the series of a GPU and the devices are also shown only if `whole` is true.
@@ -103,7 +103,7 @@ def _series(done: Reproduction, series: Series, *, whole: bool) -> Grid:
 
 
 def _devices(done: Reproduction) -> Grid:
-    """Return the facts of the devices: a line per fact. The GPU of this run is the last column."""
+    """Return a table of devices with a line per fact. The GPU of this run is the last column."""
     published = done.experiment.file.devices
     now = [device for device in done.devices if device.compute_capability]
     names = dict.fromkeys(name for facts in published.values() for name in facts if name != "name")
@@ -154,7 +154,7 @@ def _short(value: object) -> str:
 
 
 def opening(done: Reproduction) -> list[str]:
-    """Return lines: where the experiment was published, the devices of this run, and the topic."""
+    """Return lines on the experiment's source, on the devices of this run, and on the topic."""
     file = done.experiment.file
     now = ", ".join(dict.fromkeys(device.name for device in done.devices)) or "nothing ran"
     lines = [
@@ -197,7 +197,7 @@ def summary(done: Reproduction) -> str:
 
 
 def parts(done: Reproduction, *, whole: bool) -> list[RenderableType]:
-    """Return the tables and texts on an experiment; for Markdown, `whole` is true."""
+    """Return the tables and texts on an experiment. For Markdown, `whole` is true."""
     shown = [part for grid in grids(done, whole=whole) for part in grid.parts]
     return [*map(Text, opening(done)), *shown, *(Text(f"\n{line}") for line in closing(done))]
 
