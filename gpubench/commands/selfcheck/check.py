@@ -57,11 +57,13 @@ KERNELS: dict[str, dict[str, str]] = {
     "int8": IN_8_BITS,
     "float8_e4m3": IN_8_BITS,
 }
-"""The kernels that the README names, and the libraries, each with its tile, by precision."""
+"""Maps each precision to the kernels that the README names and to the libraries. Each kernel has
+its tile."""
 
 SIZES = (176, 464, 944, 1136, 1648, 2768)  # primes times 16; no tile was tuned at these sizes
 CONTROL = {"variants": "wgmma_fitted", "tiles": FITTED, "sizes": "464", "dtypes": "bfloat16"}
-"""A kernel whose launches overlap with `--launches overlapped`, which the check must find."""
+"""A kernel whose launches overlap with `--launches overlapped`. The check must find this
+overlap."""
 
 MIN_DEVICE_S = 0.01  # minimum total time of a kernel's samples, for each timer
 REPEATS = 2  # maximum number of further measurements of a kernel whose gap deviates
@@ -115,14 +117,14 @@ class Gap(NamedTuple):
 
 
 class EmptyLaunch(NamedTuple):
-    """Time in µs of a launch of an empty kernel, by independent clocks."""
+    """Times of one launch of an empty kernel, in µs, by independent clocks."""
 
     device: float  # time per launch in a stream, by the timer of the multiprocessors
     events: float  # time per launch in a stream, by events
     cupti: float  # time of the execution only, by CUPTI
 
     def fault(self, gap_us: float) -> str:
-        """Return why a clock must be wrong, given the other kernels' median gap, or an empty text.
+        """Return why a clock must be wrong, or an empty text. `gap_us` is the other kernels' gap.
 
         The launch gap is at least the gap of an empty launch, and at most the whole time of an
         empty launch.
@@ -220,7 +222,7 @@ def job_of(device: Device, timers: Sequence[Timer]) -> Job:
 
 
 def launch_gaps(rows: Iterable[Row]) -> list[Gap]:
-    """Return the kernels that both timers timed, the shortest first."""
+    """Return the gaps of the kernels that both timers timed, starting with the shortest kernel."""
     timed = {(row.key._replace(timer=""), row.timer): row for row in rows if row.median_us}
     gaps = [
         Gap(
@@ -264,7 +266,7 @@ def deviating(gaps: Sequence[Gap]) -> list[Gap]:
 def confirmed(
     gaps: Sequence[Gap], measure: Callable[[Collection[PointKey | None]], list[Gap]]
 ) -> list[Gap]:
-    """Measure kernels whose gap deviates again, and keep the gap that deviates least.
+    """Measure the kernels with a deviating gap again, and keep the gap that deviates least.
 
     The clock may change between the samples of the two timers. A disturbed timer, or launches that
     overlap, are visible in each measurement.
@@ -283,7 +285,7 @@ def confirmed(
 
 
 def judge_gaps(gaps: Sequence[Gap], empty: EmptyLaunch) -> SelfcheckResult:
-    """Return whether times are trusted.
+    """Return whether the times of this machine can be trusted.
 
     All gaps must be equal, and an empty launch must confirm them.
     """
@@ -317,7 +319,7 @@ def judge_gaps(gaps: Sequence[Gap], empty: EmptyLaunch) -> SelfcheckResult:
 
 
 def gap_table(gaps: Sequence[Gap]) -> Table:
-    """Return a table of the kernels, the shortest first.
+    """Return a table of the kernels, starting with the shortest.
 
     The last column marks the control with `c`, and a gap that deviates with `!`.
     """

@@ -1,4 +1,4 @@
-"""Shows the tables of result files: as a sweep does, as lists of points, or side by side."""
+"""Shows result files as the tables of a sweep, as lists of points, or side by side."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -143,7 +143,7 @@ def side_by_side(
 
 
 def _ratio(row: Row | None, base: Row | None) -> str:
-    """Return the ratio of two times; empty if the rounds of either time disagree."""
+    """Return the ratio of two times, or an empty text if the rounds of either time disagree."""
     if not row or not base or row.unstable or base.unstable or not base.median_us:
         return ""
     return number((row.median_us or 0.0) / base.median_us, 3)

@@ -122,7 +122,7 @@ def tune(
 def _table(
     texts: Mapping[str, Any], path: Path, *, force: bool, dry_run: bool, save: str | None
 ) -> None:
-    """Write the table, and print it."""
+    """Write the table of `gpubench tune --table`, and print it."""
     from gpubench.backends import find_devices
     from gpubench.commands.tune.run import ENDING, read_settings
     from gpubench.commands.tune.table import make_table, open_table, table_job

@@ -1,4 +1,4 @@
-"""Finds facts about a point without a launch: its compiler report, and a bound on its time."""
+"""Finds the compiler's report on a point, and a bound on the point's time, without a launch."""
 
 import math
 from collections.abc import Sequence
@@ -16,8 +16,9 @@ from gpubench.plan.descriptor import launch_on
 
 MAX_SPILL_BYTES = 32
 """Maximum number of bytes that a thread of a competitive kernel spills. In the recorded H200 sweeps
-(results/h200), some kernels that spill 4 or 16 bytes are the fastest of their variant, or within
-0.4 % of it. Every kernel that spills 64 bytes or more takes at least 1.5 times the best time."""
+(results/h200), some kernels that spill 4 or 16 bytes are the fastest of their variant, or are
+slower than the fastest by at most 0.4 %. Every kernel that spills 64 bytes or more takes at least
+1.5 times the best time."""
 
 
 class Builds:
@@ -77,7 +78,7 @@ class Builds:
         return point.problem.flops / rate / 1e3 * waves / launch.main.blocks
 
     def promising(self, points: Sequence[Point]) -> list[Point]:
-        """Return the points, the most promising first.
+        """Return the points, starting with the most promising.
 
         The default tiles of a variant come first, then points with low bounds. Among equal bounds,
         points with more operations per loaded element come first.
@@ -118,7 +119,10 @@ class Builds:
         return None
 
     def _build(self, point: Point, launch: Launch) -> Resources:
-        """Compile every kernel of a point; return the main kernel's report. Raises CompileError."""
+        """Compile all kernels of a point, and return the main kernel's report.
+
+        Raises CompileError if a kernel does not compile.
+        """
         variant, architecture = point.variant, self._device.architecture
         assert isinstance(variant, CudaVariant)  # noqa: S101 # only a CUDA kernel has a launch
         assert point.tile is not None  # noqa: S101 # a point with a launch has a tile

@@ -35,7 +35,7 @@ ENDING = "tune.csv"  # end of the default file's name
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of tuning."""
+    """The settings of `gpubench tune`."""
 
     sweep: Sweep  # a sweep without tiles
     racing: Racing
@@ -43,7 +43,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
-    """The result of tuning."""
+    """The result of `gpubench tune` for all races."""
 
     race: Outcome
     confirmed: Outcome | None  # None if the race was interrupted, or if nothing was timed
@@ -117,7 +117,7 @@ def tune(
     resume: bool = False,
     force: bool = False,
 ) -> Tuned:
-    """Race the configurations, and confirm the fastest ones in new processes.
+    """Race the configurations, and confirm the fastest configurations in new processes.
 
     The race is written to `output`, the confirmation to `confirmed_path(output)`, and the winners
     to `winners`. The measurements of both sweeps are kept until the winners are written, so that
@@ -166,7 +166,7 @@ def tune(
 
 
 def confirmed_path(path: Path) -> Path:
-    """Return `NAME.confirmed.csv` for `NAME.csv`."""
+    """Return the path of the confirmation, which is `NAME.confirmed.csv` for `NAME.csv`."""
     return path.with_name(f"{path.name.removesuffix('.csv')}.confirmed.csv")
 
 
@@ -176,7 +176,7 @@ def races(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def group_of(race: Sequence[Row]) -> list[Row]:
-    """Return the rows of a race that are not shown to be slower than the best, fastest first."""
+    """Return the rows of a race that are not shown to be slower than the best, sorted by time."""
     left = (row for row in race if row.status == Status.OK)
     return sorted(left, key=lambda row: row.median_us or 0.0)
 
@@ -253,7 +253,7 @@ def _confirmation(race: Job, sweep: Sweep, chosen: Sequence[Row]) -> Job:
 def _winner(
     race: Sequence[Row], chosen: Sequence[Row], confirmed: Sequence[Row], within: float
 ) -> Winner | None:
-    """Return the fastest confirmed row; None if the race is undecided, or if no row has a time."""
+    """Return the fastest confirmed row, or None if the race is undecided or no row has a time."""
     keys = {row.key for row in chosen}
     timed = [row for row in confirmed if row.key in keys and row.median_us]
     if is_undecided(race) or not timed:

@@ -1,4 +1,4 @@
-"""The strategy of `tune`: a race for each variant and problem, one after the other."""
+"""The strategy of `tune`, which runs one race after the other for all variants and problems."""
 
 import math
 import statistics
@@ -41,7 +41,7 @@ class SkipReason(StrEnum):
 
 
 def visits_of(timing: Timing) -> Timing:
-    """Return the timing of a race's visits, with the limits of a sweep's timing."""
+    """Return a sweep's settings for timing, changed so that each visit of a race is short."""
     return replace(timing, rounds=1, min_samples=2, few_samples=1, max_wall_s=VISIT_S)
 
 
@@ -104,7 +104,7 @@ class Racing:
         return replace(space, constraint=constraint)
 
     def schedule(self, points: Sequence[Point], sweep: Sweep, device: Device) -> Schedule:
-        """Return the races of the points."""
+        """Return a schedule that races the points."""
         return Races(self, points, sweep, device)
 
     def unit(self, point: Point) -> Hashable:
@@ -180,7 +180,7 @@ class _Contest:
         self._visit_s: list[float] = []
 
     def run(self, kind: Point, points: Sequence[Point]) -> Generator[Visit, None, str]:
-        """Yield the visits, and the points that are eliminated; return why the race ended.
+        """Yield the visits and the eliminated points, and return why the race ended.
 
         `kind` is what the points have in common: a point without a tile.
         """
@@ -310,7 +310,7 @@ class _Contest:
         return f"{name};"
 
     def _left_s(self) -> float:
-        """Return the expected seconds until this round ends or, after round 1, the race ends."""
+        """Return the expected number of seconds until the race ends, or until round 1 ends."""
         visits = len(self._race.waiting)
         if self._race.round > 1:
             visits += len(self._race.racing) * (MAX_ROUNDS - self._race.round)

@@ -35,7 +35,8 @@ from gpubench.stats.pairs import Ratio, ratio_of_rounds
 from gpubench.text import shown
 
 NEAR = 1.05
-"""Maximum time, relative to the fastest time, of a configuration that is measured after round 1."""
+"""A configuration is measured after round 1 only if it takes at most this multiple of the fastest
+time."""
 
 MAX_NEAR = 8  # maximum number of configurations of a problem that are measured after round 1
 LIBRARIES = 2  # usual number of libraries of a problem
@@ -50,13 +51,13 @@ SINGLE = {"caches": "cache", "launches": "launches", "scopes": "scope", "operand
 has the name of its option."""
 
 Asked = tuple[Size, str]
-"""A problem that the user listed: size and dtype."""
+"""Size and dtype of a problem that the user listed."""
 
 Key = tuple[Size, str, str]
-"""A measured problem: size, dtype and layout."""
+"""Size, dtype and layout of a measured problem."""
 
 Timed = Mapping[Key, tuple[list[Row], list[Row]]]
-"""For each problem, the timed kernels and the timed libraries, the fastest first."""
+"""Maps each problem to its timed kernels and its timed libraries. Both lists are sorted by time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +148,7 @@ def open_table(path: Path, sweep: Sweep, *, force: bool) -> Output:
 def make_table(
     settings: Settings, pool: Pool, watcher: Watcher, *, output: Path, force: bool = False
 ) -> Tabled:
-    """Measure, write the rows to `output`, and return the choice for each problem.
+    """Measure configurations, write the rows to `output`, and return the choice for each problem.
 
     Raises UsageError for options that `--table` cannot use, and if nothing was timed.
     """
@@ -198,7 +199,7 @@ def _time_us(row: Row) -> float:
 
 
 def _timed(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Return the timed kernels of a problem and its timed libraries, the fastest first."""
+    """Return the timed kernels and the timed libraries of a problem, both sorted by time."""
     timed = [row for row in rows if row.status == Status.OK and row.median_us]
     timed.sort(key=_time_us)
     names = libraries()
@@ -207,7 +208,7 @@ def _timed(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
 
 
 def _staying(rows: Sequence[Row], max_near: int) -> Iterator[Row]:
-    """Yield rows to measure again: each problem's libraries and nearly fastest configurations."""
+    """Yield the rows to measure again, of libraries and of nearly fastest configurations."""
     for of_problem in grouped(rows, _key).values():
         kernels, beside = _timed(of_problem)
         yield from beside
@@ -233,7 +234,8 @@ def covering(ties: Sequence[Sequence[Row]]) -> list[Row]:
 
     Each group has its fastest row first. Configurations are chosen one after the other. Each choice
     is the configuration that occurs in most of the remaining groups. Among several such
-    configurations, the choice has the smallest sum of times, each relative to its group's fastest.
+    configurations, the choice has the smallest sum of relative times. A relative time is divided by
+    the fastest time of the group.
     """
     left, taken = list(ties), []
     while left:
@@ -252,7 +254,8 @@ def table_rows(
 ) -> list[TileRow]:
     """Return the choice for each problem that was timed.
 
-    `asked` has the padded size of each problem, and `counts` the number of its configurations.
+    `asked` has the padded size of each problem, and `counts` has the number of configurations of
+    each problem.
     """
     timed: Timed = {key: _timed(of_problem) for key, of_problem in grouped(rows, _key).items()}
     ties: dict[Key, list[Row]] = {}

@@ -53,7 +53,7 @@ def table_summary(rows: Sequence[TileRow]) -> list[RenderableType]:
 
 
 def conclude_table(tabled: Tabled, path: Path, sweep: Sweep) -> int:
-    """Print the last lines, and return the exit code."""
+    """Print the last lines of `gpubench tune --table`, and return the exit code."""
     rows, again = tabled.rows, tabled.again
     measured = [row for outcome in (tabled.first, again) if outcome for row in outcome.rows]
     failed = [row for row in measured if row.status in {Status.WRONG, Status.ERROR}]

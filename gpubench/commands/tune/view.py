@@ -23,7 +23,7 @@ SHOWN = 12  # maximum number of configurations of a group that are listed; the C
 
 
 def summary(tuned: Tuned, within: float) -> RenderableType:
-    """Return each race's group, and the confirmation of its winner."""
+    """Return texts and tables on each race, on its group, and on the confirmed configurations."""
     parts: list[RenderableType] = []
     confirmed = tuned.confirmed.rows if tuned.confirmed else []
     for race in races(tuned.race.rows):
@@ -70,7 +70,7 @@ def _statement(race: Sequence[Row], within: float) -> str:
 
 
 def _why_left(race: Sequence[Row]) -> list[str]:
-    """Return the numbers of configurations that a race eliminated or skipped, by reason."""
+    """Return a line for each reason, with the number of configurations that left the race."""
     gone = [row for row in race if row.status != Status.OK]
     reasons = Counter((bool(row.rounds), row.status, row.reason) for row in gone)
     return [

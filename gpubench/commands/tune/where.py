@@ -30,7 +30,7 @@ def condition(text: str, axes: Collection[str], variant: str) -> Callable[[Names
     """Return a function that tests whether a configuration fulfils a condition.
 
     A condition compares expressions (`model.expression`), and may contain `and`, `or`, `not` and
-    `in (1, 2)`. Parameters that are text are compared with text: `cluster == "2x1"`. No other
+    `in (1, 2)`. Parameters that are text are compared with text, as in `cluster == "2x1"`. No other
     Python code is accepted, and nothing is executed. Raises UsageError for any other text. The
     returned function raises UsageError if values cannot be compared.
     """
