@@ -1,1 +1,1 @@
-"""Judges what a kernel computed, and the time that was reported for it."""
+"""Judges the results of a kernel, and the time that was reported for the kernel."""

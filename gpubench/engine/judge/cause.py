@@ -36,12 +36,12 @@ def why_wrong_rows(
     finds_rounding: bool = False,
     is_transposed: bool = False,
 ) -> tuple[str, float]:
-    """Return why some rows of a result are wrong, or an empty text, and the error of the rows.
+    """Return why some rows of a result are wrong, and the largest error in these rows.
 
-    `inputs` are the operands in host memory, and `earlier` the operands of the previous launch into
-    the same output. For operations on vectors, `output` is the complete result, because the result
-    is short. If `is_transposed` is true, the reason calls the first operand B, and the second
-    operand A.
+    The reason is an empty text if the rows are right. `inputs` are the operands in host memory, and
+    `earlier` are the operands of the previous launch into the same output. For operations on
+    vectors, `output` is the complete result, because the result is short. If `is_transposed` is
+    true, the reason calls the first operand B, and the second operand A.
     """
     error = rows_error(np, problem, inputs, rows, output)
     if not (reason := why_inaccurate(error, problem.tolerance)):
@@ -60,7 +60,7 @@ def why_wrong_rows(
 
 
 def cause_of(right: NDArray[Any], output: NDArray[Any]) -> str:
-    """Return why a result is wrong; the text is empty if this function recognizes no cause."""
+    """Return the cause of a wrong result, or an empty text if no known cause fits the result."""
     if is_unwritten(np, output):
         return "the result was never written"
     right, wide = right.astype(np.float64), output.astype(np.float64)
@@ -73,7 +73,10 @@ def cause_of(right: NDArray[Any], output: NDArray[Any]) -> str:
 
 
 def _other_operation(right: NDArray[np.float64], output: NDArray[np.float64]) -> str:
-    """Return a text about the function, such as ReLU, that was applied to the product, if any."""
+    """Return a text that names the change, such as ReLU, that a kernel made to the product.
+
+    The text is empty if this function recognizes no change.
+    """
     for what, other in (
         ("with its negative elements as zeros, as ReLU does", np.maximum(right, 0)),
         ("divided by its sum over the row, as softmax does", _softmax(right)),
@@ -91,7 +94,10 @@ def _other_operation(right: NDArray[np.float64], output: NDArray[np.float64]) ->
 def _unrelated_or_narrow(
     right: NDArray[np.float64], output: NDArray[np.float64], *, is_integer: bool
 ) -> str:
-    """Return a text about a result that is unrelated to the right result, or has few right bits."""
+    """Return a text if a result is unrelated to the right result, or has only a few right bits.
+
+    The text is empty if neither is the case.
+    """
     lengths = float(np.linalg.norm(right) * np.linalg.norm(output))
     cosine = float(np.vdot(right, output)) / (lengths or 1.0)
     if abs(cosine) < UNRELATED and right.size >= ENOUGH:

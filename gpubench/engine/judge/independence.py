@@ -34,8 +34,8 @@ from gpubench.engine.operands.make import reference_of_host, widened
 from gpubench.model import Problem
 
 TURNS: tuple[int, ...] = (6, 6, 36)
-"""Number of launches of each case (`Case`), by stage. A further stage follows only if the times of
-two cases differ by at least a ratio such as `RATIO`."""
+"""Number of launches of each case (`Case`) in each stage. A further stage follows only if the times
+of two cases differ by at least a ratio such as `RATIO`."""
 
 MIXED_PAIRS: tuple[int, ...] = (-1, 1, 523)
 """Maximum number of mixed pairs at which two cases count as different, for each stage of `TURNS`. A
@@ -97,7 +97,7 @@ _CASE_TEXT = {
 
 
 def copies_of_first_set(operands: OperandSets) -> OperandSets:
-    """Return operands of the same backend whose only set is a copy of the first set."""
+    """Return operands with a single set, which is a copy of the first set of `operands`."""
     return replace(
         operands,
         sets=(tuple(x.copy(order="K") for x in operands.sets[0]),),
@@ -173,11 +173,12 @@ class _Launches:
         self._compares_by_chance = False
 
     def once(self, case: Case) -> float:
-        """Launch once in a case, and return the microseconds. Raises WrongError.
+        """Launch once with the arrays of a case, and return the time in microseconds.
 
         All cases draw numbers of the same kind, and move the same number of bytes through the
         caches. An operation that defines `make` may take long to make operands. New operands that
-        this launch does not use are therefore kept for the next launch.
+        this launch does not use are therefore kept for the next launch. Raises WrongError if the
+        result is wrong.
         """
         hosts = self._unseen or self._new_inputs()
         waits = case != Case.CHANGED and self._problem.operation.make is not None
@@ -241,10 +242,10 @@ class _Launches:
 def _error(
     xp: Any, problem: Problem, hosts: Sequence[NDArray[Any]], moved: int, output: Any
 ) -> float:
-    """Return the error of a result.
+    """Return the largest relative error of a result on operands in host memory.
 
-    For a product, the rows of B are moved down by `moved` places, and some rows of the result are
-    compared.
+    For a product, the rows of B are first moved down by `moved` places, and only some rows of the
+    result are compared.
     """
     if not problem.operation.is_product:
         reference = reference_of_host(xp, problem.op, hosts)
@@ -256,18 +257,17 @@ def _error(
 
 
 def _write_moved(array: Any, rows: Any, places: int) -> None:
-    """Write rows into an array, each `places` rows further down; the last rows move to the top."""
+    """Copy rows into an array, `places` rows further down. The last rows move to the top."""
     end = len(rows) - places
     array[:places], array[places:] = rows[end:], rows[:end]
 
 
 def _extend(times_us: dict[Case, list[float]], once: Callable[[Case], float], turns: int) -> None:
-    """Launch all cases `turns` times, and append the times.
+    """Launch each case `turns` times, and append the times to `times_us`.
 
-    Each turn has a new order of the cases, so a disturbance affects all cases.
-
-    The very first launch is of the case `POISONED`, because later results are compared with its
-    result.
+    Each turn has a new order of the cases, so a disturbance affects all cases. The very first
+    launch is of the case `POISONED`, because later results are compared with the result of this
+    launch.
     """
     order = random.Random(len(times_us[Case.POISONED]))  # noqa: S311 # an order, not a secret
     for _ in range(turns):
@@ -288,7 +288,10 @@ def _by_suspicion(times_us: dict[Case, list[float]], case: Case) -> tuple[list[f
 
 
 def _counts(short_us: list[float], long_us: list[float], limit: float) -> bool:
-    """Whether the lower quartiles, which disturbances hardly change, differ enough to count."""
+    """Whether the lower quartiles of two cases differ so much that the difference counts.
+
+    Lower quartiles are compared because disturbances hardly change them.
+    """
     low, high = (sorted(times_us)[len(times_us) // 4] for times_us in (short_us, long_us))
     return high > limit * low and high - low > MIN_DIFFERENCE_US
 

@@ -1,4 +1,4 @@
-"""An exact probe: operands whose products never round, so every bit of a result can be checked.
+"""Makes probes, whose products need no rounding, so that each bit of a result can be checked.
 
 Every element of the result is a single product, because a row of A and a column of B are both
 nonzero at only one k. One factor of each product uses all its bits, and the other factor is a power
@@ -6,10 +6,10 @@ of two. (For integers, the other factor is an odd number, so that the product ke
 If a kernel rounds its operands, or omits or repeats a value of k, at least the last bit of a result
 is wrong. The tolerance of a sum of many products could hide such errors.
 
-The size of a probe resembles the point's size: its extents have the same remainders (`PERIOD`),
-span several tiles, and do not exceed the point's extents. A kernel is therefore launched only at
-sizes that resemble the user's sizes. A sum of the probe has as many products as a sum of the point.
-This rule does not apply to our own kernels, because their code is the same for any number of
+The size of a probe resembles the point's size. The extents of the probe have the same remainders
+(`PERIOD`), span several tiles, and do not exceed the point's extents. A kernel is therefore
+launched only at sizes that resemble the user's sizes. A sum of the probe has as many products as a
+sum of the point. Our own kernels are an exception, because their code is the same for any number of
 products.
 """
 
@@ -75,7 +75,7 @@ HOST_RESULTS = 2**18
 kernels."""
 
 KEPT_BYTES = 2**26
-"""Maximum number of bytes of a problem whose probes' operands are kept for the next kernel. All
+"""If a problem has fewer bytes, the operands of its probes are kept for the next kernel. All
 kernels of a sweep are probed at a few sizes."""
 
 LARGEST_SCALE = 3  # scales are 2 to the power of −3 to 3, so that results are in range
@@ -88,7 +88,7 @@ the results."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Probe:
-    """Operands and the exact result, kept as the nonzero elements of two matrices.
+    """Operands whose exact result is known. Only the nonzero elements of two matrices are stored.
 
     The result is a product of an M×K and a K×N matrix. The rows are divided into p classes and the
     columns into q classes, and each pair of classes has one k. For `gemv`, N is 1. For `gemv_t`,
@@ -97,8 +97,8 @@ class Probe:
 
     problem: Problem
     k_of_classes: NDArray[np.int64]
-    """The k of each pair of classes, of shape (p, q). -1: the pair has no k, and its results are
-    0."""
+    """The k of each pair of classes, in an array of shape (p, q). If the number is -1, the pair of
+    classes has no k, and the results of the pair are 0."""
 
     class_of_row: NDArray[np.int64]
     class_of_column: NDArray[np.int64]
@@ -107,7 +107,7 @@ class Probe:
     scales: tuple[NDArray[Any], ...] = ()  # powers of two, which keep products exact
 
     def inputs(self) -> tuple[NDArray[Any], ...]:
-        """Return the operands."""
+        """Return the operands of the probe as complete arrays."""
         rows, columns = np.arange(len(self.class_of_row)), np.arange(len(self.class_of_column))
         depth, element = extents(self.problem)[2], self.row_elements.dtype
         first = np.zeros((len(rows), depth), element)
@@ -137,7 +137,7 @@ class Probe:
         ]
 
     def count_wrong(self, xp: Any, output: Any) -> int:
-        """Return the number of results that are not exact, including NaN."""
+        """Return how many elements of an output differ from the exact result. NaN differs, too."""
         output = output.reshape(len(self.class_of_row), len(self.class_of_column))
         columns = xp.asarray(self.class_of_column)
         has_k = xp.asarray(self.k_of_classes >= 0)
@@ -155,10 +155,10 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChainProbe:
-    """A probe of `atax`, Aᵀ(A·x): each row and each column of A has at most one nonzero element.
+    """A probe of `atax`, which computes Aᵀ(A·x).
 
-    Each result contains an element of A twice as a factor. If the element uses all bits of its
-    type, the result is rounded once.
+    Each row and each column of A has at most one nonzero element. Each result contains an element
+    of A twice as a factor. If the element uses all bits of its type, the result is rounded once.
     """
 
     problem: Problem
@@ -168,13 +168,13 @@ class ChainProbe:
     vector: NDArray[Any]
 
     def inputs(self) -> tuple[NDArray[Any], ...]:
-        """Return the operands."""
+        """Return the operands of the probe: the matrix A and the vector x."""
         matrix = np.zeros(self.problem.input_shapes[0], self.elements.dtype)
         matrix[self.rows, self.columns] = self.elements
         return matrix, self.vector
 
     def count_wrong(self, xp: Any, output: Any) -> int:
-        """Return the number of results that are not exact, including NaN."""
+        """Return how many elements of an output differ from the exact result. NaN differs, too."""
         expected = np.zeros(len(self.vector), _wide(self.vector).dtype)
         factor, vector = _wide(self.elements), _wide(self.vector)[self.columns]
         expected[self.columns] = factor * (factor * vector)
@@ -184,13 +184,13 @@ class ChainProbe:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BatchProbe:
-    """A probe of a batch: a probe for each product. At most `DISTINCT` probes differ."""
+    """A probe of a batch. It has a probe for each product, of which at most `DISTINCT` differ."""
 
     problem: Problem
     parts: tuple[Probe | ChainProbe | WidthProbe, ...]
 
     def inputs(self) -> tuple[NDArray[Any], ...]:
-        """Return the operands."""
+        """Return the operands of the batch, which consist of the operands of all its probes."""
         inputs = {part: part.inputs() for part in set(self.parts)}
         arrays = zip(*(inputs[part] for part in self.parts), strict=True)
         return tuple(np.stack(each) for each in arrays)
@@ -205,7 +205,7 @@ computing the right result takes."""
 
 
 def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
-    """Return the problem, usually of a small size, at which a point's kernels are probed.
+    """Return the problem on which a point's kernels are probed. The problem is usually small.
 
     The result is the point's own problem if the variant launches other kernels at all small sizes.
     The result is also the point's own problem for two kinds of functions. The kernels of a host
@@ -233,11 +233,12 @@ def probe_problem(point: Point, capability: tuple[int, int] | None) -> Problem:
 
 
 def fewer_rows(point: Point, rows: int) -> int:
-    """Return the number of rows, at least `rows`, of a launch that predicts the time of the point.
+    """Return how many rows to use for a launch from which the point's time is predicted.
 
-    Our own kernels accept any number of rows. For a user's kernel, the number has the same
-    remainder as the point's number of rows (`PERIOD`). The result is the point's own number of rows
-    if the kernel has fixed addresses, or refuses the smaller number.
+    Our own kernels accept any number of rows, so the result is `rows`. For a user's kernel, the
+    result is at least `rows`, and has the same remainder as the point's number of rows (`PERIOD`).
+    The result is the point's own number of rows if the kernel has fixed addresses, if the kernel
+    refuses the smaller number, or if the operation is not a product.
     """
     if not point.problem.operation.is_product:
         return point.problem.m
@@ -249,7 +250,7 @@ def fewer_rows(point: Point, rows: int) -> int:
 
 
 def unusual_problem(point: Point, capability: tuple[int, int] | None) -> Problem | None:
-    """Return the problem with prime extents, or None if the variant does not accept it."""
+    """Return a problem with prime extents, or None if the variant cannot be tried on it."""
     operation = point.problem.operation
     if operation.listed:
         return None
@@ -285,7 +286,10 @@ def _period(point: Point) -> int:
 
 
 def _near(extent: int, period: int, min_extent: int) -> int:
-    """Return the smallest number, at least `min_extent`, that equals `extent` modulo `period`."""
+    """Return the smallest number that has the remainder of `extent` and is at least `min_extent`.
+
+    Remainders are modulo `period`. The result is positive, and at most `extent`.
+    """
     remainder = extent % period
     return min(
         extent,
@@ -294,7 +298,7 @@ def _near(extent: int, period: int, min_extent: int) -> int:
 
 
 def trial_inputs(problem: Problem, seed: int) -> tuple[NDArray[Any], ...]:
-    """Return operands for a trial launch: operands of a probe, if the operation has probes."""
+    """Return operands for a trial launch. They come from a probe if the operation has probes."""
     if problem.operation.has_product:
         return inputs_of(make_probes(problem, seed)[0])
     return make_inputs(problem, seed)
@@ -327,7 +331,7 @@ Make = Callable[[Problem, int], Sequence[Probe | ChainProbe | WidthProbe]]
 
 
 def in_batch(problem: Problem, seed: int, make: Make) -> tuple[AnyProbe, ...]:
-    """Return the probes that `make` makes for a product, or probes for all products of a batch."""
+    """Return the probes that `make` makes for a problem. For a batch, each product gets a probe."""
     if not problem.operation.batch:
         return tuple(make(problem, seed))
     rng, count = np.random.default_rng(seed), problem.batch
@@ -341,10 +345,12 @@ def in_batch(problem: Problem, seed: int, make: Make) -> tuple[AnyProbe, ...]:
 
 @lru_cache(16)
 def make_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
-    """Return probes whose first operand uses all bits, and probes whose second operand does so.
+    """Return the probes of a problem's products.
 
-    Each value of k has a product in one of the probes, if `MAX_PROBES` probes are enough. A large
-    product has a single probe (`make_full_probe`).
+    In some probes, the elements of the first operand use all bits of their type. In the other
+    probes, the elements of the second operand use all bits. Each value of k has a product in one of
+    the probes, if `MAX_PROBES` probes are enough. A large product has a single probe
+    (`make_full_probe`).
     """
     return in_batch(problem, seed, _probes_of_one)
 
@@ -367,7 +373,7 @@ def _probes_of_one(problem: Problem, seed: int) -> Sequence[Probe | ChainProbe]:
 
 @lru_cache(4)
 def make_full_probe(problem: Problem, seed: int) -> Probe | ChainProbe:
-    """Return a probe for a large problem, with few nonzero elements.
+    """Return a probe with few nonzero elements, which is made quickly for a large problem.
 
     In half of the products, the element of the first operand uses all bits. In the other half of
     the products, the element of the second operand uses all bits. So one launch shows whether
@@ -431,7 +437,11 @@ def _scales(rng: np.random.Generator, problem: Problem) -> Iterator[NDArray[Any]
 
 
 def _chain_probes(rng: np.random.Generator, problem: Problem) -> Iterator[ChainProbe]:
-    """Yield probes until each row and each column has had an element, or MAX_PROBES are made."""
+    """Yield probes of `atax`, whose elements together cover the rows and columns of A.
+
+    At most `MAX_PROBES` probes have an A that uses all bits, and at most `MAX_PROBES` probes have a
+    vector that uses all bits. So a very long or wide A is not covered completely.
+    """
     count, longer = sorted((problem.m, problem.n))
     for has_all_bits in (True, False):
         order, fixed = rng.permutation(longer), rng.permutation(count)
@@ -452,7 +462,10 @@ def _chain_probes(rng: np.random.Generator, problem: Problem) -> Iterator[ChainP
 def _drawn(
     rng: np.random.Generator, precision: Precision, has_all_bits: NDArray[np.bool_]
 ) -> NDArray[Any]:
-    """Draw numbers that use all bits where `has_all_bits` is true, and a single bit elsewhere."""
+    """Return random numbers. Where `has_all_bits` is true, a number uses all bits of its type.
+
+    Elsewhere, a number is a power of two, or an odd integer.
+    """
     shape = has_all_bits.shape
     if has_all_bits.all():
         return _all_bits(rng, precision, shape)  # type: ignore[no-any-return]
@@ -491,12 +504,15 @@ def _one_bit(rng: np.random.Generator, precision: Precision, shape: Any) -> Any:
 
 
 def _wide(elements: NDArray[Any]) -> NDArray[Any]:
-    """Return elements in a type that holds their products: float64, or integers that wrap."""
+    """Convert elements to a type in which they are multiplied: float64, or int32 for integers."""
     return elements.astype(np.int32 if elements.dtype.kind == "i" else np.float64)
 
 
 def _count_wrong(probe: AnyProbe, xp: Any, output: Any) -> int:
-    """Return the number of results that are not exact; 0 for a `WidthProbe`."""
+    """Return how many elements of an output differ from the probe's exact result.
+
+    The number is 0 for a `WidthProbe`, which `_bits_kept` examines.
+    """
     if isinstance(probe, BatchProbe):
         pairs = zip(probe.parts, output, strict=True)
         return sum(_count_wrong(part, xp, result) for part, result in pairs)
@@ -504,7 +520,7 @@ def _count_wrong(probe: AnyProbe, xp: Any, output: Any) -> int:
 
 
 def _bits_kept(probe: AnyProbe, xp: Any, output: Any) -> int | None:
-    """Return the number of bits that sums keep; None if sums keep all bits that are examined."""
+    """Return how many bits the sums keep, or None if the sums keep all bits that are examined."""
     if isinstance(probe, BatchProbe):
         pairs = zip(probe.parts, output, strict=True)
         widths = [_bits_kept(part, xp, result) for part, result in pairs]
@@ -513,7 +529,7 @@ def _bits_kept(probe: AnyProbe, xp: Any, output: Any) -> int | None:
 
 
 def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
-    """Raise WrongError unless an output is the probe's result, bit for bit."""
+    """Raise WrongError unless an output is exactly the result that the probe expects."""
     if is_small := output.size <= HOST_RESULTS:
         xp, output = np, on_host(output)
         if probe in _RIGHT and np.array_equal(output, _RIGHT[probe]):
@@ -529,7 +545,7 @@ def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
 
 
 def all_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
-    """Return the probes of a problem's products, and the probe of the width of its sums.
+    """Return the probes of a problem's products, and the probe that shows how wide its sums are.
 
     An operation without a product has no probes.
     """
@@ -541,7 +557,7 @@ def all_probes(problem: Problem, seed: int) -> tuple[AnyProbe, ...]:
 def require_exact_outputs(contents: Sequence[bytes], problem: Problem, seed: int) -> None:
     """Raise WrongError unless `contents` are the exact results of a problem's probes.
 
-    The elements of a result are in the order of rows. The parent calls `require_exact_outputs`,
+    The elements of each result are stored row after row. The parent calls `require_exact_outputs`,
     because a user's function could change the checks in its own process.
     """
     probes, kind = all_probes(problem, seed), np.dtype(problem.precision.result)

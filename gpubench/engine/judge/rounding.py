@@ -45,7 +45,7 @@ WIDE_BITS = 32  # minimum bits of examined operands; for fewer bits, the toleran
 
 
 class RoundedOperand(NamedTuple):
-    """The rounding that a result's errors resemble most."""
+    """The rounding of an operand that explains the errors of a result best."""
 
     which: str = ""  # the operand; empty if the errors resemble no rounding
     width: str = ""
@@ -53,14 +53,17 @@ class RoundedOperand(NamedTuple):
 
 
 def can_show_rounding(problem: Problem) -> bool:
-    """Whether the tolerance can hide that an operand was rounded."""
+    """Whether a result may stay within the tolerance although a kernel rounded an operand."""
     if not problem.operation.is_product:
         return False
     return not problem.precision.is_integer and problem.precision.bits >= WIDE_BITS
 
 
 def choose_lines(problem: Problem, count: int) -> list[int]:
-    """Return random rows or columns of the result: at most EDGE, or MAX_RESULTS of a vector."""
+    """Choose random rows or columns of a result, and return their indices.
+
+    At most `EDGE` rows or columns of a matrix are chosen, or `MAX_RESULTS` elements of a vector.
+    """
     max_lines = EDGE if len(problem.output_shape) > 1 else MAX_RESULTS
     depth = max(problem.input_shapes[0])
     number = min(max_lines, count, MAX_ELEMENTS // depth)
@@ -72,7 +75,7 @@ def choose_lines(problem: Problem, count: int) -> list[int]:
 def find_rounding(
     problem: Problem, inputs: Sequence[NDArray[Any]], rows: Sequence[int], output: NDArray[Any]
 ) -> RoundedOperand:
-    """Return the rounding of an operand that the errors in some rows of a result resemble most.
+    """Return the rounding of an operand that explains the errors in some rows of a result best.
 
     `inputs` are the operands in host memory, and `output` has only these rows. If the result is a
     vector, each element counts as a row.
@@ -120,11 +123,12 @@ def find_rounding(
 def _cosines(
     values: NDArray[Any], gradient: NDArray[Any], squares: NDArray[Any], precision: Precision
 ) -> Iterator[tuple[str, float]]:
-    """Yield the name of each rounding, and the cosine of its errors with the result's errors.
+    """Yield the name of each rounding, and how well the rounding explains the result's errors.
 
-    `gradient` is the sum of the result's errors times the other operand, and `squares` the sum of
-    the other operand's squares. So a change of the operand changes the result by a vector of the
-    length √Σ(change²·squares).
+    The measure is the cosine of the angle between the errors that the rounding causes and the
+    result's errors. `gradient` is the sum of the result's errors times the other operand, and
+    `squares` is the sum of the other operand's squares. So a change of the operand changes the
+    result by a vector of the length √Σ(change²·squares).
     """
     own_bits = np.finfo(values.dtype).nmant + 1
     allowed = precision.input_roundoff

@@ -1,10 +1,11 @@
-"""A probe of the number of bits of sums: large terms that cancel, and small terms between them.
+"""Makes probes that show how many bits the sums of a kernel keep.
 
-The terms of a row are ±2ʷ at random places, with alternating signs, and ±1 at all other places. A
-sum that keeps more than w bits is exact in any order. A narrower sum loses some of the small terms,
-even if only the partial sums over parts of K are narrow. Rows have different w, so a single launch
-shows how many bits the sums keep. (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA
-tensor cores, 2021, find the width of a tensor core by such terms.)
+The sums of a probe have large terms that cancel, and small terms between the large terms. The terms
+of a row are ±2ʷ at random places, with alternating signs, and ±1 at all other places. A sum that
+keeps more than w bits is exact in any order. A narrower sum loses some of the small terms, even if
+only the partial sums over parts of K are narrow. Rows have different w, so a single launch shows
+how many bits the sums keep. (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor
+cores, 2021, find the width of a tensor core by such terms.)
 """
 
 import math
@@ -38,24 +39,24 @@ LEAST_EXPONENT = -6  # exponent of a small term, the smallest normal number of f
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WidthProbe:
-    """Operands and their exact result. The products are large terms that cancel, and small terms.
+    """Operands whose exact result is known. The sums have large terms that cancel, and small terms.
 
-    The first matrix has the terms, and the second matrix has signs.
+    The first matrix has the terms, and the second matrix has the signs of the terms.
     """
 
     problem: Problem
     exponent_of_row: NDArray[np.int64]  # w of each row of the result
     pattern_of_row: NDArray[np.int64]
     terms: NDArray[Any]
-    """Terms of each pattern, multiplied by `inner_signs`, of shape (patterns, K) in the operands'
-    type."""
+    """Terms of each pattern, multiplied by `inner_signs`. The array has the shape (patterns, K) and
+    the type of the operands."""
 
     inner_signs: NDArray[np.int64]  # shape (K,)
     column_signs: NDArray[np.int64]  # shape (N,)
     totals: NDArray[np.float64]  # the result of each pattern, in a column with a positive sign
 
     def inputs(self) -> tuple[NDArray[Any], ...]:
-        """Return the operands."""
+        """Return the operands of the probe as complete arrays."""
         first = self.terms[self.pattern_of_row]
         columns = np.stack((self.column_signs, -self.column_signs)).astype(first.dtype)
         second = columns[(self.inner_signs < 0).astype(np.int64)]
@@ -64,7 +65,7 @@ class WidthProbe:
         return first, second.reshape(self.problem.shapes_of_one[1])
 
     def bits_kept(self, xp: Any, output: Any) -> int | None:
-        """Return the number of bits that sums keep; None if they keep all examined bits."""
+        """Return how many bits the sums keep, or None if they keep all bits that are examined."""
         expected = np.multiply.outer(self.totals[self.pattern_of_row], self.column_signs)
         part = output.reshape(expected.shape).astype(np.float64)
         differs = (part != xp.asarray(expected)).astype(np.float64)
@@ -74,7 +75,7 @@ class WidthProbe:
 
 
 def extents(problem: Problem) -> tuple[int, int, int]:
-    """Return rows, columns and depth of a product.
+    """Return the number of rows, the number of columns and the depth of a product.
 
     For a chain of products, these are the extents of the last product. All products of a batch have
     the same extents.
@@ -87,7 +88,10 @@ def extents(problem: Problem) -> tuple[int, int, int]:
 
 @lru_cache(16)
 def make_width_probes(problem: Problem, seed: int) -> tuple[WidthProbe, ...]:
-    """Return the probe of the width of sums; no probe for exact sums, short sums and chains."""
+    """Return the probe that shows how many bits the sums of a problem keep.
+
+    No probe is returned for exact sums, for short sums, and for chains of products.
+    """
     precision = problem.precision
     rows, columns, depth = extents(problem)
     if problem.operation.is_chain or precision.is_integer or depth < LEAST_DEPTH:
@@ -118,7 +122,10 @@ def make_width_probes(problem: Problem, seed: int) -> tuple[WidthProbe, ...]:
 def _terms(
     rng: np.random.Generator, depth: int, exponent: int, max_large: int
 ) -> NDArray[np.float64]:
-    """Draw terms: an even number of large terms (at most `max_large`), and small terms."""
+    """Return random terms. An even number of terms is large, and all other terms are small.
+
+    At most `max_large` terms are large.
+    """
     large = 2 * (min(depth // 2, max_large) // 2)
     total = int(rng.integers(1, min(LARGEST_RESULT, depth - large) + 1))
     total += (total - (depth - large)) % 2 * (1 if total == 1 else -1)

@@ -1,7 +1,8 @@
-"""Decides whether a measurement is wrong: each function `why_…` returns a reason or an empty text.
+"""Decides whether a measurement is wrong.
 
-The other modules of this package only observe; they do not decide. Comparisons are written so that
-a NaN counts as wrong.
+Each function `why_…` returns the reason as text, or an empty text if nothing is wrong. The other
+modules of this package only observe, and do not decide. Comparisons are written so that a NaN
+counts as wrong.
 """
 
 import math
@@ -18,7 +19,7 @@ NOT_ALL = "not all elements were computed, or the time is wrong"
 
 
 class WrongError(Exception):
-    """A measurement is wrong. The message is the reason.
+    """Error for a wrong measurement. The message is the reason.
 
     `error` is the `relative_error`, if it was computed. `may_be_load` is true if other work on the
     machine may be the cause. Such a measurement counts as wrong only if repeated measurements are
@@ -33,7 +34,7 @@ class WrongError(Exception):
 
 
 def require(reason: str, error: float | None = None, *, may_be_load: bool = False) -> None:
-    """Raise WrongError if there is a reason."""
+    """Raise WrongError with a reason, unless the reason is an empty text."""
     if reason:
         raise WrongError(reason, error, may_be_load=may_be_load)
 
@@ -55,9 +56,9 @@ def missing(left: str) -> WrongError:
 
 
 def why_inexact(size: str, wrong: int, results: int, cause: str = "") -> str:
-    """Return why a kernel failed an exact probe (`judge.probe`).
+    """Return a reason if a kernel failed an exact probe (`judge.probe`).
 
-    `wrong` is the number of results that differ from the probe.
+    `wrong` is the number of elements that differ from the probe's exact result.
     """
     if not wrong:
         return ""
@@ -69,7 +70,7 @@ def why_inexact(size: str, wrong: int, results: int, cause: str = "") -> str:
 
 
 def why_narrow(size: str, bits: int | None, precision: Precision) -> str:
-    """Return why sums keep too few bits (`judge.sum_width`).
+    """Return a reason if the sums of a kernel keep too few bits (`judge.sum_width`).
 
     `bits` is the number of bits that sums keep, or None if they keep all bits that are examined.
     """
@@ -83,7 +84,7 @@ def why_narrow(size: str, bits: int | None, precision: Precision) -> str:
 
 
 def why_inaccurate(error: float, tolerance: float, multiple: int = 0) -> str:
-    """Return why the `relative_error` of a result is too large.
+    """Return a reason if the `relative_error` of a result exceeds the tolerance.
 
     `multiple` is n if the result is n times the right result, or else 0.
     """
@@ -102,14 +103,14 @@ def why_inaccurate(error: float, tolerance: float, multiple: int = 0) -> str:
 
 
 def why_nan_is_lost(row_is_nan: Sequence[bool]) -> str:
-    """Return why a result's row is wrong: if its row of A has a NaN, all elements must be NaN."""
+    """Return a reason if a NaN in a row of A did not make the whole row of the result NaN."""
     if all(row_is_nan):
         return ""
     return "a NaN in A did not reach the result: elements were skipped, replaced, or not computed"
 
 
 def why_rounded(which: str, width: str, cosine: float) -> str:
-    """Return why a result is wrong if a rounded operand explains its errors (`judge.rounding`)."""
+    """Return a reason if a rounded operand explains the errors of a result (`judge.rounding`)."""
     if not which:
         return ""
     return (
@@ -119,13 +120,13 @@ def why_rounded(which: str, width: str, cosine: float) -> str:
 
 
 def why_dependent(on: str, time_us: float, with_it: str, time_with_it_us: float) -> str:
-    """Return the reason for a time per launch that depends on what the arrays held before."""
+    """Return a reason that names the earlier contents of arrays on which a time depends."""
     other = f"{digits(time_with_it_us)} µs with {with_it}"
     return f"its time depends on {on}: {digits(time_us)} µs a launch, and {other}"
 
 
 def why_too_short(time_us: float, least_us: float) -> str:
-    """Return why a time per launch is wrong if the device needs at least `least_us`."""
+    """Return a reason if a launch did not take longer than the device's shortest possible time."""
     if time_us > least_us:
         return ""
     limit = f"the device cannot take less than {digits(least_us)} µs"
@@ -133,7 +134,7 @@ def why_too_short(time_us: float, least_us: float) -> str:
 
 
 def why_too_fast(gflops: float, highest_gflops: float, margin: float) -> str:
-    """Return why a rate is wrong if it exceeds the highest measured rate times a margin."""
+    """Return a reason if a rate exceeds the highest measured rate, multiplied by a margin."""
     if gflops <= margin * highest_gflops:
         return ""
     highest = f"the device's multiply-adds reach {digits(highest_gflops, 4)}"
@@ -141,7 +142,7 @@ def why_too_fast(gflops: float, highest_gflops: float, margin: float) -> str:
 
 
 def why_unconfirmed(reported_us: float, parent_us: float, ratio: float) -> str:
-    """Return why a child's time is wrong if the parent's time exceeds it by the factor `ratio`."""
+    """Return a reason if the parent measured more than `ratio` times the time of the child."""
     if parent_us <= ratio * reported_us:
         return ""
     elsewhere = f"at least {digits(parent_us)} µs by the clock of another process"

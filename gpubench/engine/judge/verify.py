@@ -104,7 +104,7 @@ class Check:
         """The largest errors of outputs so far."""
 
     def start(self) -> None:
-        """Fill with poison (`poison_of`) the outputs that launches wrote into.
+        """Overwrite, with poison (`poison_of`), the outputs into which launches wrote.
 
         Variants that read their output need zeros, and all other variants need poison. If the
         outputs were last filled for the other kind of variant, fill all outputs.
@@ -117,7 +117,10 @@ class Check:
         rotation.used.clear()
 
     def look(self) -> None:
-        """Check the outputs written since `start`, and start again. Raises WrongError."""
+        """Check the outputs that launches wrote since `start` was called, and call `start` again.
+
+        Raises WrongError if an output is wrong. Outputs that are kept are compared by `settle`.
+        """
         problem = self.operands.problem
         for index, fingerprint in self.operands.fingerprints().items():
             factor = content_of(problem, index)
@@ -137,7 +140,7 @@ class Check:
         self.start()
 
     def settle(self) -> None:
-        """Compare the outputs that were kept. Raises WrongError."""
+        """Compare the outputs that `look` kept. Raises WrongError if an output is wrong."""
         while self._kept:
             output, factor = self._kept.pop(0)
             self._accept(self._compare(output, factor))
@@ -219,18 +222,24 @@ def right_on(
 
 
 def require_right_on(xp: Any, problem: Problem, inputs: Sequence[Any], output: Any) -> None:
-    """Raise WrongError unless an output is the result of operands in host memory."""
+    """Raise WrongError unless an output is the right result for the operands `inputs`.
+
+    The operands are in host memory.
+    """
     right_on(xp, problem, inputs)(output)
 
 
 def _require_compared(compared: Compared) -> Errors:
-    """Return the errors of an output that the operation itself has compared. Raises WrongError."""
+    """Return the errors that the operation's own comparison of an output has found.
+
+    Raises WrongError if the comparison has found that the output is wrong.
+    """
     require(compared.reason, compared.judged)
     return Errors(compared.judged, compared.largest, compared.rms)
 
 
 def _multiple(xp: Any, output: Any, reference: Reference, factor: int) -> int:
-    """Return n if an output is n times the right result and n is at least 2; otherwise return 0."""
+    """Return n if an output is n times the right result, and n is at least 2. Else, return 0."""
     right = factor * reference.parts[0].ravel().astype(np.float64)
     largest = int(xp.abs(right).argmax())
     ratio = float(output.ravel()[largest]) / (float(right[largest]) or 1.0)
@@ -242,12 +251,12 @@ def _multiple(xp: Any, output: Any, reference: Reference, factor: int) -> int:
 
 
 def poison(output: Any, *, reads_output: bool = False) -> None:
-    """Fill an output to reveal elements that the kernel does not write."""
+    """Fill an output with poison, which reveals elements that the kernel does not write."""
     output.fill(poison_of(output, reads_output=reads_output))
 
 
 def poison_of(output: Any, *, reads_output: bool = False) -> float:
-    """Return the poison that fills an output before a launch: NaN, or an unlikely integer.
+    """Return the poison that fills an output before a launch. Poison is NaN or an unlikely integer.
 
     An output that the kernel reads is filled with zeros. An element that is not written is then
     wrong unless it should be 0.
@@ -260,7 +269,7 @@ def poison_of(output: Any, *, reads_output: bool = False) -> float:
 
 
 def never_written(variant: Variant) -> str:
-    """Return the reason for a variant whose output still holds only poison, with advice."""
+    """Return the reason, with advice, for a variant that has not written its output."""
     advice = "; if it reads the result, as beta * C does, write reads_output=True"
     if isinstance(variant, CallVariant) and not isinstance(variant, HostVariant):
         advice = "; write into the last argument, as in c[:] = …, and not c += …; returns=True is "
@@ -296,8 +305,8 @@ def relative_error(
     rounding of the sum to the result's type, which is at most `result_roundoff` times the element,
     does not count as an error.
 
-    The right output is `factor` times the reference. Return NaN if any element is NaN, and for
-    integers the largest difference modulo 2³².
+    The right output is `factor` times the reference. Return NaN if any element is NaN. For
+    integers, return the largest difference from the result modulo 2³².
     """
     return errors_of(xp, output, reference, result_roundoff, factor).judged
 
@@ -305,7 +314,7 @@ def relative_error(
 def errors_of(
     xp: Any, output: Any, reference: Reference, result_roundoff: float = 0.0, factor: int = 1
 ) -> Errors:
-    """Return the errors of an output, without and with the rounding to the result's type."""
+    """Return the errors of an output, both without and with the rounding to the result's type."""
     if reference.compare:
         compared = reference.compare(output)
         judged = math.inf if compared.reason else compared.judged
@@ -342,7 +351,7 @@ def errors_of(
 def compare_small(operand_cache: OperandCache, xp: Any, points: Sequence[Point]) -> None:
     """Compare a small result in each precision, so that CuPy compiles the kernels of comparisons.
 
-    No kernel writes the result, and its error is not used.
+    No kernel writes this result, and the error of the result is not used.
     """
     products = (point for point in points if point.problem.operation.is_product)
     for point in {point.problem.dtype: point for point in products}.values():
@@ -357,10 +366,10 @@ def compare_small(operand_cache: OperandCache, xp: Any, points: Sequence[Point])
 def rows_error(
     xp: Any, problem: Problem, inputs: Sequence[Any], rows: Sequence[int], output: Any
 ) -> float:
-    """Return the `relative_error` of some rows of a product, from operands that are arrays of `xp`.
+    """Return the `relative_error` of some rows of a product.
 
-    `output` has only these rows. For operations on vectors, `output` is the complete result,
-    because the result is short.
+    `inputs` are the operands, as arrays of the module `xp`. `output` has only these rows. For
+    operations on vectors, `output` is the complete result, because the result is short.
     """
     first, second = inputs
     part = take_rows(first, rows) if problem.operation.is_by_rows else first
@@ -369,7 +378,11 @@ def rows_error(
 
 
 def rows_to_check(problem: Problem) -> list[int]:
-    """Return the indices of random rows of the result, which no kernel can know in advance."""
+    """Return the indices of the rows of a result that are compared.
+
+    The rows are random, so that no kernel can know them in advance. If a row cannot be computed
+    from a row of the first operand, all rows are compared.
+    """
     count = problem.output_shape[0]
     if not problem.operation.is_by_rows:
         return list(range(count))
