@@ -1,4 +1,4 @@
-"""NVIDIA GPUs. No other package imports CuPy."""
+"""Declares NVIDIA GPUs as a backend. No other package imports CuPy."""
 
 from gpubench.backends import Backend, BackendEntry, Cost
 from gpubench.hardware.peaks import peak_gflops

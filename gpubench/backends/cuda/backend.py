@@ -1,4 +1,4 @@
-"""An NVIDIA GPU as a backend, through CuPy: operands in device memory, and bound kernels."""
+"""An NVIDIA GPU as a backend, which loads operands by CuPy and binds kernels to the operands."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -45,7 +45,8 @@ class CudaOperands(OperandSets):
 
     outputs: Any  # the outputs of all sets, one after the other
     host_output: np.ndarray
-    """An array for the output in pageable host memory, like the arrays of `host_inputs`."""
+    """An array for the output. It is in pageable host memory, as the arrays of `host_inputs`
+    are."""
 
     stream: CudaStream
 
@@ -59,7 +60,7 @@ class CudaOperands(OperandSets):
         return {index: fingerprints[index] for index in self.rotation.used}
 
     def fill_outputs(self, value: float) -> None:
-        """Fill the outputs that launches wrote into; if these are all outputs, with one call."""
+        """Fill the outputs that launches wrote into. If these are all outputs, use one call."""
         if len(self.rotation.used) == len(self.sets):
             self.outputs.fill(value)
         else:
@@ -85,7 +86,10 @@ class CudaBackend:
         self.gauge = CudaGauge(self.device, self.timers, nvml)
 
     def _open_nvml(self) -> tuple[Nvml | None, tuple[str, ...]]:
-        """Return the GPU's sensors, or None if they cannot be read, and notices for the user."""
+        """Return the sensors of the GPU, and notices for the user.
+
+        The sensors are None if they cannot be read.
+        """
         try:
             nvml = Nvml(self.device.facts["uuid"])
         except OSError as error:
@@ -121,14 +125,14 @@ class CudaBackend:
         self._instances.compile(points, on_built)
 
     def bytes_needed(self, problem: Problem, *, cold: bool, one_set: bool = False) -> int:
-        """Return the bytes of all sets of operands, and of the buffer that flushes the cache."""
+        """Return the bytes that all sets of operands and the buffer for cache flushes take."""
         policy = self._policy(problem, cold=cold, one_set=one_set)
         at_fixed_addresses = bytes_of_sets(problem, one_set)
         flushed = policy.flush * self.timers.flush_bytes
         return bytes_of_sets(problem, policy.count) + at_fixed_addresses + flushed
 
     def bytes_free(self) -> int:
-        """Return the memory that is free on the device or in CuPy's pool."""
+        """Return the number of bytes that are free on the device or in CuPy's pool."""
         return int(runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())
 
     def load(
@@ -247,12 +251,12 @@ class CudaBackend:
 
 
 def _storable(array: Any) -> Any:
-    """Return the array in a type that CuPy supports: bytes for float8, which CuPy lacks."""
+    """Return the array in a type that CuPy supports. CuPy lacks float8, which becomes bytes."""
     return array.view(np.uint8) if array.dtype.name.startswith("float8") else array
 
 
 def _workspace(routine: CudaRoutine) -> tuple[Any, ...]:
-    """Return a tuple with a routine's workspace; empty if the routine needs no workspace."""
+    """Return a tuple with the workspace that a routine needs, or an empty tuple."""
     size = routine.workspace_bytes
     return (cupy.empty(size, np.uint8),) if size else ()
 

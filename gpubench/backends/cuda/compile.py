@@ -44,7 +44,8 @@ class Compiled:
     resources: Resources
 
     note: str = ""
-    """The compiler that was used instead of NVRTC, or the headers that were replaced; or empty."""
+    """The compiler that was used instead of NVRTC, or the headers that were replaced. Empty if
+    neither applies."""
 
     seconds: float = field(default=0.0, compare=False)
     """Wall time of the compilation. Instances that are compiled together have the same time."""
@@ -58,11 +59,12 @@ PACKAGE = Path(gpubench.__file__).resolve().parent
 def compile_instance(
     source: Path, expression: str, architecture: str, options: tuple[str, ...] = ()
 ) -> Compiled:
-    """Compile `expression` of a CUDA C++ file for an architecture such as `sm_90` or `sm_90a`.
+    """Compile the instance `expression` of a CUDA C++ file for an architecture such as `sm_90a`.
 
     `options` are further options of the compiler. A user's source that NVRTC cannot compile is
-    compiled by nvcc, if nvcc is installed. The user's cache keeps the result, under a key of
-    everything that affects the result. Raises CompileError with the compiler's first error.
+    compiled by nvcc, if nvcc is installed. The user's cache keeps the result, under a key that
+    depends on everything that affects the result. Raises CompileError with the compiler's first
+    error.
     """
     if NVCC in options:
         return _by_nvcc(source, expression, architecture, options[1:])
@@ -86,7 +88,7 @@ def compile_instance(
 def _by_nvcc(
     source: Path, expression: str, architecture: str, options: tuple[str, ...]
 ) -> Compiled:
-    """Return the instance that nvcc compiles. Raises CompileError."""
+    """Compile an instance by nvcc, and return it. Raises CompileError."""
     version_of_nvcc = nvcc.version()
 
     def compile_it() -> Compiled:
@@ -108,7 +110,7 @@ def _by_nvcc(
 
 
 def _file(source: Path, options: tuple[str, ...], further: tuple[str, ...]) -> Path:
-    """Return the file of an instance in the cache.
+    """Return the path of the file that keeps an instance in the user's cache.
 
     The file's name also depends on the files that the source includes.
     """
@@ -136,7 +138,7 @@ def version() -> str:
 
 
 def named(expression: str) -> str:
-    """Return the name of the kernel in an expression, without the cast to its signature's type."""
+    """Return the kernel's name from an expression that may cast the kernel to another type."""
     cast = re.fullmatch(r"static_cast<.*?\)>\((.*)\)", expression)
     return cast[1] if cast else expression
 

@@ -1,4 +1,4 @@
-"""Products of libraries on the GPU: cuBLAS, and CuPy's own kernel for integers.
+"""Computes products on the GPU by cuBLAS, or by CuPy's own kernel for integers.
 
 cuBLAS is called through ctypes, because CuPy's functions refuse to be captured in a CUDA graph.
 """
@@ -91,17 +91,17 @@ def gemm_grouped(dtype: str) -> Prepared:
 
 
 def gemv(dtype: str) -> Prepared:
-    """Return a function for y = A·x, with A row-major, by `cublasSgemv` or `cublasDgemv`."""
+    """Return a function that computes y = A·x by cuBLAS's gemv. A is row-major."""
     return _matrix_vector(dtype, OP_T)
 
 
 def gemv_t(dtype: str) -> Prepared:
-    """Return a function for y = Aᵀ·x, with A row-major, by `cublasSgemv` or `cublasDgemv`."""
+    """Return a function that computes y = Aᵀ·x by cuBLAS's gemv. A is row-major."""
     return _matrix_vector(dtype, OP_N)
 
 
 def atax(dtype: str) -> Prepared:
-    """Return a function for c = Aᵀ·(A·v), with A row-major, by two calls of cuBLAS."""
+    """Return a function that computes c = Aᵀ·(A·v) by two calls of cuBLAS. A is row-major."""
     first, second = gemv(dtype), gemv_t(dtype)
     between: dict[int, Any] = {}
 
@@ -121,9 +121,10 @@ def cupy_matmul(a: Any, b: Any, c: Any) -> None:
 
 
 def _matrix_vector(dtype: str, operation: int) -> Prepared:
-    """Return a function for a product of a row-major matrix A (M×N) and a vector.
+    """Return a function that multiplies a row-major matrix A (M×N) by a vector.
 
-    The library reads A as its transpose, N×M, to which `operation` applies.
+    The function calls `cublasSgemv` or `cublasDgemv`. The library reads A as the transposed matrix,
+    which is N×M, and applies `operation` to that matrix.
     """
     routine = {"float32": "cublasSgemv_v2", "float64": "cublasDgemv_v2"}[dtype]
     one, zero = one_and_zero(GEMM_TYPES[dtype].scalar)
@@ -142,7 +143,7 @@ def one_and_zero(scalar: Callable[[int], Any]) -> tuple[Any, Any]:
 
 
 def _bound(function: str, arguments: tuple[Any, ...], arrays: object) -> Callable[[], None]:
-    """Return a call in the current stream. The call keeps the arrays alive."""
+    """Return a function that calls cuBLAS in the current stream, and keeps the arrays alive."""
     routine = getattr(cublaslt.library("cublas"), function)
     handle = _handle(cupy.cuda.get_current_stream().ptr)
 

@@ -1,4 +1,4 @@
-"""cuBLASLt, with an algorithm that is chosen by measurements, not by the library's heuristic alone.
+"""Calls cuBLASLt, with an algorithm that measurements or the library's heuristic chose.
 
 cuBLASLt is called through ctypes, because CuPy's wrapper is only for CuPy's own use. The names and
 numbers of constants are taken from `cublasLt.h`.
@@ -33,27 +33,28 @@ because it rounds partial sums over K to the result's type."""
 
 TRANSA, TRANSB, EPILOGUE, BIAS_POINTER, FAST_ACCUM = 3, 4, 7, 8, 25
 SCALE_POINTERS, SCALE_MODES = (17, 18), (31, 32)  # attributes of A and of B
-"""Attributes of a product: cublasLtMatmulDescAttributes_t."""
+"""Numbers of a product's attributes in cublasLtMatmulDescAttributes_t."""
 
 Shape = tuple[int, int, int]  # M, K, N
 
 Operations = tuple[tuple[int, int], tuple[int, int]]
-"""The operation and the leading dimension of A, and of B, as `operation_of` returns them."""
+"""A pair for A and a pair for B. Each pair has the operation and the leading dimension that
+`operation_of` returns."""
 
 
 class Finish(NamedTuple):
-    """What the library does with a product before it stores the result; by default, nothing."""
+    """What the library does with a product before it stores the result. The default is nothing."""
 
     epilogue: int = 1  # cublasLtEpilogue_t: CUBLASLT_EPILOGUE_DEFAULT
     adds_matrix: bool = False  # whether a matrix is added to the product
     stores_sums: bool = False  # whether the result has the type of the sums
     scale_modes: tuple[int, ...] = ()
-    """cublasLtMatmulMatrixScale_t of A and of B. If there are scale modes, the arguments after B
-    are the two scales."""
+    """The scale modes of A and of B, as numbers of cublasLtMatmulMatrixScale_t. If there are scale
+    modes, the arguments after B are the two scales."""
 
     @property
     def has_bias(self) -> bool:
-        """Whether a vector is added to each row of the result: CUBLASLT_EPILOGUE_BIAS."""
+        """Whether the epilogue adds a vector to each row of the result (CUBLASLT_EPILOGUE_BIAS)."""
         return bool(self.epilogue & 4)
 
 
@@ -61,7 +62,7 @@ PLAIN = Finish()
 
 
 class _Heuristic(ctypes.Structure):
-    """cublasLtMatmulHeuristicResult_t: an algorithm that the heuristic proposes."""
+    """An algorithm that the heuristic proposes (cublasLtMatmulHeuristicResult_t)."""
 
     _fields_ = (
         ("algorithm", ctypes.c_uint64 * 8),
@@ -89,10 +90,10 @@ class _Product:
 
 
 def gemm(dtype: str, finish: Finish = PLAIN) -> Prepared:
-    """Return a function for C = A·B by the algorithm that the heuristic rates best.
+    """Return a function that computes C = A·B by the algorithm that the heuristic rates best.
 
-    The function takes A, B, what `finish` needs (the bias and the matrix that it adds, or the
-    scales of A and of B), and C.
+    The function takes A, B, the arrays that `finish` needs, and C. The arrays for `finish` are the
+    bias and the matrix to add, or the scales of A and of B.
     """
     heuristic: dict[tuple[Shape, Operations], Prepared] = {}
 
@@ -113,7 +114,7 @@ def tuned_gemm(
     finish: Finish = PLAIN,
     completed: Callable[[Prepared], Prepared] = lambda product: product,
 ) -> tuple[Prepared, str]:
-    """Return a function for C = A·B by the fastest algorithm, and how the algorithm was chosen.
+    """Return the function that computes C = A·B fastest, and a text on how it was chosen.
 
     A `CallVariant.tune` calls this function. `completed` takes a product, and returns the function
     that is used instead of the product. Cold and hot operands have different fastest algorithms. On
@@ -141,7 +142,9 @@ def tuned_gemm(
 def algorithms(
     dtype: str, shape: Shape, operations: Operations, finish: Finish = PLAIN
 ) -> list[tuple[str, Prepared]]:
-    """Return the name and the product of each algorithm that the heuristic proposes, best first.
+    """Return the name and the function of each algorithm that the heuristic proposes.
+
+    The algorithm that the heuristic rates best is first.
 
     The name is the library's own description of the algorithm (cublasLtMatmulAlgo_t), in hex.
     Within one version of the library, a name always selects the same algorithm.
@@ -171,7 +174,7 @@ def algorithms(
 
 
 def _facts(problem: Problem, shape: Shape, cold: bool, finish: Finish) -> dict[str, object]:
-    """Return everything that affects which algorithm is fastest."""
+    """Return the facts that decide which algorithm is fastest."""
     version = library().cublasLtGetVersion
     version.restype = ctypes.c_size_t
     properties = runtime.getDeviceProperties(cupy.cuda.Device().id)
@@ -279,7 +282,7 @@ def _bound(product: _Product, chosen: _Heuristic, *arrays: Any) -> Callable[[], 
 
 @cache
 def _preference() -> ctypes.c_void_p:
-    """Return the limits for algorithms: the workspace size, and how they may add partial sums."""
+    """Return the limits for algorithms: the workspace's size, and the ways to add partial sums."""
     preference = _created("cublasLtMatmulPreferenceCreate")
     limit, schemes = ctypes.c_size_t(WORKSPACE_BYTES), ctypes.c_uint32(FULL_REDUCTION)
     _set("MatmulPreference", preference, MAX_WORKSPACE_BYTES, limit)
@@ -319,7 +322,7 @@ def require_success(function: str, status: int) -> None:
 
 @cache
 def library(name: str = "cublasLt") -> ctypes.CDLL:
-    """Return the shared library of cuBLASLt, or of `cublas`, that CuPy has loaded."""
+    """Return the shared library that CuPy has loaded for `cublasLt` or `cublas`."""
     device.get_cublas_handle()
     for major in (13, 12):
         try:

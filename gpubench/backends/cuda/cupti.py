@@ -1,4 +1,4 @@
-"""Execution times of kernels from CUPTI's activity records, as Nsight Systems reports them."""
+"""Computes execution times of kernels from CUPTI's activity records, as Nsight Systems does."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -41,7 +41,10 @@ class CuptiTimer:
         count: int,
         before: Callable[[], None] | None = None,
     ) -> list[float]:
-        """Time samples like `BlockedBatchTimer.sample`: microseconds of execution per launch."""
+        """Return execution times in microseconds per launch, one for each of `count` samples.
+
+        The arguments are the arguments of `BlockedBatchTimer.sample`.
+        """
         kind = self._cupti.ActivityKind.CONCURRENT_KERNEL
         times: list[float] = []
         while len(times) < count:
@@ -71,7 +74,9 @@ class CuptiTimer:
 
 
 def per_launch_us(kernels: list[tuple[int, int]], launches: int, count: int) -> list[float]:
-    """Return microseconds per launch of each sample, from the kernels' starts and ends in ns.
+    """Return the microseconds per launch in each sample.
+
+    `kernels` has the start and the end of each kernel in nanoseconds.
 
     Each launch has the same number of kernels, one or more. Raises LaunchError if the number of
     kernels is not a multiple of the number of launches, for example because records were lost.

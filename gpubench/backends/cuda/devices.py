@@ -1,4 +1,4 @@
-"""The GPUs of this machine: their properties, or the reason why they cannot be used."""
+"""Finds the GPUs of this machine and their properties, or the reason why no GPU can be used."""
 
 import re
 import sys
@@ -29,16 +29,19 @@ PROPERTIES = {
     "threads_per_multiprocessor": "maxThreadsPerMultiProcessor",
     "warp_size": "warpSize",
 }
-"""Facts of a device, each with its field of `cudaDeviceProp`."""
+"""Maps the name of a device's fact to the name of the field in `cudaDeviceProp`."""
 
 
 def cuda_devices() -> list[Device]:
-    """Return every CUDA device. Raises DeviceUnavailableError, which names what is missing."""
+    """Return every CUDA device.
+
+    Raises DeviceUnavailableError if no device can be used. The message names what is missing.
+    """
     return describe_devices(_runtime())
 
 
 def cuda_device(index: int) -> Device:
-    """Return the device with an index. Raises DeviceUnavailableError if it does not exist."""
+    """Return the device with an index. Raises DeviceUnavailableError if there is no such device."""
     devices = cuda_devices()
     if index >= len(devices):
         raise DeviceUnavailableError(
@@ -49,7 +52,7 @@ def cuda_device(index: int) -> Device:
 
 
 def _runtime() -> Any:
-    """Return CuPy's CUDA runtime. Raises DeviceUnavailableError."""
+    """Return CuPy's CUDA runtime. Raises DeviceUnavailableError without a driver or CuPy."""
     if not any(Path(path).exists() for path in DRIVER_FILES):
         with_cupy = "CuPy is installed, but " if _cupy_is_installed() else ""
         raise DeviceUnavailableError(
@@ -68,12 +71,12 @@ def _runtime() -> Any:
 
 
 def _cupy_is_installed() -> bool:
-    """Return whether CuPy is installed, without importing CuPy, which needs the driver."""
+    """Return whether CuPy is installed. CuPy is not imported, because this needs the driver."""
     return any(Path(folder, "cupy").is_dir() for folder in sys.path)
 
 
 def _nvidia_on_the_bus() -> bool:
-    """Return whether there is an NVIDIA display controller, even without a driver (Linux)."""
+    """Return whether Linux lists an NVIDIA display controller, with or without a driver."""
     return any(
         read_text(vendor) == "0x10de" and read_text(vendor.with_name("class")).startswith("0x03")
         for vendor in Path("/sys/bus/pci/devices").glob("*/vendor")
@@ -146,7 +149,7 @@ def _describe(runtime: Any, index: int, versions: dict[str, str], uuid: str) -> 
 
 
 def _uuid(index: int) -> str:
-    """Return the UUID as nvidia-smi prints it; empty if the driver does not report it."""
+    """Return a GPU's UUID as nvidia-smi prints it, or an empty text if the UUID is unknown."""
     try:
         from gpubench.backends.cuda.driver import device_uuid
     except ImportError:  # the compiler reports that cuda-bindings is missing
@@ -177,5 +180,5 @@ def _library_versions() -> dict[str, str]:
 
 
 def _version(number: int) -> str:
-    """Return a version of CUDA as text: 13000 is 13.0."""
+    """Return a version of CUDA as text, such as 13.0 for the number 13000."""
     return f"{number // 1000}.{number % 1000 // 10}"

@@ -1,4 +1,7 @@
-"""Functions of the CUDA driver that CuPy does not wrap, through cuda-bindings. Needs no CuPy."""
+"""Calls functions of the CUDA driver that CuPy does not wrap.
+
+The module uses cuda-bindings, and does not need CuPy.
+"""
 
 import ctypes
 import uuid
@@ -40,10 +43,10 @@ Addresses = Sequence[int]
 def kernel_arguments(
     parameters: Sequence[Parameter], problem: Problem, launch: Launch | None = None
 ) -> Callable[[Addresses], tuple[Any, ...]]:
-    """Return a function that maps the addresses of a set to the arguments of a launch, in order.
+    """Return a function that takes the addresses of a set, and returns a launch's arguments.
 
-    The arguments are ctypes objects. The signature is read once for all sets. For a host function,
-    `launch` is None, and the last address is the stream.
+    The arguments are ctypes objects, in the order of the signature. The signature is read once for
+    all sets. For a host function, `launch` is None, and the last address is the stream.
     """
     int_arguments = iter(launch.int_arguments if launch else ())
     maps = iter(launch.tensor_maps if launch else ())
@@ -71,7 +74,10 @@ def kernel_arguments(
 
 
 def _argument(slot: Any, addresses: Addresses) -> Any:
-    """Return the argument for a slot: an array's index, a tensor map with its dtype, or a value."""
+    """Return the argument for a slot.
+
+    A slot is the index of an array, a tensor map with its dtype, or the argument itself.
+    """
     if isinstance(slot, int):
         return ctypes.c_void_p(addresses[slot])
     if isinstance(slot, tuple):
@@ -88,7 +94,7 @@ def _pointer_to(number: Any) -> ctypes.c_void_p:
 
 
 def encode_tensor_map(description: TensorMap, address: int, dtype: str) -> Any:
-    """Return the CUtensorMap of a matrix in the array at `address`, as a ctypes argument by value.
+    """Return the CUtensorMap of a matrix in the array at `address`, as a ctypes object.
 
     Raises LaunchError if the driver refuses the tensor map.
     """
@@ -106,7 +112,10 @@ def encode_tensor_map(description: TensorMap, address: int, dtype: str) -> Any:
 
 
 def tensor_map_arguments(description: TensorMap, address: int, dtype: str) -> tuple[Any, ...]:
-    """Return the arguments of cuTensorMapEncodeTiled: no interleaving, zeros outside the matrix."""
+    """Return the arguments with which cuTensorMapEncodeTiled encodes a tensor map.
+
+    The arguments select no interleaving, and zeros for elements outside the matrix.
+    """
     rows, columns = description.shape
     box_rows, box_columns = description.box
     row_bytes = (description.pitch or columns) * PRECISIONS[dtype].item_bytes
@@ -142,7 +151,7 @@ def without_faulty_bit(encoded: bytes, tensor_bytes: int, version: int) -> bytes
 
 @cache
 def driver_version() -> int:
-    """Return the CUDA version that the driver supports: 13010 is 13.1."""
+    """Return the CUDA version that the driver supports, such as 13010 for CUDA 13.1."""
     status, version = driver.cuDriverGetVersion()
     if status:
         raise LaunchError(f"cuDriverGetVersion: {status.name}")
@@ -150,7 +159,11 @@ def driver_version() -> int:
 
 
 def launch_config(launch: Launch, stream: int) -> Any:
-    """Return the CUlaunchConfig of a launch, with cluster and programmatic dependent launch."""
+    """Return the CUlaunchConfig of a launch.
+
+    The attributes of the CUlaunchConfig select a cluster and programmatic dependent launch, if the
+    launch uses these.
+    """
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = launch.dimensions[:3]
     config.blockDimX, config.blockDimY, config.blockDimZ = launch.dimensions[3:]
@@ -191,7 +204,7 @@ def reset_caches() -> None:
 
 
 def device_uuid(index: int) -> str:
-    """Return a GPU's UUID as nvidia-smi prints it; empty if the driver does not report it.
+    """Return a GPU's UUID as nvidia-smi prints it, or an empty text if the UUID is unknown.
 
     CuPy's properties cut the UUID at its first zero byte, which one GPU in 16 has.
     """

@@ -20,8 +20,9 @@ MAX_BLOCKED_US = 200_000.0
 
 
 def empty_launch_us(stream: Any, events: BlockedBatchTimer, cupti: CuptiTimer) -> dict[str, float]:
-    """Return microseconds per launch by three clocks: `device` (its timestamps), `events`, `cupti`.
+    """Return the microseconds per launch that each of three clocks measures.
 
+    The clocks are timestamps of the device (`device`), CUDA events (`events`), and CUPTI (`cupti`).
     `device` and `events` are times per launch in a stream. `cupti` is the execution time of the
     kernel. Raises LaunchError if the host is too slow to enqueue the launches.
     """
@@ -38,7 +39,7 @@ def empty_launch_us(stream: Any, events: BlockedBatchTimer, cupti: CuptiTimer) -
 
 
 def _between_timestamps_us(stream: Any, launches: int) -> float:
-    """Return the time between two timestamps around launches, which wait behind a blocking kernel.
+    """Time launches by a timestamp before and a timestamp after, all behind a blocking kernel.
 
     The returned time includes the time of a timestamp. Raises LaunchError.
     """

@@ -1,4 +1,4 @@
-"""Fixed-point emulation: float64 products that cuBLAS computes from int8 products.
+"""Computes float64 products by cuBLAS's fixed-point emulation, which multiplies in int8.
 
 The Ozaki scheme scales rows of A and columns of B to fixed point and cuts them into slices of 8
 bits, whose products are exact. The functions of cuBLAS for this scheme are called through ctypes,
@@ -17,7 +17,8 @@ from gpubench.backends.cuda.gemm_types import COMPUTE_64F_EMULATED_FIXEDPOINT, O
 from gpubench.errors import LaunchError
 
 WORKSPACE_BYTES = 2**31
-"""Workspace for the slices and their products; at most a quarter of the free memory."""
+"""Bytes of the workspace for the slices and their products. The workspace takes at most a quarter
+of the free memory."""
 
 
 class EmulatedGemm:
@@ -51,10 +52,10 @@ class EmulatedGemm:
 
     @property
     def bits(self) -> int:
-        """Bits of the fixed-point numbers of the last product; negative if it was not emulated."""
+        """Number of bits of the last product's fixed-point numbers. Negative if not emulated."""
         return int(self._bits.get()[0])
 
     @property
     def algorithm(self) -> str:
-        """Name of the algorithm, for the row."""
+        """Name of the algorithm, which is written into the row."""
         return f"fixed point, {self.bits} bits"

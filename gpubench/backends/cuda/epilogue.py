@@ -1,4 +1,4 @@
-"""A product of cuBLASLt that the library's epilogue or another kernel's pass over C finishes."""
+"""Finishes a product of cuBLASLt, by the library's epilogue or by another kernel."""
 
 import ctypes
 from collections.abc import Callable
@@ -15,20 +15,26 @@ from gpubench.backends.functions import Prepared
 from gpubench.model import PRECISIONS
 
 EPILOGUES = {"bias": 4, "relu": 4 | 2, "gelu": 4 | 32}
-"""cublasLtEpilogue_t: CUBLASLT_EPILOGUE_BIAS, RELU_BIAS and GELU_BIAS. The bias is added before the
-activation, and GELU is the form with tanh."""
+"""Maps each activation to its number in cublasLtEpilogue_t, such as CUBLASLT_EPILOGUE_GELU_BIAS.
+The bias is added before the activation, and GELU is the form with tanh."""
 
 SOURCE = Path(__file__).parents[2] / "kernels" / "lib" / "epilogue" / "elementwise.cuh"
 THREADS, LANES, MAX_GRID_Y = 128, 4, 65_535
 
 
 def fused(act: str, has_residual: bool) -> Finish:
-    """Return the library's epilogue. A residual is the library's matrix C, with beta = 1."""
+    """Return the epilogue with which the library computes an activation.
+
+    The library gets a residual as its matrix C, with beta = 1.
+    """
     return Finish(epilogue=EPILOGUES[act], adds_matrix=has_residual)
 
 
 def before_pass(dtype: str) -> Finish:
-    """Return what the library does before another kernel's pass: it stores the sums unrounded."""
+    """Return what the library does with a product that another kernel finishes.
+
+    The library stores the sums without rounding them.
+    """
     precision = PRECISIONS[dtype]
     return PLAIN if precision.result == precision.accumulator else Finish(stores_sums=True)
 
@@ -36,7 +42,7 @@ def before_pass(dtype: str) -> Finish:
 def with_pass(act: str, dtype: str, product: Prepared) -> Prepared:
     """Return a product that another kernel finishes.
 
-    The product takes A, B, bias, residual and C.
+    The product takes A, B, the bias, the residual if there is one, and C.
     """
     between: dict[tuple[int, ...], Any] = {}
 

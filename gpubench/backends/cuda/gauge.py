@@ -24,7 +24,7 @@ TENSOR_THREADS = 256
 TENSOR_STEPS = 4000
 
 WARPGROUP_STEP_BYTES = 2 * 64 * 256 * 128
-"""Number of operations of a warpgroup in a step of `tensor_peak`, with operands of 1 byte."""
+"""Number of operations that a warpgroup makes per step of `tensor_peak` if operands have 1 byte."""
 
 WARP_STEP = 8 * 2 * 16 * 8 * 16  # number of operations of a warp in a step of `tensor_peak`
 
@@ -56,7 +56,7 @@ class CudaGauge:
         self._nvml = nvml
 
     def ceilings(self, dtypes: Sequence[str] = CORE_DTYPES) -> dict[str, float]:
-        """Measure the rates of memory, and all rates of arithmetic unless `dtypes` is empty."""
+        """Measure the rates of memory. If there are `dtypes`, also measure rates of arithmetic."""
         with faults():
             self.warm_up()
             rates: dict[str, float | None] = {
@@ -95,7 +95,7 @@ class CudaGauge:
         }
 
     def health(self) -> Health:
-        """Return NVML's readings, and the timer's clock and times since the last call."""
+        """Return NVML's readings, and what the timer measured since the last call."""
         events = self._timers.events
         clock_mhz = events.take_clock_mhz()
         health = self._nvml.health(clock_mhz) if self._nvml else Health(sm_mhz=clock_mhz)
@@ -149,7 +149,7 @@ class CudaGauge:
         return blocks * TENSOR_STEPS * a_step / self._stream.median_us(launch, REPEATS) / 1e3
 
     def _read_gbytes_per_s(self) -> float:
-        """Return the median rate of loads of `COPY_BYTES` by all multiprocessors."""
+        """Return the median rate at which all multiprocessors together load `COPY_BYTES`."""
         source, out = cupy.zeros(COPY_BYTES, np.uint8), cupy.empty(1, np.uint32)
         blocks, words = 4 * self._device.multiprocessors, ctypes.c_int(COPY_BYTES // 16)
         read = bind_own(self._read, (blocks,), 512, source, words, out)

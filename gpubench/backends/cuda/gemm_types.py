@@ -1,11 +1,14 @@
-"""The types of each precision for cuBLAS: constants of cublas_api.h and library_types.h."""
+"""The types that cuBLAS uses for each precision.
+
+The constants are taken from cublas_api.h and library_types.h.
+"""
 
 import ctypes
 import struct
 from typing import Any, NamedTuple
 
 COMPUTE_16F, COMPUTE_32F, COMPUTE_64F, COMPUTE_32I, COMPUTE_32F_FAST_TF32 = 64, 68, 70, 72, 77
-"""cublasComputeType_t. COMPUTE_32F does not round float32 operands to TF32."""
+"""Numbers of cublasComputeType_t. COMPUTE_32F does not round float32 operands to TF32."""
 
 COMPUTE_64F_EMULATED_FIXEDPOINT = 79
 
@@ -14,7 +17,7 @@ OP_N, OP_T = 0, 1  # cublasOperation_t
 
 
 class GemmTypes(NamedTuple):
-    """The types of a product for the libraries."""
+    """The types with which the libraries compute a product."""
 
     compute: int
     operand: int
@@ -26,7 +29,7 @@ class GemmTypes(NamedTuple):
 
 
 def half_scalar(value: int) -> ctypes.c_uint16:
-    """Return a number as the bits of float16, which ctypes lacks."""
+    """Return the float16 bits of a number as a 16-bit integer, because ctypes lacks float16."""
     return ctypes.c_uint16(*struct.unpack("<H", struct.pack("<e", value)))
 
 

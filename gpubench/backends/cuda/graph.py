@@ -1,4 +1,4 @@
-"""CUDA graphs of launches: capture from a stream, edges between launches, and timed replays.
+"""Captures launches as CUDA graphs, counts the edges between launches, and times replays.
 
 While a stream is captured, enqueued work becomes nodes of a graph. The edge between two kernels is
 programmatic if the second kernel has the attribute of programmatic dependent launch. The second
@@ -21,7 +21,8 @@ RELAXED = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
 PROGRAMMATIC = driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.value
 
 _get_edges = getattr(driver, "cuGraphGetEdges_v2", driver.cuGraphGetEdges)
-"""The function that also returns the types of edges: cuGraphGetEdges_v2 in CUDA 12."""
+"""The driver's function that also returns the types of edges. In CUDA 12, its name is
+cuGraphGetEdges_v2."""
 
 Launch = Callable[[], None]
 
@@ -40,7 +41,7 @@ class GraphTimer(BlockedBatchTimer):
     def sample(
         self, rotation: Iterator[Launch], launches: int, count: int, before: Launch | None = None
     ) -> list[float]:
-        """Time `count` replays of a graph of `launches` launches: microseconds per launch.
+        """Time `count` replays of a graph with `launches` launches. Return microseconds per launch.
 
         Raises DoesNotFitError if a launch cannot be captured, and the errors of the base class.
         """
@@ -53,13 +54,13 @@ class GraphTimer(BlockedBatchTimer):
         return [time_us / launches for time_us in times_us]
 
     def _group_size(self, replays: int, sample_us: float, samples: int) -> int:
-        """Return the number of samples to enqueue before waiting."""
+        """Return the number of samples to enqueue before the host waits for the device."""
         return super()._group_size(self._launches * replays, sample_us, samples)
 
 
 @contextmanager
 def captured(stream: int, launches: Iterable[Launch], *, overlap: bool) -> Iterator[Any]:
-    """Yield the graph of the launches.
+    """Capture launches as a graph, and yield the graph.
 
     Each launch is a child graph, and the edges between child graphs are full. With `overlap`, all
     launches are captured together, and the attributes of the kernels determine the edges. Raises
@@ -154,7 +155,10 @@ def _capture(stream: int, launches: Iterable[Launch]) -> Any:
 
 
 def _all(answer: Sequence[Any]) -> Sequence[Any]:
-    """Return the values after the status in a driver function's answer. Raises DoesNotFitError."""
+    """Return the values that a driver's function returned after the status.
+
+    Raises DoesNotFitError if the status is an error.
+    """
     status, *values = answer
     if status:
         raise DoesNotFitError(f"CUDA graphs: {status.name}")
@@ -162,6 +166,9 @@ def _all(answer: Sequence[Any]) -> Sequence[Any]:
 
 
 def _must(answer: Sequence[Any]) -> Any:
-    """Return the value in a driver function's answer, or None. Raises DoesNotFitError."""
+    """Return the first value that a driver's function returned after the status, or None.
+
+    Raises DoesNotFitError if the status is an error.
+    """
     values = _all(answer)
     return values[0] if values else None

@@ -1,4 +1,4 @@
-"""Headers for NVRTC: the CUDA toolkit's headers, and stand-ins for headers of the host."""
+"""Finds the CUDA toolkit's headers for NVRTC, and has stand-ins for headers of the host."""
 
 import re
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ API = "cuda_runtime_api.h"  # the header that states the version of the toolkit
 
 
 def stood_in(files: Iterable[Path]) -> tuple[str, ...]:
-    """Return the names of the headers in `STAND_INS` that files include, in order."""
+    """Return the names of the headers in `STAND_INS` that files include, in alphabetical order."""
     names = {name for file in files for name in included_names(read_source(file))}
     return tuple(sorted(names & STAND_INS.keys()))
 
@@ -68,10 +68,10 @@ def header_folders(*names: str) -> tuple[str, ...]:
 
 @cache
 def toolkit_options() -> tuple[str, ...]:
-    """Return NVRTC's options for the headers of the toolkit and CCCL; none if there is no toolkit.
+    """Return the options with which NVRTC finds the headers of the toolkit and of CCCL.
 
-    One option defines a macro with the toolkit's version, so that cached cubins of another version
-    are not used.
+    Without a toolkit, there are no options. One option defines a macro with the toolkit's version,
+    so that cached cubins of another version are not used.
     """
     folders = header_folders("cudart", "cccl")
     api = next((path for folder in folders if (path := Path(folder, API)).is_file()), None)

@@ -27,7 +27,7 @@ WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigne
 
 
 class HeldLaunches:
-    """The seed in host memory, the kernel that waits for it, and kernels that fill operands."""
+    """Holds launches back on the device until a seed is written into host memory."""
 
     def __init__(self, stream: CudaStream, device: Device) -> None:
         self._stream, self._device = stream, device
@@ -40,7 +40,7 @@ class HeldLaunches:
     def hold(
         self, memory: Any, values: Any, enqueue: Callable[[], None], *, in_queue: bool
     ) -> Callable[[int], None] | None:
-        """Enqueue launches; return a function that writes their seed and waits for their end.
+        """Enqueue launches. Return a function that writes the seed, and waits until launches end.
 
         The seed determines which of `values` fill `memory`. Return None if the device began before
         all launches were enqueued. Without `in_queue`, the launches are not enqueued until the
@@ -53,7 +53,7 @@ class HeldLaunches:
             self._stream.synchronize()
 
         def begin(seed: int) -> bool:
-            """Enqueue all kernels; return whether the device still waits for the seed."""
+            """Enqueue all kernels. Return whether the device still waits for the seed."""
             self._stored[0] = seed
             cycles = ctypes.c_longlong(int(MAX_WAIT_US * self._stream.nominal_mhz))
             stored = ctypes.c_void_p(self._memory.ptr)

@@ -1,4 +1,4 @@
-"""Loads host functions, which launch kernels, from a shared library, and calls the functions.
+"""Loads host functions from a shared library, and calls them. Host functions launch kernels.
 
 In a library that nvcc makes, `host_calls.cpp` puts calls without a stream into the timed stream,
 and records calls of the CUDA runtime. A prebuilt `.so` is loaded unchanged.
@@ -45,7 +45,7 @@ class HostFunction:
             library.gpubench_error_name.restype = ctypes.c_char_p
 
     def __call__(self, *arguments: Any) -> None:
-        """Call the function.
+        """Call the function with arguments of ctypes.
 
         Raise LaunchError if the CUDA runtime reports an error after the call.
         """
@@ -55,7 +55,7 @@ class HostFunction:
             raise LaunchError(f"the CUDA runtime reports {name} after the call")
 
     def bind(self, problem: Problem, addresses: Sequence[int]) -> Callable[[], None]:
-        """Return the call on the arrays at these addresses."""
+        """Return a function that calls the host function on the arrays at these addresses."""
         values = kernel_arguments(self._parameters, problem)((*addresses, self._stream))
         if self._is_wrapped:
             pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))

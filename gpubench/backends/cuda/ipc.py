@@ -19,7 +19,7 @@ class CudaIpc:
         self._opened: dict[bytes, int] = {}  # a process opens each handle once
 
     def export(self, size: int) -> tuple[bytes, Any]:
-        """Allocate bytes outside any pool; return a handle and the bytes. Raises LaunchError.
+        """Allocate memory outside any pool. Return a handle and the memory. Raises LaunchError.
 
         The memory is freed when this process ends.
         """
@@ -28,7 +28,7 @@ class CudaIpc:
             return bytes(runtime.ipcGetMemHandle(address)), self._bytes_at(address, size)
 
     def open(self, handle: bytes, size: int) -> Any:
-        """Return the bytes that another process has exported. Raises LaunchError."""
+        """Return the memory that another process exported, as bytes. Raises LaunchError."""
         with faults():
             if handle not in self._opened:
                 flags = runtime.cudaIpcMemLazyEnablePeerAccess

@@ -114,10 +114,11 @@ class CudaKernel:
     thread_counts: tuple[int, ...] = ()
 
     def kernels_run(self) -> str:
-        """Return the names of the kernels that a launch runs, with counts, or why they are unknown.
+        """Return the names of the kernels that a launch runs, with counts.
 
-        The launch is captured as a graph. A call that may wait for the device is not captured: its
-        CUDA functions would fail, and the call could end the process.
+        If the names cannot be found, the text has the reason. The launch is captured as a graph.
+        For a call that may wait for the device, the text is empty. Such a call is not captured,
+        because the CUDA functions in the call would fail, and the call could end the process.
         """
         if self.point.scope == Scope.END_TO_END or self._may_wait:
             return ""
@@ -131,11 +132,11 @@ class CudaKernel:
         return "; ".join(f"{x} ({n} times)" if n > 1 else x for x, n in counts.items())
 
     def on_threads(self, _count: int) -> Self:
-        """Return the kernel itself: the number of CPU threads does not matter."""
+        """Return the kernel itself, because the number of CPU threads does not matter."""
         return self
 
     def run(self, launches: int = 1) -> None:
-        """Launch on the next sets and wait."""
+        """Launch on the next sets of operands, and wait until the device has ended all work."""
         with faults(), self.placed():
             for launch in islice(self.rotation, launches):
                 launch()
@@ -144,7 +145,7 @@ class CudaKernel:
                 self.output.set(self.host_output)
 
     def watch(self) -> str:
-        """Return a note on the memory that a call takes from CuPy or torch.
+        """Return a note on what a call does besides computing, such as allocating memory.
 
         Raises LaunchError for a call that waits for the device, or computes in another stream.
         """
@@ -176,12 +177,13 @@ class CudaKernel:
 
     @cached_property
     def _overlap(self) -> tuple[bool, str]:
-        """Whether the launches of an `alone` point's call overlap, or why this is unknown.
+        """Whether a call's launches overlap, and a text that has the reason if this is unknown.
 
-        Compiled kernels are launched without the attribute that lets them start early, but a
-        library's call may use this attribute. Therefore, two calls are captured as a graph, whose
-        edges show whether the calls overlap. Calls that are timed end to end or by CUPTI are not
-        captured, because such calls are never timed in a graph.
+        Only points with `Launches.ALONE` are examined. Compiled kernels are launched without the
+        attribute that lets them start early, but a library's call may use this attribute.
+        Therefore, two calls are captured as a graph, whose edges show whether the calls overlap.
+        Calls that are timed end to end or by CUPTI are not captured, because such calls are never
+        timed in a graph.
         """
         in_batches = (self.point.scope, self.point.timer) == (Scope.KERNEL, Timer.EVENTS)
         if self.routine.call is None or self.point.launches != Launches.ALONE or not in_batches:
@@ -267,7 +269,7 @@ class CudaKernel:
             return [time_us + gap_us for time_us in times]
 
     def sustain(self, heat_s: float, timed_s: float) -> Series:
-        """Launch without a pause. The next `health` reports the clock during the launches."""
+        """Launch without a pause. The next call of `health` returns the clock rate."""
         timers = self.timers
         with faults(), self.placed():
             launch_us = min(timers.events.sample(self.rotation, 1, 3))

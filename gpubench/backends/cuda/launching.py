@@ -50,7 +50,7 @@ class CudaRoutine(Routine):
 
     @property
     def workspace_bytes(self) -> int:
-        """Number of bytes of the workspace, the routine's last array; 0 without a workspace."""
+        """Number of bytes of the workspace, which is the last array. 0 without a workspace."""
         return self.launch.workspace_bytes if self.launch else 0
 
 
@@ -69,7 +69,7 @@ class Instances:
         self._calls: dict[tuple[Variant, Config | None, str], Callable[..., None]] = {}
 
     def compile(self, points: Sequence[Point], on_built: Callable[[int], None]) -> None:
-        """Compile in one thread per CPU: NVRTC releases Python's lock."""
+        """Compile the points' kernels in one thread per CPU. NVRTC releases Python's lock."""
         keys = {
             self._key(point, launch): None
             for point in points
@@ -89,7 +89,7 @@ class Instances:
                 on_built(count)
 
     def routine(self, point: Point, problem: Problem) -> CudaRoutine:
-        """Return the point's kernel with its launches for a problem, or its library call.
+        """Return the point's kernel with the launches for a problem, or the point's library call.
 
         Raises CompileError if the kernel does not compile.
         """
@@ -228,7 +228,7 @@ def allow(function: Any, launch: Launch) -> None:
 def bind_launch(
     function: Any, launch: Launch, arguments: Sequence[Any], keep_alive: object = None
 ) -> Callable[[], None]:
-    """Return a function that enqueues a launch in the current stream quickly.
+    """Return a fast function that enqueues a launch in the current stream.
 
     `arguments` are the kernel's arguments as ctypes objects. These objects contain only the
     addresses of arrays. So the function keeps a reference to `keep_alive`, which keeps the arrays
@@ -263,7 +263,7 @@ def bind_launch(
 def bind_own(
     function: Any, grid: tuple[int, ...], threads: int, *arguments: Any
 ) -> Callable[[], None]:
-    """Return a function that launches one of our kernels on CuPy arrays, as `bind_launch` does."""
+    """Return a function that launches a kernel of gpubench on CuPy arrays (`bind_launch`)."""
     values = [
         ctypes.c_void_p(each.data.ptr) if isinstance(each, cupy.ndarray) else each
         for each in arguments

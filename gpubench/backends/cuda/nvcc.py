@@ -1,4 +1,4 @@
-"""Compiles with nvcc: a kernel of a file that NVRTC cannot compile, or a host function.
+"""Compiles host functions by nvcc, and kernels from files that NVRTC cannot compile.
 
 nvcc needs g++, and no GPU. nvcc is part of the CUDA toolkit, or of the wheels of the extra `nvcc`.
 """
@@ -54,7 +54,7 @@ ENTRY = "gpubench_call"  # name of the library's function that calls the host fu
 
 @cache
 def find(program: str = "nvcc") -> str | None:
-    """Return the path of a CUDA program, from installed wheels, CUDA_HOME or PATH; or None."""
+    """Find a CUDA program in installed wheels, CUDA_HOME or PATH. Return its path, or None."""
     try:
         from cuda.pathfinder import find_nvidia_binary_utility
 
@@ -75,7 +75,7 @@ def version() -> str:
 def run(arguments: Sequence[str | Path]) -> tuple[str, str]:
     """Run nvcc, and return its output and its messages.
 
-    Raises CompileError with nvcc's first error, and if nvcc or g++ is missing.
+    Raises CompileError if nvcc or g++ is missing. If nvcc fails, the message is nvcc's first error.
     """
     nvcc = find()
     if nvcc is None:
@@ -102,10 +102,11 @@ def first_error(log: str) -> str:
 
 
 def base_options(options: Sequence[str]) -> tuple[str, ...]:
-    """Return the user's options, C++17 if they name no standard, and options for include folders.
+    """Return the user's options, and the options that gpubench adds.
 
-    The wheels of cuBLAS and CCCL may be in other folders than nvcc, and have another version. So
-    the folders of the wheels are searched after nvcc's own folders.
+    The added options name include folders, and C++17 if the user's options name no standard. The
+    wheels of cuBLAS and CCCL may be in other folders than nvcc, and have another version. So the
+    folders of the wheels are searched after nvcc's own folders.
     """
     has_standard = any(re.match("--?std", option) for option in options)
     folders = (f"-isystem={folder}" for folder in (*header_folders("cublas", "cccl"), STAND_INS))
@@ -135,7 +136,7 @@ def _cublas() -> tuple[str, ...]:
 
 
 def _driver() -> tuple[str, ...]:
-    """Return the option that links the driver, if it is installed.
+    """Return the option that links the CUDA driver, or no option if the driver is not installed.
 
     The process that loads the compiled library has already loaded the driver.
     """
@@ -144,8 +145,8 @@ def _driver() -> tuple[str, ...]:
 
 
 _LINKED = {"-lcublas": _cublas, "-lcuda": _driver}
-"""For each option that links a CUDA library: a function that returns the options to use in its
-place."""
+"""Maps each option that links a CUDA library to a function. The function returns the options to use
+in place of that option."""
 
 
 def code_for(architecture: str) -> str:
@@ -178,11 +179,11 @@ def compile_kernel(
 
 
 def wrapper(variant: HostVariant, tile: Config | None, dtype: str) -> str:
-    """Return C++ code that includes the source, and calls its function with an array of pointers.
+    """Return C++ code that includes a variant's source and calls the function of the source.
 
-    Each pointer points to an argument, as for cuLaunchKernel. The function of the user may be a
-    template, overloaded, static or in a namespace. The generated function returns the last error of
-    the CUDA runtime.
+    The code gets an array of pointers. Each pointer points to an argument, as for cuLaunchKernel.
+    The function of the user may be a template, overloaded, static or in a namespace. The generated
+    function returns the last error of the CUDA runtime.
     """
     scalar = PRECISIONS[dtype].cpp
     types = [
@@ -254,7 +255,7 @@ def entry_symbol(log: str, expression: str) -> str:
 
 
 def demangled(symbol: str) -> str:
-    """Return a symbol as C++ writes it, or unchanged if it is not a mangled name."""
+    """Return the C++ name of a mangled symbol. Other symbols are returned unchanged."""
     try:
         library, status = ctypes.CDLL("libstdc++.so.6"), ctypes.c_int()
     except OSError as error:

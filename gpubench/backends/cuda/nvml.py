@@ -1,4 +1,4 @@
-"""Clocks, temperature, power and throttling of a GPU, from NVIDIA's management library (NVML)."""
+"""Reads clocks, temperature, power and throttling of a GPU from NVIDIA's library NVML."""
 
 import math
 import os
@@ -68,7 +68,10 @@ class Nvml:
         self._latest, self._read_s = Health(), -math.inf
 
     def health(self, sm_mhz: float | None) -> Health:
-        """Return the sensors' readings, and `sm_mhz` as the clock. A missing reading is None."""
+        """Return the readings of the sensors. `sm_mhz` is the clock of the multiprocessors.
+
+        A reading is None if the GPU does not report it.
+        """
         if monotonic() - self._read_s > FRESH_S:
             self._latest, self._read_s = self._sensors(), monotonic()
         return replace(self._latest, sm_mhz=sm_mhz)
@@ -88,7 +91,7 @@ class Nvml:
         )
 
     def energy_j(self) -> float | None:
-        """Return the energy that the GPU has used since the driver was loaded, or None."""
+        """Return the joules that the GPU used since the driver was loaded, or None if unknown."""
         energy_mj = self._read(self._nvml.nvmlDeviceGetTotalEnergyConsumption)
         return None if energy_mj is None else energy_mj / 1e3
 
@@ -128,7 +131,10 @@ class Nvml:
         return facts | {"neighbours": self.others()}
 
     def others(self) -> str:
-        """Return the other processes that compute on this GPU; empty if NVML reports none."""
+        """Return the names of other processes that compute on this GPU.
+
+        The text is empty if NVML reports no such processes.
+        """
         try:
             running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
         except self._nvml.NVMLError:

@@ -20,7 +20,7 @@ MAX_TIMESTAMPS = 2048  # maximum number of timestamps between two synchronizatio
 
 
 def own_kernel(name: str, device: Device) -> Any:
-    """Return a kernel of stream.cu on the current device."""
+    """Compile a kernel of stream.cu, and load it on the current device."""
     return load_function(compile_instance(SOURCE, name, device.architecture))
 
 
@@ -67,7 +67,7 @@ class CudaStream:
         self.block(0.0)
 
     def block(self, microseconds: float) -> None:
-        """Keep the stream busy for at least this time."""
+        """Keep the stream busy for at least this number of microseconds."""
         self._cycles.value = int(microseconds * self.nominal_mhz)
         self._launch_blocking_kernel()  # this call copies the arguments
 
@@ -90,14 +90,17 @@ class CudaStream:
         timestamp.event.synchronize()
 
     def synchronize(self) -> None:
-        """Wait for all work. The timestamps stay valid until further timestamps are enqueued."""
+        """Wait for all work in the stream.
+
+        The timestamps stay valid until further timestamps are enqueued.
+        """
         self._stream.synchronize()
         if self._used:
             self._host_timestamps[: self._used] = self._timestamps[: self._used].get()
         self._used = 0
 
     def elapsed_us(self, start: Timestamp, stop: Timestamp) -> float:
-        """Return the time between the two events."""
+        """Return the time between the events of two timestamps."""
         return float(cupy.cuda.get_elapsed_time(start.event, stop.event)) * 1e3
 
     def between_us(self, start: Timestamp, stop: Timestamp) -> float:
@@ -106,7 +109,10 @@ class CudaStream:
         return float(nanoseconds) / 1e3
 
     def clock_mhz(self, start: Timestamp, stop: Timestamp) -> float | None:
-        """Return the clock rate between timestamps; None if two multiprocessors recorded them."""
+        """Return the clock rate between two timestamps.
+
+        Return None if different multiprocessors recorded the timestamps.
+        """
         cycles, nanoseconds, multiprocessor = (
             self._host_timestamps[stop.slot] - self._host_timestamps[start.slot]
         ).tolist()

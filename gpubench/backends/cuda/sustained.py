@@ -68,7 +68,7 @@ def metered(
 Meter = Callable[
     [Callable[[], float | None], Callable[[], float]], AbstractContextManager[Sequence[Reading]]
 ]
-"""`metered`, or its replacement in a test."""
+"""Type of `metered`, and of the functions that replace `metered` in tests."""
 
 
 def sustain(
@@ -81,10 +81,11 @@ def sustain(
     clock: Callable[[], float] = perf_counter,
     meter: Meter = metered,
 ) -> tuple[Series, float | None]:
-    """Launch for `heat_s` untimed, then for `timed_s`. Return the samples and their clock in MHz.
+    """Launch without timing for `heat_s` seconds, and then with timing for `timed_s` seconds.
 
-    `launch_us` is an estimate of a launch's time. Raises DoesNotFitError if half of the samples or
-    more are dropped, because launches are too short for the host to stay ahead of the GPU.
+    Return the samples, and the median clock in MHz during the samples. `launch_us` is an estimate
+    of a launch's time. Raises DoesNotFitError if half of the samples or more are dropped, because
+    launches are too short for the host to stay ahead of the GPU.
     """
     launches = max(1, min(MAX_LAUNCHES, math.ceil(SAMPLE_US / launch_us)))
     enough = math.ceil(AHEAD_US / (launches * launch_us))

@@ -1,4 +1,4 @@
-"""The blocked batch: CUDA events around launches, all enqueued before the first launch runs.
+"""Times blocked batches, whose launches are all enqueued before the first launch runs.
 
 In Python, a pair of events around a launch mostly times the host. A blocked batch therefore begins
 with a blocking kernel, which keeps the stream busy while the start event, the launches and the stop
@@ -62,7 +62,7 @@ class Sample(NamedTuple):
 
 
 class BlockedBatchTimer:
-    """Times launches in a stream that can be blocked and records events, such as `CudaStream`."""
+    """Times launches in a stream that can be blocked and that records events (`CudaStream`)."""
 
     def __init__(self, stream: Any, host_clock_ns: Callable[[], int] = perf_counter_ns) -> None:
         self._stream = stream
@@ -70,7 +70,7 @@ class BlockedBatchTimer:
         self._enqueue_us: defaultdict[int, deque[float]] = defaultdict(
             lambda: deque([FIRST_ENQUEUE_US], maxlen=RECENT)
         )
-        """Recent times to enqueue a sample, by its number of launches."""
+        """Recent times to enqueue a sample, by the number of launches in the sample."""
 
         self._clocks_mhz: list[float] = []
         self._host_us: list[float] = []  # the host's times per launch, in the latest samples
@@ -79,17 +79,17 @@ class BlockedBatchTimer:
         self.void_samples = 0  # number of void samples, which were taken again
 
     def take_clock_mhz(self) -> float | None:
-        """Return the median multiprocessor clock of the samples since the last call."""
+        """Return the median clock of the multiprocessors during the samples since the last call."""
         clocks, self._clocks_mhz = self._clocks_mhz, []
         return statistics.median(clocks) if clocks else None
 
     def set_clock_mhz(self, mhz: float | None) -> None:
-        """Replace the clocks of the samples: the next `take_clock_mhz` returns this value."""
+        """Replace the clocks of earlier samples by a value, which `take_clock_mhz` returns next."""
         self._clocks_mhz = [mhz] if mhz else []
         self._host_us = []
 
     def take_host_us(self) -> float | None:
-        """Return the median time that the host took to enqueue a launch since the last call.
+        """Return the host's median time to enqueue a launch, over the samples since the last call.
 
         The time to record a sample's two events is subtracted.
         """
@@ -144,11 +144,12 @@ class BlockedBatchTimer:
         count: int,
         before: Callable[[], None] | None = None,
     ) -> list[float]:
-        """Time `count` samples of `launches` launches from `rotation`: microseconds per launch.
+        """Time `count` samples of `launches` launches each, and return microseconds per launch.
 
-        `before` is enqueued ahead of each sample and is not timed. A sample is void if the blocking
-        kernel ended before all launches were enqueued, or if the sample does not exceed the
-        overhead. Raises LaunchError after `MAX_ATTEMPTS` groups of void samples in a row.
+        The launches are taken from `rotation`. `before` is enqueued ahead of each sample and is not
+        timed. A sample is void if the blocking kernel ended before all launches were enqueued, or
+        if the sample does not exceed the overhead. Raises LaunchError after `MAX_ATTEMPTS` groups
+        of void samples in a row.
         """
         times: list[float] = []
         sample_us, failures = 0.0, 0
@@ -182,7 +183,10 @@ class BlockedBatchTimer:
         return times
 
     def _group_size(self, launches: int, sample_us: float, samples: int) -> int:
-        """Return the number of samples to enqueue before waiting; 1 until a duration is known."""
+        """Return the number of samples to enqueue before the host waits for the device.
+
+        The number is 1 until the duration of a sample is known.
+        """
         if not sample_us:
             return 1
         return max(1, min(samples, MAX_IN_FLIGHT // launches, int(GROUP_US / sample_us)))
