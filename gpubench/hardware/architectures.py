@@ -1,9 +1,9 @@
-"""An example GPU of each architecture, for machines without a GPU. Pure functions.
+"""Has an example GPU of each architecture, for machines without a GPU.
 
-Occupancy follows from the compute capability. Waves and the roofline need the multiprocessors, the
-clock and the bandwidth of a GPU model. Tables with such figures name the model. The figures are
-from NVIDIA's datasheets and architecture white papers. A clock that is not published is None, and
-an architecture without a published model is not listed.
+All functions are pure. Occupancy follows from the compute capability. Waves and the roofline need
+the multiprocessors, the clock and the bandwidth of a GPU model. Tables with such figures name the
+model. The figures are from NVIDIA's datasheets and architecture white papers. A clock that is not
+published is None, and an architecture without a published model is not listed.
 """
 
 import re

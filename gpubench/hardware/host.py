@@ -1,4 +1,7 @@
-"""The host's CPUs and memory, as Linux reports them. Standard library only."""
+"""Returns the number of CPUs and the memory of the host, as Linux reports them.
+
+The module uses only the standard library.
+"""
 
 import math
 import os
@@ -20,16 +23,17 @@ def cpu_threads() -> int:
 
 
 def free_memory_bytes() -> int:
-    """Return the bytes of main memory that are free or reclaimable; 4 GiB if not reported.
+    """Return the number of bytes of main memory that are free or reclaimable.
 
-    In a container, the result is at most the number of bytes that the container may still use.
+    If Linux does not report the number, 4 GiB are assumed. In a container, the result is at most
+    the number of bytes that the container may still use.
     """
     free = memory_bytes("MemAvailable") or 4 * 2**30
     return min([free, *(limit - used for limit, used in _memory_limits())])
 
 
 def all_memory_bytes() -> int:
-    """Return the bytes of main memory of the machine, or of the container."""
+    """Return the number of bytes of main memory that the machine or the container has."""
     total = memory_bytes("MemTotal") or 4 * 2**30
     return min([total, *(limit for limit, _ in _memory_limits())])
 
@@ -86,7 +90,7 @@ def memory_bytes(name: str) -> int | None:
 
 
 def read_text(path: str | Path) -> str:
-    """Return the text of a system file, without the last line end; empty if it cannot be read."""
+    """Return the stripped text of a system file, or an empty text if the file cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

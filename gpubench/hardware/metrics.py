@@ -1,4 +1,4 @@
-"""Rates, ratios and the roofline, from a problem and a time. Pure functions."""
+"""Computes rates, ratios and the roofline from a problem and a time, by pure functions."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ matter. The weight of all other products is negligible."""
 
 
 def gflops(problem: Problem, time_us: float) -> float:
-    """Return operations per nanosecond, that is 10⁹ operations per second."""
+    """Return the rate at which a problem's operations are done, in 10⁹ operations per second."""
     return problem.flops / time_us / 1e3
 
 
@@ -54,9 +54,10 @@ def percent(part: float | None, whole: float | None) -> float | None:
 def least_us(problem: Problem, device: Device) -> float:
     """Return a lower bound of a launch's time, or 0 if the device's figures are unknown.
 
-    The bound is the longest of three times: the time of the operations at the highest rate and
-    clock; the time to load the operands through the load paths of all multiprocessors; and the time
-    to read from memory the bytes of the operands that exceed the last-level cache.
+    The bound is the longest of three times. The first is the time of the operations at the highest
+    rate and clock. The second is the time to load the operands through the load paths of all
+    multiprocessors. The third is the time to read those bytes of the operands from memory that
+    exceed the last-level cache.
     """
     clock_mhz = device.sm_clock_mhz
     if not clock_mhz:

@@ -1,4 +1,4 @@
-"""Occupancy: the number of blocks that a multiprocessor holds at once, and its limits.
+"""Computes how many blocks a multiprocessor holds at once, and which resources limit the number.
 
 The limits are from the CUDA Programming Guide, "Technical Specifications per Compute Capability".
 The allocation units of registers and shared memory, and the four partitions of the register file,
@@ -110,9 +110,10 @@ def occupancy(
 
 
 def gpu_of(device: Device) -> Gpu | None:
-    """Return the properties that a launch may be fitted to; None for an unknown device.
+    """Return the properties of a GPU that a launch may be fitted to.
 
-    The number of resident threads per multiprocessor follows from the compute capability.
+    Return None for an unknown device. The number of resident threads per multiprocessor follows
+    from the compute capability.
     """
     limits = LIMITS.get(device.compute_capability or (0, 0))
     if limits is None or not device.multiprocessors:

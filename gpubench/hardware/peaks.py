@@ -1,7 +1,8 @@
-"""Theoretical peaks: multiprocessors × operations per clock of a multiprocessor × clock.
+"""Computes the theoretical peaks of devices.
 
-The table `RATES` has a row for each precision. For a capability that is not listed, the peak is
-unknown.
+A peak is the number of multiprocessors, times the operations of a multiprocessor per clock, times
+the clock. The table `RATES` has a row for each precision. For a capability that is not listed, the
+peak is unknown.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ _128_LANES = (
 )  # fmt: skip
 _64_INT_LANES = ((7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0))
 _BITS_16 = {(8, 0): 2048, (8, 6): 1024, (8, 9): 1024, (9, 0): 4096, (10, 0): 8192, (12, 0): 1024}
-"""Operations of a multiprocessor per clock with 16-bit floats on tensor cores, by capability."""
+"""Maps each capability to the operations per clock that the tensor cores of a multiprocessor do on
+16-bit floats."""
 
 RATES: dict[tuple[str, str], dict[tuple[int, int], int]] = {
     ("float32", CORES): {(1, 0): 16, (1, 1): 16, (1, 2): 16, (1, 3): 16, (2, 0): 64, (2, 1): 96}
@@ -60,17 +62,18 @@ HALVES = {
     "GeForce": {"tf32", "float16", "bfloat16", "bf16x3", "bf16x6", "float8_e4m3"},
     "A10G": {"tf32", "float16", "float16_sum16", "bfloat16", "bf16x3", "bf16x6", "int8"},
 }
-"""Arithmetic with half the rate of `RATES` on tensor cores, by a substring of the GPU's name.
-GeForce GPUs add in float32 at half the rate of professional GPUs of the same capability (RTX 3090
-and A40, RTX 4090 and L40S). The A10G, which is made for one cloud, has half of the A10's rates (70
-TFLOP/s in 16 bits from 80 multiprocessors at 1710 MHz)."""
+"""Maps a substring of a GPU's name to the arithmetic whose rate on tensor cores is half of the rate
+in `RATES`. GeForce GPUs add in float32 at half the rate of professional GPUs of the same capability
+(RTX 3090 and A40, RTX 4090 and L40S). The A10G, which is made for one cloud, has half of the A10's
+rates (70 TFLOP/s in 16 bits from 80 multiprocessors at 1710 MHz)."""
 
 TENSOR_CLOCKS_MHZ = {
     (9, 0): {"H100 PCIe": 1620.0, "": 1830.0},
     (10, 0): {"NVIDIA B200": 1856.0, "GB200": 2008.0},
 }
-"""Clock of the datasheets' tensor core rates, if this clock is below the highest clock, by
-capability and substring of the GPU's name. If several substrings fit, the lowest clock is used.
+"""Clock in MHz at which datasheets state the rates of tensor cores, by capability and by a
+substring of the GPU's name. The table has only GPUs whose highest clock is above this clock. If
+several substrings fit, the lowest clock is used.
 
 The clocks of GH100 are in NVIDIA's H100 white paper. The clock of B200 follows from the HGX B200
 datasheet: 2,250 TFLOP/s per GPU in 16 bits, over 148 multiprocessors × 8192 operations. The clock
@@ -100,12 +103,12 @@ def peaks(device: Device, clock_mhz: float | None = None) -> list[Peak]:
 
 
 def find_peak(device: Device, arithmetic: str, unit: str) -> Peak | None:
-    """Return the peak of one kind of unit, or None if the table has no such row."""
+    """Return the peak of an arithmetic on one kind of unit, or None if `RATES` has no such row."""
     return _peak(device, arithmetic, unit, None) if (arithmetic, unit) in RATES else None
 
 
 def fma_rate(dtype: str) -> str:
-    """Return the name of a device's fact with the measured multiply-add rate of a precision."""
+    """Return the name of the fact that states a device's measured rate of multiply-adds."""
     return f"measured_{dtype}_fma_gflops"
 
 
@@ -169,7 +172,10 @@ def _peak(device: Device, arithmetic: str, unit: str, clock_mhz: float | None) -
 
 
 def _datasheet_clock_mhz(device: Device, arithmetic: str, unit: str) -> float | None:
-    """Return the highest clock, or the lower clock of the datasheet's tensor core figures."""
+    """Return the clock in MHz for which the datasheet states a rate.
+
+    This is the GPU's highest clock, or a lower clock for tensor cores.
+    """
     highest_mhz, capability = device.sm_clock_mhz, device.compute_capability
     if not highest_mhz or unit == CORES or arithmetic == "float64":
         return highest_mhz
