@@ -1,1 +1,4 @@
-"""The variants: a folder per operation. A variant is a `.py` and, for CUDA, a `.cu`."""
+"""Has the variants, in one folder per operation.
+
+A variant is a `.py` file. A CUDA variant also has a `.cu` file.
+"""

@@ -1,4 +1,4 @@
-"""Block tiles: spaces of tiles, reasons why a tile is illegal, and launches of their kernels."""
+"""Defines spaces of block tiles, refuses illegal tiles, and returns launches for tiles."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,7 +19,9 @@ def blocks(
     together: Callable[[Config], str | None] = lambda _tile: None,
     **further: Sequence[int | str],
 ) -> Space:
-    """Return the space of block tiles BM×BN×BK with a tile TM×TN per thread: `128x128x8/8x8`.
+    """Return the space of block tiles BM×BN×BK with a tile TM×TN per thread.
+
+    An example of a tile is `128x128x8/8x8`.
 
     `further` has more axes, such as `stages`, in the order of the template's arguments. `together`
     returns why a combination of values is illegal, or None.
@@ -42,13 +44,13 @@ def blocks(
 
 
 def threads_of(tile: Config) -> int:
-    """Return the number of threads of a block of BM×BN, with one thread for each thread tile."""
+    """Return the number of threads in a block, which has one thread for each thread tile."""
     bm, bn, tm, tn = tile.numbers("BM", "BN", "TM", "TN")
     return bm * bn // (tm * tn)
 
 
 def rows_and_columns(tile: Config) -> tuple[int, int]:
-    """Return the numbers of rows and columns of a block's tile of C, which share their loads."""
+    """Return how many rows and columns of C a block computes. These share loads of A and B."""
     rows, columns = tile.numbers("BM", "BN")
     return rows, columns
 
@@ -60,17 +62,21 @@ def tiles_of_c(tile: Config, problem: Problem) -> int:
 
 
 def block_per_tile(tile: Config, problem: Problem) -> Launch:
-    """Return a launch of one block per tile of C, with x along the columns and y along the rows."""
+    """Return a launch that has one block for each tile of C.
+
+    The x dimension of the grid runs along the columns of C, and the y dimension along the rows.
+    """
     bm, bn = tile.numbers("BM", "BN")
     return Launch(grid=(-(-problem.n // bn), -(-problem.m // bm)), block=(threads_of(tile),))
 
 
 variant = partial(CudaVariant, launch=block_per_tile, reuse=rows_and_columns)
-"""Returns the variant of a kernel whose blocks compute tiles of C. Default: one block per tile."""
+"""Returns the variant of a kernel whose blocks compute tiles of C. By default, a launch has one
+block for each tile."""
 
 
 def rasterized(tile: Config, problem: Problem) -> Launch:
-    """Return a launch of one block per tile of C, for a kernel that orders the tiles itself.
+    """Return a launch that has one block for each tile of C. The kernel itself orders the tiles.
 
     The grid has one dimension, and a block has `padded_stages_bytes` of shared memory.
     """
@@ -115,6 +121,9 @@ def warps_that_fit(shared_bytes: Callable[[Config], int]) -> Callable[[Config], 
 
 
 def padded_stages_bytes(tile: Config) -> int:
-    """Return the bytes of all stages, for elements of 4 bytes, with A's rows padded by 16 bytes."""
+    """Return the bytes of shared memory that all stages take.
+
+    An element has 4 bytes, and rows of A are padded by 16 bytes.
+    """
     bm, bn, bk, stages = tile.numbers("BM", "BN", "BK", "stages")
     return 4 * stages * bk * (bm + 4 + bn)

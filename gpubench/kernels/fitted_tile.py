@@ -59,13 +59,13 @@ is the number of values of k in a step. With 8 bits, B lies along k, and the swi
 With TF32, boxes have 32 columns."""
 
 MAX_CLUSTER, MAX_LARGE_CLUSTER = PORTABLE_CLUSTER, 16
-"""Maximum number of blocks in a cluster: on every GPU with clusters, and on H100 and H200 (CUDA C++
-Programming Guide)."""
+"""Maximum number of blocks in a cluster. `MAX_CLUSTER` is the limit on every GPU with clusters, and
+`MAX_LARGE_CLUSTER` is the limit on H100 and H200 (CUDA C++ Programming Guide)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """The configurations of a kernel, and how its blocks share the tiles."""
+    """The configurations of a kernel, and how the blocks of the kernel share the tiles."""
 
     dtypes: tuple[str, ...] = DTYPES
     rows: Sequence[int] = EXTENTS
@@ -74,7 +74,8 @@ class Form:
     splits: Sequence[int] = (1,)  # numbers of parts of K; a part has its own block in the cluster
     clusters: tuple[str, ...] = CLUSTERS
     large_clusters: tuple[tuple[int, int, int], ...] = ()
-    """Clusters of more than eight blocks that the model compares: rows, columns and parts of K."""
+    """Clusters of more than eight blocks that the model compares. Each tuple has the cluster's
+    rows, columns and parts of K."""
 
     in_turns: bool = False
     """Whether blocks are persistent, and each of two warpgroups has tiles of its own."""
@@ -149,12 +150,12 @@ def consumers(rows: int, columns: int) -> int:
 
 
 def sums(rows: int, columns: int) -> int:
-    """Return the number of sums of a thread."""
+    """Return the number of sums that a thread keeps."""
     return rows * columns // (128 * consumers(rows, columns))
 
 
 def stage_bytes(rows: int, columns: int) -> int:
-    """Return the bytes of shared memory of a stage."""
+    """Return the bytes of shared memory that a stage takes."""
     return (rows + -(-columns // BY_64) * BY_64) * ROW_BYTES
 
 
@@ -220,7 +221,10 @@ def box_of_a(rows: int, across: int) -> int:
 
 
 def box_of_b(columns: int, down: int) -> int:
-    """Return the number of rows of 128 bytes of B that one of `down` blocks sends by a copy."""
+    """Return the number of 128-byte rows of B that a block sends by a copy.
+
+    Each of `down` blocks of a cluster sends an equal part of B.
+    """
     rows = columns // down
     return BY_64 // down if columns % BY_64 else min(BY_64, rows & -rows)
 
@@ -231,9 +235,10 @@ def outgrows_l2(problem: Problem) -> bool:
 
 
 def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
-    """Return the tensor maps of A, B and C. If B lies along n, its last columns have another map.
+    """Return the tensor maps of A, B and C.
 
-    A box is the part of a step that a block sends, or a piece of the results.
+    If B lies along n, the last columns of B have another map. A box is the part of a step that a
+    block sends, or a piece of the results.
     """
     m, n, k = problem.m, problem.n, problem.k
     rows, columns = cluster(tile)
@@ -253,7 +258,7 @@ def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
 
 
 def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
-    """Return a launch of one block per tile and part of K."""
+    """Return a launch that has one block for each tile and each part of K."""
     every = maps(tile, problem)
     return replace(
         block_per_part(tile, problem, threads=threads(tile), shared_bytes=shared_bytes(tile)),
@@ -275,7 +280,10 @@ def why_not_in_turns(tile: Config) -> str | None:
 
 
 def turns(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
-    """Return a launch of all blocks that fit at once, or of fewer blocks that end no later."""
+    """Return a launch with the number of blocks that the GPU holds at once.
+
+    The launch has fewer blocks if these need no more rounds.
+    """
     rows, columns = cluster(tile)
     blocks = rows * columns
     at_most = max(1, RESIDENT[blocks - 1] * multiprocessors // RESIDENT[0])

@@ -1,4 +1,4 @@
-"""Texts for `Launch.kernel`: instances of templates for the layout or alignment of A and B."""
+"""Returns texts for `Launch.kernel`, which select the instance for a layout or an alignment."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from gpubench.model import Config, Launch, Problem
 
 
 def instance(name: str, tile: Config, *flags: bool) -> str:
-    """Return an instance of a template whose last arguments, after the tile's, are `flags`."""
+    """Return an instance of a template. The last arguments of the template are `flags`."""
     numbers = (f"{{{axis}}}" for axis in tile)
     arguments = ("{scalar}", *numbers, *(str(flag).lower() for flag in flags))
     return f"{name}<{', '.join(arguments)}>"
@@ -32,7 +32,7 @@ def instance_in_layout(name: str, tile: Config, problem: Problem) -> str:
 
 
 def square_blocks(name: str) -> Callable[[Config, Problem], Launch]:
-    """Return a function that launches EDGE×EDGE threads for EDGE×EDGE elements of C."""
+    """Return a launch function. Each block has EDGE×EDGE threads, one for each element of C."""
 
     def launch(tile: Config, problem: Problem) -> Launch:
         edge = tile["edge"]

@@ -47,7 +47,7 @@ def cublas(op: str, idea: str, dtypes: tuple[str, ...] = ("float32", "float64"))
 
 
 def torch_in_precision(dtype: str, multiply: Callable[..., None]) -> Callable[..., None]:
-    """Return a function that calls `multiply` of torch with the arithmetic of a precision.
+    """Return a function that calls `multiply`, which uses torch, with a precision's arithmetic.
 
     Only "tf32" uses TF32. The setting applies to the whole process, so each call sets it. Sums are
     kept in float32.
@@ -97,7 +97,7 @@ def numpy_blas(op: str, *, threads: int) -> CallVariant:
 def cpu_loop(
     idea: str, loop: Callable[..., None], dimensions: tuple[int, ...] = (2, 1, 1)
 ) -> CallVariant:
-    """Return the variant of a loop on one thread, which Numba compiles.
+    """Return the variant of a loop that Numba compiles and that runs on one thread.
 
     `dimensions` has the number of dimensions of each array: by default, the loop takes a matrix and
     two vectors. A product of two matrices takes operands in any layout.

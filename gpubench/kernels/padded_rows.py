@@ -27,14 +27,15 @@ def row_bytes(problem: Problem) -> list[int]:
 
 
 def takes_any_rows(_tile: Config, _problem: Problem) -> None:
-    """Return None: no problem is refused, because rows of any length are copied."""
+    """Return None, because no problem is refused. The kernel copies rows of any length."""
 
 
 def on_padded_rows(product: Launch, problem: Problem) -> Launch:
-    """Return a launch of the copies, then of a product whose tensor maps describe the copies.
+    """Return a launch that copies rows, and then computes the product.
 
-    The copies are in the workspace. The product may start early, and waits for the copies itself.
-    If no rows must be copied, the launch is the product alone.
+    The tensor maps of the product describe the copies. The copies are in the workspace. The product
+    may start early, and waits for the copies itself. If no rows must be copied, the launch is the
+    product alone.
     """
     parts, begins, end = [], [], 0
     shapes, of_row = operand_shapes(problem), row_bytes(problem)

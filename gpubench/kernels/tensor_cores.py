@@ -40,7 +40,7 @@ A, B, C = range(3)  # indices of the kernel's arrays
 
 
 def consumers(tile: Config) -> int:
-    """Return the number of warpgroups that multiply. Another warpgroup fetches."""
+    """Return the number of warpgroups that multiply. One more warpgroup fetches operands."""
     return 1 if tile["BM"] == PIECE_ROWS else 2
 
 
@@ -50,19 +50,19 @@ def threads(tile: Config) -> int:
 
 
 def cluster(tile: Config) -> tuple[int, int]:
-    """Return the numbers of rows and columns of blocks in a cluster."""
+    """Return how many rows of blocks and how many columns of blocks a cluster has."""
     rows, columns = str(tile.get("cluster", "1x1")).split("x")
     return int(rows), int(columns)
 
 
 def stages_bytes(tile: Config, item_bytes: int = 2) -> int:
-    """Return the bytes of shared memory of the stages."""
+    """Return the bytes of shared memory that the stages take."""
     bm, bn, bk = tile.numbers("BM", "BN", "BK")
     return int(tile.get("stages", 1)) * (bm + bn) * bk * item_bytes
 
 
 def stages_and_results_bytes(tile: Config) -> int:
-    """Return the bytes of shared memory of the stages and of the result buffers.
+    """Return the bytes of shared memory that the stages and the result buffers take.
 
     A row of a stage has `ROW_BYTES` bytes, that is, BK elements.
     """
@@ -92,7 +92,7 @@ def maps(tile: Config, problem: Problem) -> tuple[TensorMap, ...]:
 
 
 def row_major_map(array: int, shape: tuple[int, int], box: tuple[int, int]) -> TensorMap:
-    """Return the map of a matrix whose boxes have rows of 128 bytes, swizzled."""
+    """Return the tensor map of a row-major matrix. Its boxes have swizzled rows of 128 bytes."""
     return TensorMap(array=array, shape=shape, box=box, swizzle_bytes=ROW_BYTES)
 
 
@@ -124,7 +124,10 @@ def even_grid(tiles: int, at_most: int) -> int:
 
 
 def block_per_part(tile: Config, problem: Problem, *, threads: int, shared_bytes: int) -> Launch:
-    """Return a launch of one block per tile and part of K, which may start early."""
+    """Return a launch that has one block for each tile and each part of K.
+
+    The launch may start before the previous launch ends, unless the tile has `pdl=0`.
+    """
     rows, columns = cluster(tile)
     blocks = rows * columns * int(tile.get("splits", 1))
     return Launch(
@@ -146,7 +149,7 @@ def why_not_in_cluster(tile: Config, at_most: int = PORTABLE_CLUSTER) -> str | N
 
 
 def persistent(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
-    """Return a launch of at most one block per multiprocessor, in whole clusters."""
+    """Return a launch of whole clusters, with at most one block per multiprocessor."""
     rows, columns = cluster(tile)
     blocks = rows * columns
     grid = blocks * even_grid(clusters(tile, problem), max(1, multiprocessors // blocks))
@@ -203,8 +206,9 @@ def split(
 ) -> tuple[int, int]:
     """Return the number of wide tiles per row of tiles, and the number of workers.
 
-    The choice minimizes the time of the slowest worker; then the number of narrow tiles, because
-    these take more bytes per operation; and then the number of workers, as `even_grid` does.
+    The choice minimizes the time of the slowest worker. Among equal times, it minimizes the number
+    of narrow tiles, because narrow tiles take more bytes per operation. Finally, it minimizes the
+    number of workers, as `even_grid` does.
     """
 
     def narrow(wide: int) -> int:
@@ -214,7 +218,7 @@ def split(
         of_wide, of_all = down * wide, down * (wide + narrow(wide))
 
         def columns_of(first: int) -> int:
-            """Return the columns of the worker that takes every `workers`-th tile from `first`."""
+            """Return the total columns of the tile `first` and every `workers`-th tile after it."""
             own_wide = max(0, -(-(of_wide - first) // workers))
             own = -(-(of_all - first) // workers)
             return wide_columns * own_wide + narrow_columns * (own - own_wide)
@@ -248,9 +252,10 @@ def tiles(
     constraint: Callable[[Config], str | None] = sums_that_fit,
     **further: Sequence[int | str],
 ) -> Space:
-    """Return the space of tiles BM×BN×`step` with further axes: `128x256x64/s4/cluster=2x1`.
+    """Return the space of tiles BM×BN×`step` with further axes.
 
-    `constraint` returns why a block cannot have a tile of this size, or None.
+    An example of a tile is `128x256x64/s4/cluster=2x1`. `constraint` returns why a block cannot
+    have a tile of this size, or None.
     """
 
     def together(tile: Config) -> str | None:
@@ -283,7 +288,7 @@ def variant(
 ) -> CudaVariant:
     """Return the variant of a kernel for Hopper.
 
-    `launches` is a function (tile, problem, number of multiprocessors) → the launch.
+    `launches` takes (tile, problem, number of multiprocessors) and returns the launch.
     """
 
     def launch(tile: Config, problem: Problem) -> Launch:

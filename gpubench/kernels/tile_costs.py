@@ -86,8 +86,8 @@ class Costs:
 
     launch: float  # time from one launch to the next, without any steps
     end: float
-    """Time per 10,000 elements of a tile for its first steps and its results, which overlap with
-    nothing."""
+    """Time per 10,000 elements of a tile, for the first steps of the tile and for the results. No
+    other time overlaps with this time."""
 
     tensor: float
     """Factor on the time of multiply-adds. Without this factor, a step takes one clock for each 32
@@ -121,8 +121,8 @@ class Costs:
 
     shared: float = 0  # factor on the time of shared memory at 128 bytes per clock and `CLOCK_MHZ`
     uneven: float = 0
-    """How unevenly a launch spreads its blocks if it does not fill all multiprocessors. 0: evenly.
-    1: one multiprocessor gets blocks until it is full."""
+    """How unevenly a launch spreads its blocks if it does not fill all multiprocessors. 0 means
+    evenly. 1 means that one multiprocessor gets blocks until it is full."""
 
 
 COSTS_OF_TENSOR_CORES = Costs(
@@ -197,7 +197,7 @@ class Choice(Tile):
 
     @property
     def sums(self) -> int:
-        """Number of sums of a thread."""
+        """Number of sums that a thread keeps."""
         return self.rows * self.columns // (128 * self.consumers)
 
     @property
@@ -210,7 +210,7 @@ class Choice(Tile):
     def rounds_us(
         self, problem: Problem, clusters: int, at_once: int, multiprocessors: int, costs: Costs
     ) -> float:
-        """Return the time of one step in each round of tiles, added over all rounds.
+        """Add up the time that one step takes in each round of tiles.
 
         In a round, `at_once` clusters are resident at the same time.
         """
@@ -255,8 +255,8 @@ class SmallTile(Tile):
     warps: int  # number of warps of a block that multiply
     resident: int  # number of blocks that a multiprocessor holds at once
     issued: float
-    """Number of instructions that the loop issues per multiply-add, with the multiply-add itself:
-    at least 1."""
+    """Number of instructions that the loop issues per multiply-add. The multiply-add itself counts,
+    so the number is at least 1."""
 
     shared_clocks: float  # clocks of a step's accesses to shared memory, without bank conflicts
 
@@ -300,7 +300,7 @@ class SmallTile(Tile):
 def predicted_us(
     choice: Choice | SmallTile, problem: Problem, multiprocessors: int, costs: Costs
 ) -> float:
-    """Return the predicted microseconds of a product, in bursts, with operands in the cache."""
+    """Predict the microseconds of a product in a burst of launches, with operands in the cache."""
     area, pair, parts = choice.rows * choice.columns, choice.down * choice.across, choice.splits
     clusters = problem.batch * math.prod(
         -(-extent // each)
@@ -350,7 +350,9 @@ def _rows_fetched(choice: Choice, problem: Problem, costs: Costs) -> float:
 
 
 def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> float:
-    """Return the time of a step if `share` of the multiprocessors fetch `fetched` rows each.
+    """Return the time of a step if a fraction of multiprocessors fetch `fetched` rows each.
+
+    `share` is the fraction.
 
     All rows and columns of a tile arrive in a multiprocessor, also the rows and columns that other
     blocks of the cluster fetch.
@@ -419,7 +421,7 @@ Choices = Callable[[Problem], Iterable[Choice | SmallTile]]
 def ranked(
     choices: Choices, problem: Problem, multiprocessors: int
 ) -> Mapping[Choice | SmallTile, float]:
-    """Return a kernel's configurations and their times in microseconds, the fastest first."""
+    """Return a kernel's configurations with the predicted microseconds, the fastest first."""
     costs = COSTS[problem.dtype]
     every = choices(problem)
     times = {choice: predicted_us(choice, problem, multiprocessors, costs) for choice in every}
@@ -428,7 +430,7 @@ def ranked(
 
 @cache
 def choices_of(form: Form) -> Choices:
-    """Return the function that yields a form's configurations, as the same object each time."""
+    """Return the function that yields a form's configurations. It is the same object each time."""
     return partial(choices, form)
 
 
@@ -458,9 +460,10 @@ def picked(
 def first_together(
     ranked_together: Iterable[tuple[Key, Item]], kernels: Collection[Key]
 ) -> dict[Key, list[Item]]:
-    """Return the picked items of each kernel, from pairs of a kernel and an item, fastest first.
+    """Pick items of each kernel.
 
-    The first `PICKS_TOGETHER` items are picked. A kernel without a pick gets its first item.
+    `ranked_together` has pairs of a kernel and an item, the fastest first. The first
+    `PICKS_TOGETHER` items are picked. A kernel without a pick gets its first item.
     """
     of_kernel: dict[Key, list[Item]] = {kernel: [] for kernel in kernels}
     for place, (kernel, item) in enumerate(ranked_together):
@@ -471,7 +474,7 @@ def first_together(
 
 @dataclass(frozen=True)
 class Picks:
-    """Picks configurations of a kernel: a function for `CudaVariant.auto_tiles`."""
+    """Picks configurations of a kernel. An instance is a value for `CudaVariant.auto_tiles`."""
 
     form: Form
     among: tuple[Form, ...] = FORMS
@@ -479,7 +482,7 @@ class Picks:
 
     @property
     def choices(self) -> Choices:
-        """The configurations that the model compares."""
+        """The function that yields the configurations that the model compares."""
         return choices_of(self.form)
 
     def __call__(self, problem: Problem, multiprocessors: int) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ def sum_launch(kernel: str, columns: int, *int_arguments: int) -> Launch:
 
 
 def slab_launch(tile: Config, problem: Problem, kernel: str, sum_kernel: str) -> Launch:
-    """Return a launch that adds up columns within slabs of rows, then the slabs' partial sums.
+    """Return a launch that adds up columns within slabs of rows, and then adds the partial sums.
 
     A thread adds up 16 bytes of columns. The tile has the numbers of threads, of rows per slab, and
     of unrolled iterations. The partial sums are in the workspace.
@@ -67,11 +67,11 @@ def slab_launch(tile: Config, problem: Problem, kernel: str, sum_kernel: str) ->
 def staged_blocks(outputs: int, threads: int, gpu: Gpu) -> int:
     """Return the number of blocks for `outputs` rows or columns.
 
-    If the GPU holds as many blocks as there are outputs, each output has a block. Otherwise, the
-    number of blocks is the largest divisor of the number of outputs, as in the published kernels.
-    For a prime number, this divisor is 1. If the divisor is less than half of the number of blocks
-    that the GPU holds, another number is returned, with which all blocks but the last one compute
-    the same number of outputs.
+    If the GPU holds a block for each output at once, each output has a block. Otherwise, the number
+    of blocks is the largest divisor of the number of outputs, as in the published kernels. For a
+    prime number, this divisor is 1. If the divisor is less than half of the number of blocks that
+    the GPU holds, another number is returned, with which all blocks but the last one compute the
+    same number of outputs.
     """
     resident = gpu.threads_per_multiprocessor // threads * gpu.multiprocessors
     if outputs <= resident:
@@ -82,10 +82,11 @@ def staged_blocks(outputs: int, threads: int, gpu: Gpu) -> int:
 
 
 def on_staged_blocks(launch: Launch, tile: Config, problem: Problem, gpu: Gpu) -> Launch:
-    """Return a launch whose blocks compute several outputs each, an equal number if possible.
+    """Return a launch in which each block computes several outputs.
 
-    The given launch has a block for each output. The function is the `specialize` of the published
-    staged kernels, and also changes the next launches.
+    If possible, all blocks compute the same number of outputs. The given launch has a block for
+    each output. The function is the `specialize` of the published staged kernels, and also changes
+    the next launches.
     """
     following = (on_staged_blocks(each, tile, problem, gpu) for each in launch.next_launches)
     blocks = staged_blocks(launch.grid[0], tile["threads"], gpu)

@@ -1,4 +1,4 @@
-"""A product, then the product of the transposed matrix with its result: PolyBench's atax."""
+"""Multiplies a vector by a matrix, and the result by the transposed matrix (PolyBench's atax)."""
 
 from gpubench.model.operation import Array, Operation
 

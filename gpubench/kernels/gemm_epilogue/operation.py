@@ -1,8 +1,9 @@
-"""A product with the operations that follow it in a model: C = act(A·B + bias) + residual.
+"""Products with the operations that follow a product in a model.
 
-A kernel computes the sum over K, then adds the column's bias, applies the activation, and adds the
-residual. All of this is in the type of the sum, and only C is rounded to its own type. GELU is the
-form with tanh. An operation may have no activation (`bias`), or no residual.
+The result is C = act(A·B + bias) + residual. A kernel computes the sum over K, then adds the
+column's bias, applies the activation, and adds the residual. All of this is computed in the type of
+the sum, and only C is rounded to its own type. GELU is the form with tanh. An operation may have no
+activation (`bias`), or no residual.
 """
 
 import math
@@ -21,7 +22,7 @@ class Form(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """End of the names of operations that add a residual."""
+        """End of the operation's name: `_residual`, or empty without a residual."""
         return "_residual" if self.has_residual else ""
 
 
@@ -29,7 +30,7 @@ FORMS = {
     f"gemm_{form.act}{form.suffix}": form
     for form in map(Form._make, product(("bias", "relu", "gelu", "silu"), (False, True)))
 }
-"""The forms of the operations, by the operation's name."""
+"""Maps the name of each operation to its form."""
 
 ROOT = math.sqrt(2 / math.pi)
 
@@ -39,13 +40,14 @@ ACTS: dict[str, Callable[[Any, Any], Any]] = {
     "gelu": lambda xp, z: 0.5 * z * (1 + xp.tanh(ROOT * z * (1 + 0.044715 * z * z))),
     "silu": lambda xp, z: 0.5 * z * (1 + xp.tanh(0.5 * z)),  # z / (1 + exp(-z))
 }
-"""By activation: the function (xp, array) that computes it, where `xp` is the array's module."""
+"""Maps each activation to its function of (xp, array). `xp` is the module of the array."""
 
 
 def _scale(xp: Any, a: Any, b: Any, *added: Any) -> Any:
     """Return ‖row of A‖·‖column of B‖ + |bias| + |residual| for each element of C.
 
-    It bounds the size of the sum before the activation, which hardly enlarges errors.
+    The scale bounds the size of the sum before the activation. The activation hardly enlarges
+    errors.
     """
     norms = xp.sqrt(xp.square(a).sum(axis=1))[:, None] * xp.sqrt(xp.square(b).sum(axis=0))
     return norms + sum(map(xp.abs, added))

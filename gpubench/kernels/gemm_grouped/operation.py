@@ -3,8 +3,8 @@
 A router sends each row of A to one of GROUPS experts. The rows of an expert are a group, and lie
 one below the other. `offsets` has the index of the row after the last row of each group. Each row's
 group is drawn at random. In `gemm_grouped`, all groups are equally likely. In
-`gemm_grouped_skewed`, the r-th most likely group has 1/r of the first one's probability. So a group
-has any number of rows, or none. M is the mean number.
+`gemm_grouped_skewed`, the r-th most likely group has 1/r of the probability of the most likely
+group. So a group may have any number of rows, or no rows. M is the mean number of rows per group.
 """
 
 from collections.abc import Callable, Iterator, Sequence
