@@ -1,1 +1,4 @@
-"""Runs CUDA sources on the CPU: `check` under sanitizers, `explain` to record accesses."""
+"""Runs CUDA sources on the CPU.
+
+`check` runs the sources under sanitizers, and `explain` records their accesses to memory.
+"""

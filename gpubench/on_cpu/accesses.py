@@ -40,7 +40,7 @@ LINE_BYTES = 128
 """Bytes of a cache line, which has four sectors. The L1 cache looks up one line per clock."""
 
 SHARED = "shared memory"
-"""Name of a block's memory in `Access.memory`."""
+"""The value of `Access.memory` for accesses to shared memory."""
 
 OPTIONS = (
     "-fsanitize=thread", "-fsanitize-coverage=trace-pc", "-fno-reorder-blocks", "-fno-pie",
@@ -71,19 +71,19 @@ class Access:
     file: str
     line: int
     memory: str
-    """The array, such as `A`, or `shared memory`."""
+    """Name of the array, such as `A`, or the text `shared memory`."""
 
     kind: str
-    """`read`, `write` or `atomic`."""
+    """Kind of the accesses, which is `read`, `write` or `atomic`."""
 
     bytes: int
-    """Bytes that a thread accesses at once: 1, 2, 4, 8 or 16."""
+    """Number of bytes that a thread accesses at once, which is 1, 2, 4, 8 or 16."""
 
     requests: float
-    """Requests per block."""
+    """Number of requests per block."""
 
     lanes: float
-    """Threads per request, 1 to 32."""
+    """Number of threads per request, from 1 to 32."""
 
     used_bytes: float
     """Number of different bytes that a request accesses."""
@@ -111,7 +111,7 @@ class Access:
 
     @property
     def place(self) -> str:
-        """File and line: `naive.cu:30`."""
+        """The file and the line of the accesses, such as `naive.cu:30`."""
         return f"{self.file}:{self.line}"
 
     @property
@@ -123,7 +123,7 @@ class Access:
 
     @property
     def clocks(self) -> float:
-        """Clocks per block. A multiprocessor serves one cache line or wavefront per clock."""
+        """Number of clocks per block. A clock serves one cache line or one wavefront."""
         return self.requests * (self.wavefronts if self.is_shared else self.lines)
 
     @property
@@ -156,8 +156,8 @@ class Accesses:
     """Number of blocks that were run."""
 
     used: dict[str, float]
-    """For each array: the bytes that a block uses, divided by the bytes of the sectors that it
-    reads."""
+    """Maps each array to the bytes that a block uses, divided by the bytes of the sectors that the
+    block reads."""
 
     not_analysed: tuple[Skipped, ...] = ()
     """The kinds of accesses that are not among `lines`."""
@@ -189,13 +189,13 @@ class Accesses:
 
     @property
     def bank_conflict_ways(self) -> float | None:
-        """Number of wavefronts, divided by the number without bank conflicts."""
+        """Number of wavefronts, divided by the number that there would be without conflicts."""
         phases = self._sum("phases")
         return self._sum("wavefronts") / phases if phases else None
 
     @property
     def clocks(self) -> float:
-        """Clocks of a multiprocessor per block for all lines."""
+        """Number of clocks that the accesses of all lines take per block."""
         return sum(line.clocks for line in self.lines)
 
     @property
@@ -207,7 +207,7 @@ class Accesses:
 
 
 Recorded = tuple[Accesses, ...]
-"""The accesses of the launches of a case."""
+"""The accesses of a case, one `Accesses` for each launch."""
 
 
 def record(
@@ -248,7 +248,7 @@ def missing_tool() -> str:
 
 @cache
 def recorder_version() -> str:
-    """Return the version of g++, which builds the recorder; empty if a tool is missing."""
+    """Return the version of g++, which builds the recorder. Empty if a tool is missing."""
     return "" if missing_tool() else f"g++ {run.gxx('-dumpfullversion').strip()}"
 
 
@@ -327,7 +327,7 @@ def _run(case: Case, names: Sequence[str], program: Path) -> Recorded:
 
 
 def _encoded(case: Case, names: Sequence[str]) -> bytes:
-    """Return a case for `run_case` of run_cases.h, without the buffers' contents."""
+    """Encode a case for `run_case` of run_cases.h, without the contents of the buffers."""
     problem, launch = case.problem, case.launch
     sizes = [*problem.bytes_of_arrays]
     sizes += [launch.workspace_bytes] if launch.workspace_bytes else []
@@ -346,7 +346,10 @@ def sampled_blocks(launch: Launch) -> list[tuple[int, int, int]]:
 
 
 def addresses_to_places(program: Path, source: Path, codes: set[str]) -> dict[str, tuple[str, int]]:
-    """Return the file and line of each code address, in the innermost function outside the shim."""
+    """Return the file and the line of each code address.
+
+    The line is in the innermost function that is not in the shim.
+    """
     addresses = sorted(code for code in codes if int(code, 16))
     if not addresses:
         return {}
@@ -377,7 +380,7 @@ them."""
 def _accesses(
     case: Case, report: Sequence[str], places: dict[str, tuple[str, int]], notes: Sequence[str]
 ) -> Accesses:
-    """Return the accesses of a launch from its part of the report."""
+    """Read the accesses of a launch from the lines of the report about this launch."""
     blocks = int(report[0].split()[2])
     arrays = (*OPERATIONS[case.problem.op].arrays, "workspace")
     sums: defaultdict[tuple[str, int, str, str, int], Counter[str]] = defaultdict(Counter)

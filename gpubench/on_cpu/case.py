@@ -1,4 +1,4 @@
-"""A case, which is a variant at one tile and problem, and its encoding for the runtime."""
+"""Defines a case, which is a variant at one tile and problem, and encodes cases as bytes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,10 @@ so that all of its loop is tested."""
 
 
 def titled(variant: Variant, tile: Config | None) -> str:
-    """Return `shared_tile 16`, or only the name if the variant has no tile to choose."""
+    """Return the variant's name and tile, such as `shared_tile 16`.
+
+    Return only the name if the variant has no tile to choose.
+    """
     return (
         f"{variant.name} {tile}" if tile and variant.tiles and variant.tiles.axes else variant.name
     )
@@ -57,7 +60,7 @@ class Case:
 
     @property
     def array_names(self) -> list[str]:
-        """The names of the operands, the result and the workspace, as the signature has them."""
+        """The names of the operands, the result and the workspace. A signature may name them."""
         names = [*self.problem.operation.arrays, WORKSPACE]
         if self.variant.signature:
             for parameter in parameters(self.variant.signature):
@@ -104,7 +107,7 @@ def operands(problem: Problem) -> tuple[np.ndarray, ...]:
 
 
 def expected(problem: Problem) -> np.ndarray:
-    """Return the result of a product.
+    """Return the result that a kernel must compute for a product of `operands`.
 
     The operands are small integers, so the result is exact in every dtype.
     """
@@ -114,7 +117,10 @@ def expected(problem: Problem) -> np.ndarray:
 
 
 def right_result(problem: Problem) -> tuple[np.ndarray, np.ndarray | float]:
-    """Return the result, and the error that each element may have: 0 for a product."""
+    """Return the right result, and the largest error that each element may have.
+
+    No error is allowed in the result of a product.
+    """
     if problem.operation.is_product:
         return expected(problem), 0.0
     reference = make_reference(np, problem.op, *operands(problem))
@@ -146,7 +152,10 @@ def words(*values: int) -> bytes:
 
 
 def encoded(case: Case, names: Sequence[str]) -> bytes:
-    """Return a case for `run_case` of run_cases.h: the buffers, then the launches on them."""
+    """Encode a case for `run_case` of run_cases.h.
+
+    The buffers come first. The launches on the buffers follow.
+    """
     problem, launch = case.problem, case.launch
     inputs = case.inputs or operands(problem)
     output = np.empty(problem.output_shape, dtype=problem.types[-1])
@@ -162,7 +171,10 @@ def encoded(case: Case, names: Sequence[str]) -> bytes:
 def encoded_launches(
     case: Case, names: Sequence[str], blocks: Callable[[Launch], Sequence[tuple[int, int, int]]]
 ) -> bytes:
-    """Return a case's launches as bytes. `blocks` returns the blocks that run; () means all."""
+    """Encode the launches of a case as bytes.
+
+    `blocks` takes a launch, and returns the indices of the blocks to run. () means all blocks.
+    """
     launch = case.launch
     parts = [words(len(launch.sequence))]
     for step, name in zip(launch.sequence, case.instances, strict=True):
@@ -179,7 +191,7 @@ def encoded_launches(
 
 
 def _numbers_in_memory(case: Case) -> list[np.ndarray]:
-    """Return the numbers whose addresses a host function takes: `const float* alpha=1`."""
+    """Return the numbers that a host function takes by address, as in `const float* alpha=1`."""
     if isinstance(case.variant, CudaVariant):
         return []
     scalar = case.problem.precision.cpp

@@ -1,4 +1,4 @@
-"""A fault that a sanitizer or the runtime found in a kernel, in words."""
+"""Describes in words a fault that a sanitizer or the runtime found in a kernel."""
 
 import re
 
@@ -27,7 +27,7 @@ _OF_LAUNCH = re.compile(r"\brun_block\b")
 
 
 class KernelFaultError(Exception):
-    """A sanitizer or the runtime stopped a kernel."""
+    """A fault that a sanitizer or the runtime found in a kernel."""
 
     def __init__(self, report: str, launches: int = 0) -> None:
         super().__init__(report)
@@ -36,11 +36,11 @@ class KernelFaultError(Exception):
         """Number of launches so far, including the stopped launch."""
 
         self.case: Case | None = None
-        """The case that was stopped."""
+        """The case whose kernel was stopped."""
 
     @property
     def finding(self) -> str:
-        """The check's name and its finding: `AddressSanitizer: heap-buffer-overflow`."""
+        """The check and its finding, such as `AddressSanitizer: heap-buffer-overflow`."""
         match = re.search(f"({_CHECKS}): .*", self.report)
         return clean(_ADDRESSES.sub("", match[0])) if match else "unknown"
 
@@ -63,7 +63,7 @@ class KernelFaultError(Exception):
 
     @property
     def is_in_global_memory(self) -> bool:
-        """Whether the fault is a race in global memory, as an access beyond an array may cause."""
+        """Whether the fault is a race in global memory. An access beyond an array may cause it."""
         location = _LOCATION.search(self.report)
         return location is not None and not _memory(location, {}, self.report)[0]
 

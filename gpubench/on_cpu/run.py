@@ -54,7 +54,8 @@ LONGEST_ERROR = 400
 """Maximum number of characters of an error from g++."""
 
 FILE_BYTES = 2**26
-"""Maximum size of a file that a program writes, also of the file that gets its output."""
+"""Maximum number of bytes of a file that a program writes. The limit also applies to the file that
+receives the program's output."""
 
 LIMITS = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: FILE_BYTES}
 
@@ -78,7 +79,7 @@ class Sanitizer(Enum):
         """The sanitizer's options, as environment variables.
 
         The program ends at the first finding. Accesses far beyond an operand are found too. A
-        kernel may use half of the machine's memory.
+        kernel may use at most half of the machine's memory.
         """
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         memory = f"hard_rss_limit_mb={memory_bytes // 2 >> 20}"
@@ -148,7 +149,7 @@ def _run_alike(
 
 
 def runtime_object(folder: Path, name: str = "runtime") -> Path:
-    """Return the object file of a source of the shim, compiled without a sanitizer.
+    """Compile a source of the shim without a sanitizer, and return the object file.
 
     All programs of a folder share the file. The user's cache keeps the file, because g++ takes two
     seconds.
@@ -184,7 +185,7 @@ def build(
 
 
 def gxx(*arguments: str, text: str = "") -> str:
-    """Compile or link, and return what g++ prints.
+    """Compile or link by g++, and return what g++ prints.
 
     Raises UsageError if g++ is missing, and CompileError with the first error of g++.
     """
@@ -205,7 +206,7 @@ def gxx(*arguments: str, text: str = "") -> str:
 def execute(
     command: Sequence[str], sanitizer: Sanitizer | None = None, stalled_s: float = STALLED_S
 ) -> None:
-    """Run a program to its end. Raises KernelFaultError if its report names a fault.
+    """Run a program to its end. Raises KernelFaultError if the program fails.
 
     If ThreadSanitizer does not work with this system's randomized addresses, the program runs again
     without randomized addresses.
@@ -229,7 +230,7 @@ def execute(
 def _run(
     command: Sequence[str], sanitizer: Sanitizer | None, stalled_s: float
 ) -> tuple[int, list[str]]:
-    """Run a program with limits; return its exit code and the lines of its stderr.
+    """Run a program with limits. Return the exit code and the lines of stderr.
 
     A program that prints nothing for `stalled_s` is killed, and the last line states that. The
     runtime prints a line before each launch.
@@ -261,7 +262,10 @@ def _run(
 
 
 def _decoded(data: bytes, cases: Sequence[Case]) -> list[np.ndarray]:
-    """Return the outputs. Raises KernelFaultError for operands that the kernel has changed."""
+    """Read the outputs of the cases from the file that the program wrote.
+
+    Raises KernelFaultError if a kernel changed operands, or if the file has a wrong length.
+    """
     outputs, start = [], 0
     for case in cases:
         problem = case.problem

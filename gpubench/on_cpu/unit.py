@@ -70,7 +70,7 @@ def translation_unit(
     entry: str = "",
     folders: Sequence[Path] = (),
 ) -> str:
-    """Return the text of a unit: the source for g++, and a table of the instances.
+    """Return the text of a unit, which has the source for g++ and a table of the instances.
 
     `text` replaces the source on disk and all of its own headers. Functions of `text` that neither
     the instances nor `entry` need are left out. `entry` is a host function whose launches are run.
@@ -107,7 +107,7 @@ class _Reader:
     inserted: set[Path] = field(default_factory=set)
 
     def adapted(self, text: str, path: Path) -> str:
-        """Return a file's text for g++.
+        """Return the text of a file, changed for g++.
 
         A file with code for the GPU is inserted where it is first included.
         """
@@ -178,12 +178,12 @@ def _replaced(text: str, cuts: Sequence[tuple[int, int, str]]) -> str:
 
 
 def masked(text: str) -> str:
-    """Return the text with spaces for comments, literals and directives; line ends stay."""
+    """Replace comments, literals and directives in a text by spaces. Line ends stay."""
     return _NO_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
 def _functions(plain: str) -> Iterator[_Function]:
-    """Yield the functions of a masked text that are defined in no class."""
+    """Yield the functions that a masked text defines outside classes."""
     start = after = 0
     for mark in re.finditer(r"[{};]", plain):
         if mark.start() < after:
@@ -217,7 +217,11 @@ def _needed(
     of_device: Sequence[_Function],
     wanted: str,
 ) -> set[_Function]:
-    """Return `of_device` and the functions that it, `wanted` or code outside functions names."""
+    """Return the functions that a unit needs.
+
+    These are the functions `of_device`, and each function that `wanted`, code outside functions, or
+    another needed function names.
+    """
     outside = _replaced(plain, [(each.start, each.end, ";") for each in functions])
     waiting = [
         "".join(x for x in _STATEMENT.findall(outside) if not _DECLARATION.fullmatch(x)),
@@ -235,7 +239,7 @@ def _needed(
 
 
 def _host_code(text: str, plain: str, function: _Function) -> Iterator[tuple[int, int, str]]:
-    """Yield the parts of a host function that change: start, end and the new text.
+    """Yield the start, the end and the new text of each part of a host function that changes.
 
     Launches in the function become C++. Names such as `gridDim` are macros for kernels. In a host
     function, such names are the function's own variables, which get another name.
@@ -254,7 +258,7 @@ def _own_names(plain: str, start: int, end: int) -> Iterator[tuple[int, int, str
 
 
 def _launches(text: str, plain: str, function: _Function) -> Iterator[tuple[int, int, str]]:
-    """Yield the launches in a function: start, end and the new text."""
+    """Yield the start, the end and the new text of each launch in a function."""
     for mark in _OPENING.finditer(plain, function.start, function.end):
         closing = _CLOSING.search(plain, mark.end(), function.end)
         opening = plain.find("(", closing.end()) if closing else -1

@@ -24,7 +24,7 @@ _NAME = re.compile(r"\s*([A-Za-z_]\w*)\s*((?:\[[^\]]*\]\s*)*)$")
 
 
 def unwritten_shared_memory(case: Case, folder: Path) -> str:
-    """Return the place `FILE:LINE` of the first read of unwritten shared memory, or ""."""
+    """Return where a kernel first reads unwritten shared memory, such as `sum.cu:12`, or ""."""
     if missing_tool():
         return ""
     variant = case.variant
@@ -52,7 +52,7 @@ def unwritten_shared_memory(case: Case, folder: Path) -> str:
 
 
 def uninitialized_variables(case: Case, right: np.ndarray, folder: Path) -> str:
-    """Return the variables of a wrong kernel that are read before they are assigned, or "".
+    """Return a text on variables that a wrong kernel reads before assigning them, or "".
 
     There are such variables if the results become right when g++ sets all uninitialized variables
     to zero.
