@@ -41,24 +41,24 @@ _SENT: dict[Any, Any] = {
     Measurement: _MEASUREMENT,
     Measurement | None: _MEASUREMENT | None,
 }
-"""For each type that contains a variant: the type of the message that is sent in its place."""
+"""Maps each type that contains a variant to the type of the message that is sent in its place."""
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """The device that a child opened."""
+    """The device that a child opened, and the child's notices for the user."""
 
     device: Device
     notices: tuple[str, ...]
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A call of a method: the name of the method, and the arguments by name."""
+    """Message by which the parent calls a method of the child."""
 
     method: str
     arguments: msgspec.Raw
     operation: str
-    """Path of the file that describes the problem's operation. Empty for an operation of gpubench
-    itself, and for a call without a problem."""
+    """Path of the file that describes the problem's operation. The path is empty for an operation
+    of gpubench itself, and for a call without a problem."""
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -75,13 +75,13 @@ _signature_of = cache(signature)
 
 
 def bound(method: Callable[..., Any], *arguments: Any, **named: Any) -> dict[str, Any]:
-    """Return the arguments of a method by name."""
+    """Return the arguments of a call, each under the name of its parameter."""
     _, *by_name = _signature_of(method).bind(None, *arguments, **named).arguments.items()
     return dict(by_name)
 
 
 def encode_call(method: Callable[..., Any], arguments: Mapping[str, Any]) -> bytes:
-    """Return a call as bytes. `decode_arguments` reads the arguments in the child."""
+    """Encode a call of a method as bytes. `decode_arguments` reads the arguments in the child."""
     sent = {name: _plain(value) for name, value in arguments.items()}
     problem = arguments.get("problem")
     is_users = isinstance(problem, Problem) and not OPERATIONS.is_ours(problem.op)
@@ -90,7 +90,7 @@ def encode_call(method: Callable[..., Any], arguments: Mapping[str, Any]) -> byt
 
 
 def decode_arguments(method: Callable[..., Any], call: Call) -> dict[str, Any]:
-    """Return the arguments of a call by name. The child calls this function.
+    """Decode the arguments of a call in the child, and return them by name.
 
     Raises an error if a file that describes the operation or a variant is invalid.
     """
@@ -105,14 +105,14 @@ def decode_arguments(method: Callable[..., Any], call: Call) -> dict[str, Any]:
 
 
 def encode(value: object) -> bytes:
-    """Return a message, or the result of a method, as bytes."""
+    """Encode a message, or the result of a method, as bytes."""
     return msgspec.msgpack.encode(_plain(value))
 
 
 def decode_result(
     method: Callable[..., Any], arguments: Mapping[str, Any], content: msgspec.Raw
 ) -> Any:
-    """Return the result of a method. The parent calls this function.
+    """Decode, in the parent, the result of a method that the child called.
 
     Raises ValueError if the bytes are not a valid result.
     """

@@ -1,4 +1,4 @@
-"""The main function of a child process, which uses a `Runner` to answer the parent's calls."""
+"""Runs in a child process, and calls the methods that the parent requests."""
 
 import os
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def _count_fork(forks: memoryview) -> None:
 
 
 class Server:
-    """Calls the methods that the parent requests, on the server itself or on one of its objects."""
+    """Calls the methods that the parent requests, on this object or on objects that it holds."""
 
     def __init__(self, channel: Channel) -> None:
         self._runner: Runner | None = None
@@ -95,7 +95,7 @@ class Server:
         return self._runner
 
     def answer(self, content: bytes, report: Report) -> bytes:
-        """Call a method, and return its result as bytes."""
+        """Call the method that a request names, and return the result and the state as bytes."""
         self._report = report
         call = msgspec.msgpack.decode(content, type=Call)
         owner, _, name = call.method.partition(".")

@@ -1,4 +1,4 @@
-"""Controls child processes from the parent: starts them, sends requests, and notices their end."""
+"""Starts child processes, sends requests to them, and notices when they end."""
 
 import os
 from collections import defaultdict
@@ -92,7 +92,11 @@ class Supervisor:
 
     @property
     def spent_s(self) -> Mapping[str, float]:
-        """Wall time of all children by phase since `forget_times`, and the time to start them."""
+        """Wall time, in seconds, that all children together spent in each phase.
+
+        The times since the last call of `forget_times` count. The phase `starting` is the time to
+        start the children.
+        """
         names = dict.fromkeys((*self._spent_s, *self._child_spent_s))
         return {n: self._spent_s.get(n, 0.0) + self._child_spent_s.get(n, 0.0) for n in names}
 
@@ -102,9 +106,9 @@ class Supervisor:
         self._child_spent_s = {}
 
     def open(self) -> Opened:
-        """Start a child that opens the device, and return its answer.
+        """Start a child, or use a waiting child, and let this child open the device.
 
-        Raises the error that the child reports, ChildLostError, or HostChangedError.
+        Raises ChildLostError, HostChangedError, or the error that the child reports.
         """
         opened, self._opened = self._opened, None
         if opened and self.child and not self.child.has_ended:
@@ -214,7 +218,9 @@ class Supervisor:
         return result
 
     def compile(self, points: Sequence[Point], limit_s: float, on_built: Report) -> None:
-        """Compile the points' kernels; `on_built` gets the number of kernels compiled so far.
+        """Compile the kernels of the points in the child.
+
+        After each kernel, `on_built` is called with the number of kernels compiled so far.
 
         `limit_s` is the time limit for each kernel. Raises ChildLostError.
         """
@@ -278,7 +284,7 @@ _ahead: dict[tuple[str, Timer, Path | None], Supervisor] = {}
 
 
 def supervisor_of(device: str, timer: Timer, kernels: Path | None) -> Supervisor:
-    """Return the supervisor for a folder of kernels. Its children may have been started ahead."""
+    """Return the supervisor that `start_ahead` made for a folder of kernels, or a new one."""
     return _ahead.pop((device, timer, kernels), None) or Supervisor(device, timer, kernels)
 
 
@@ -306,7 +312,7 @@ def end_ahead() -> None:
 
 
 def scheduling(pid: int) -> tuple[str, str]:
-    """Return the CPUs on which a process may run, and its scheduling policy with its nice value."""
+    """Return the CPUs on which a process may run, and the process's policy and nice value."""
     policy, nice = os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid)
     return str(sorted(os.sched_getaffinity(pid))), f"policy {policy}, nice {nice}"
 

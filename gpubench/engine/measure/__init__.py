@@ -1,1 +1,1 @@
-"""Measures a point in this process: loads operands, binds a kernel, launches and samples it."""
+"""Loads operands, binds kernels, and measures points in this process."""

@@ -1,4 +1,4 @@
-"""Requests without launches, in a process that never runs a user's function.
+"""Answers requests without launches, in a process that never runs a user's function.
 
 The time of empty requests is subtracted from the time of launches on new operands
 (`engine.outside.on_new_operands`).
@@ -17,7 +17,7 @@ from gpubench.model import Problem
 
 
 class EmptyRequests:
-    """Fills the operands of launches of one point at a time, but launches nothing."""
+    """Fills operands as a request with launches does, but launches nothing."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -36,7 +36,7 @@ class EmptyRequests:
         return ""
 
     def put_new_operands(self, count: int, in_queue: bool) -> None:
-        """Prepare a request as `Examiner.put_new_operands` does."""
+        """Prepare to fill operands, as `Examiner.put_new_operands` prepares launches."""
         memory = self._operands[:count].ravel()
         values = self._backend.xp.zeros(NEW_VALUES, memory.dtype)
         self._release = self._backend.hold(memory, values, None, 0, in_queue=in_queue)

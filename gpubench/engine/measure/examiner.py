@@ -1,4 +1,4 @@
-"""Launches a user's kernel in the child when the parent requests it to judge the kernel."""
+"""Launches a user's kernel in the child, so that the parent can judge the kernel."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -81,9 +81,10 @@ class Examiner:
 
     @_or_lost()
     def probe_outputs(self, point: Point) -> list[bytes]:
-        """Return the results on the operands of the point's probes, as bytes, row after row.
+        """Launch on the operands of the point's probes, and return each result as bytes.
 
-        Raises ChildLostError for a result that cannot be computed.
+        The elements of a result are stored row after row. Raises ChildLostError if a result cannot
+        be computed.
         """
         problem = probe_problem(point, self._backend.device.compute_capability)
         probes = all_probes(problem, self._operand_cache.seed)
@@ -91,7 +92,10 @@ class Examiner:
 
     @_or_lost()
     def result_on(self, point: Point, seed: int) -> bytes:
-        """Return the point's result on operands from a seed. Raises ChildLostError."""
+        """Launch on operands that are made from a seed, and return the result as bytes.
+
+        Raises ChildLostError.
+        """
         inputs = make_inputs(point.problem, seed, point.operands)
         content: bytes = on_host(next(self.outputs(point, point.problem, inputs))).tobytes()
         return content
@@ -126,10 +130,11 @@ class Examiner:
     def put_new_operands(
         self, point: Point, launches: int, position: int, count: int, in_queue: bool
     ) -> bool:
-        """Prepare launches on new copies of A or B; poison the outputs. Raises ChildLostError.
+        """Prepare launches on new copies of A or B, and fill the outputs with poison.
 
         `position` is 0 for A and 1 for B. Launches use the `count` copies of this operand in turns.
-        Return whether `launch_on_new_operands` can begin the launches (`Backend.hold`).
+        Return whether `launch_on_new_operands` can begin the launches (`Backend.hold`). Raises
+        ChildLostError.
         """
         if bytes_of_sets(point.problem, count) > self._backend.bytes_free():
             return False
@@ -173,16 +178,19 @@ class Examiner:
 
     @_or_lost()
     def launch_on_new_operands(self, seed: int) -> None:
-        """Begin the launches of `put_new_operands`, and wait. Raises ChildLostError."""
+        """Begin the launches that `put_new_operands` has prepared, and wait until they end.
+
+        Raises ChildLostError.
+        """
         if self._release:
             self._release(seed)
 
     def read_results(self, copies: Sequence[int], rows: Sequence[int], position: int) -> bytes:
-        """Return a row or a column of each copy's result (`read_lines`), chosen by the parent."""
+        """Return the rows or columns that the parent has chosen from results (`read_lines`)."""
         return read_lines(self._new.outputs, copies, rows, position) if self._new else b""
 
     def read_elements(self, copy: int, positions: Sequence[int]) -> bytes:
-        """Return elements of a copy's result (`keeper.read_elements`), chosen by the parent."""
+        """Return the elements that the parent has chosen from a result (`keeper.read_elements`)."""
         return read_elements(self._new.outputs, copy, positions) if self._new else b""
 
     @_or_lost()
@@ -230,7 +238,7 @@ class Examiner:
     def outputs(
         self, point: Point, problem: Problem, inputs: Sequence[Any], launches: int = 1
     ) -> Iterator[Any]:
-        """Yield the result of each launch of the point's kernel on operands of another problem."""
+        """Launch the point's kernel on the operands of a problem, and yield each result."""
         operands = self._backend.load(problem, inputs, cold=False)
         kernel = self._backend.bind(at_probe(point, problem), operands)
         for _ in range(launches):

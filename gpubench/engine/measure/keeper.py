@@ -18,15 +18,16 @@ from gpubench.model import Problem
 
 
 def outputs_in(memory: Any, problem: Problem, kind: Any) -> Any:
-    """Return the outputs of launches as arrays of a type. The outputs are in `memory`, in order."""
+    """Return the outputs that `memory` holds, one after the other, as arrays of type `kind`."""
     lines = memory.view(kind).reshape(-1, set_size(problem.output_shape, np.dtype(kind).itemsize))
     return in_sets(lines, problem.output_shape, problem.by_columns[-1])
 
 
 def read_lines(outputs: Any, launches: Sequence[int], lines: Sequence[int], position: int) -> bytes:
-    """Return a row of each launch's output, or a column if `position` is 1.
+    """Return, as bytes, a row of each launch's output, or a column if `position` is 1.
 
-    If `lines` is empty, return the whole output of the first launch.
+    `lines` has the index of the row or column for each launch. If `lines` is empty, return the
+    whole output of the first launch.
     """
     bits = outputs.view(f"u{outputs.dtype.itemsize}")  # CuPy indexes only arrays of its own types
     bits = bits.swapaxes(1, -1) if position else bits
@@ -51,8 +52,8 @@ class Keeper:
     def keep(self, problem: Problem, launches: int) -> tuple[bytes, str]:
         """Allocate memory for the outputs of a number of launches.
 
-        Return the handle of the outputs' memory, and the reason why no process can open the memory,
-        or an empty text.
+        Return the handle of the memory, and an empty text. If no other process can open the memory,
+        return an empty handle and the reason.
         """
         self._problem, needed = problem, shared_bytes(problem, launches)[1]
         if needed > self._exported[1].size:  # at least twice the memory, which is never freed
@@ -65,11 +66,11 @@ class Keeper:
         return self._exported[0], ""
 
     def read_results(self, copies: Sequence[int], rows: Sequence[int], position: int) -> bytes:
-        """Return the rows or columns of the outputs that the parent has chosen (`read_lines`)."""
+        """Return the rows or columns that the parent has chosen from the outputs (`read_lines`)."""
         return read_lines(self._outputs, copies, rows, position)
 
     def read_elements(self, copy: int, positions: Sequence[int]) -> bytes:
-        """Return the elements of an output that the parent has chosen (`read_elements`)."""
+        """Return the elements that the parent has chosen from an output (`read_elements`)."""
         return read_elements(self._outputs, copy, positions)
 
     @property

@@ -77,6 +77,6 @@ def _is_stationary(windows: list[tuple[float, float]]) -> bool:
 
 
 def mean_joules(values: Sequence[float | None]) -> float | None:
-    """Return the mean of the energies that are known; None if no energy is known."""
+    """Return the mean of the known energies, or None if no energy is known."""
     numbers = [value for value in values if value is not None]
     return sum(numbers) / len(numbers) if numbers else None

@@ -1,4 +1,4 @@
-"""The wall time of a job by phase."""
+"""Measures the wall time that a job spends in each phase."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ class Phases:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Add the wall time of the block to a phase, without the time of phases inside it."""
+        """Add the wall time of a `with` block to a phase. Phases inside the block do not count."""
         before_s, started = sum(self.spent_s.values()), perf_counter()
         try:
             yield

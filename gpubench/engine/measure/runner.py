@@ -53,7 +53,7 @@ class Runner:
 
     @property
     def spent_s(self) -> Mapping[str, float]:
-        """Wall time of this job by phase."""
+        """Wall time, in seconds, that this process spent in each phase of the job."""
         return self._phase.spent_s
 
     @property
@@ -70,7 +70,7 @@ class Runner:
             compiled.result()
 
     def warm_up(self) -> None:
-        """Bring the device to the clock that it keeps under load."""
+        """Bring the device to the clock rate that it keeps under load."""
         with self._phase("warming up"):
             self._backend.warm_up()
 
@@ -80,19 +80,19 @@ class Runner:
             return self._backend.gauge.ceilings(dtypes)
 
     def parts(self) -> Parts:
-        """Time a fixed amount of work on each part of the device."""
+        """Measure how long a fixed amount of work takes on each part of the device."""
         gauge = self._backend.gauge
         with self._phase("sampling"):
             times_us = gauge.parts()
         return Parts(times_us=times_us, health=gauge.health(), configuration=gauge.configuration())
 
     def empty_launch_us(self) -> dict[str, float]:
-        """Time a launch of an empty kernel by each clock of the device."""
+        """Measure how long a launch of an empty kernel takes, by each clock of the device."""
         with self._phase("sampling"):
             return self._backend.gauge.empty_launch_us()
 
     def next_round(self) -> None:
-        """Do nothing: there is only this process."""
+        """Do nothing, because all rounds are measured in this process."""
 
     def measure(
         self,
@@ -101,13 +101,13 @@ class Runner:
         earlier: Measurement | None = None,
         seed: int | None = None,
     ) -> Measurement:
-        """Measure a point once. A failure becomes the measurement's status and reason.
+        """Measure a point once, and return the measurement, also if the point fails.
 
-        `wall_limit_s` is the wall time that a budget leaves for the point. Sampling stops after
-        this time, but not before the minimum number of samples is taken. `earlier` is the point's
-        measurement in another process, where the point was probed and verified. The timed outputs
-        are also verified in this process. `seed` is the seed of the operands and probes, if it
-        differs from the job's seed.
+        The measurement's status and reason describe a failure. `wall_limit_s` is the wall time that
+        a budget leaves for the point. Sampling stops after this time, but not before the minimum
+        number of samples is taken. `earlier` is the point's measurement in another process, where
+        the point was probed and verified. The timed outputs are also verified in this process.
+        `seed` is the seed of the operands and probes, if this seed differs from the job's seed.
         """
         self._operand_cache.use_seed(seed)
         self.examiner.forget()
@@ -125,14 +125,14 @@ class Runner:
     def row_digests(
         self, point: Point, rows: int, seed: int, launches: int
     ) -> list[tuple[str, str]]:
-        """Return digests of results on a number of rows (`Examiner.row_digests`)."""
+        """Launch on `rows` rows, and return digests of the results (`Examiner.row_digests`)."""
         return self.examiner.row_digests(point, rows, seed, launches)
 
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
         """Measure a kernel and a library in turns at the power limit (`measure.pairs`).
 
-        The kernel and the library have the same problem. Returns the reason if the measurement
-        fails.
+        The kernel and the library have the same problem. If the measurement fails, return the
+        reason as text.
         """
         self._operand_cache.use_seed(None)
         try:

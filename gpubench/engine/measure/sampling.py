@@ -11,8 +11,8 @@ from gpubench.model import Series, Timing
 from gpubench.stats.intervals import median_interval
 
 Sample = Callable[[int, int], list[float]]
-"""Function of the number of launches per sample and the number of samples. The function returns the
-microseconds per launch of each sample."""
+"""Function that takes samples. The arguments are the number of launches per sample, and the number
+of samples. The function returns the time per launch of each sample, in microseconds."""
 
 SHRINKING = 0.9
 """An interval has stopped shrinking if its width exceeds this fraction of its width at half of the
@@ -45,7 +45,7 @@ def collect(
     clock: Callable[[], float] = perf_counter,
     min_launches: int = 1,
 ) -> Series:
-    """Take samples until there are enough by the policy `timing`, and return them.
+    """Take samples until the policy `timing` requires no more, and return the samples.
 
     The first launches warm up the device and give an estimate. The times of these launches do not
     count, unless the measured time and the expected time both exceed `WARM_S`. (If only the
@@ -69,7 +69,10 @@ def collect(
     widths: list[tuple[int, float]] = []
 
     def spent_s() -> float:
-        """Return the wall time, but at least the samples' time: a first sample may be older."""
+        """Return the wall time since the start, but at least the total time of the samples.
+
+        The first sample may have been taken before the start.
+        """
         return max(clock() - started, sum(times) * launches / 1e6)
 
     while not (reason := _why_stop(times, sample_s, widths, spent_s(), timing)):
@@ -130,7 +133,7 @@ def _why_stop(
     wall_s: float,
     timing: Timing,
 ) -> str | None:
-    """Return why there are enough samples, or None. Append the interval's width to `widths`."""
+    """Return why sampling stops, or None if it goes on. Append the interval's width to `widths`."""
     if len(times) < _least(sample_s, timing):
         return None
     if wall_s >= timing.round_wall_s:

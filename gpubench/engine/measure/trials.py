@@ -50,8 +50,8 @@ LONG_LAUNCH_US = 2000.0
 launches."""
 
 Instance = tuple[Variant, Config | None, str, tuple[str, ...]]
-"""Key of code that is compiled once for all sizes: variant, tile, dtype and column-major
-matrices."""
+"""Key of code that is compiled once for all sizes. The key consists of the variant, the tile, the
+dtype and the names of the column-major matrices."""
 
 
 class Trials:
@@ -87,9 +87,10 @@ class Trials:
         self.notes[instance] = kernel.watch()
 
     def probe(self, point: Point) -> None:
-        """Require exact results of the point's probes, once for each size of probes.
+        """Raise WrongError unless the kernel's results on the operands of probes are right.
 
-        Raises WrongError.
+        Each instance is tried only once with probes of the same size. If the operation is not a
+        product, random operands are used, too.
         """
         problem = probe_problem(point, self._backend.device.compute_capability)
         instance = instance_of(point)
@@ -109,10 +110,10 @@ class Trials:
     def _trials(
         self, point: Point, problem: Problem
     ) -> Iterator[tuple[Sequence[Any], Callable[[Any], None]]]:
-        """Yield operands, and the function that raises WrongError unless the result is right.
+        """Yield pairs of operands and a function that raises WrongError unless a result is right.
 
-        An operation that is not just a product gets random operands. If the operation contains a
-        product, it also gets the operands of exact probes.
+        An operation that is not just a product gets random operands. An operation that contains a
+        product also gets the operands of exact probes.
         """
         xp, seed = self._backend.xp, self._operand_cache.seed
         if not problem.operation.is_product:
@@ -183,7 +184,7 @@ class Trials:
 
 
 def _new_inputs(point: Point) -> tuple[NDArray[Any], ...]:
-    """Return operands that no launch has seen; for a product only A."""
+    """Return operands that no launch has used. For a product, return only A."""
     problem, seed = point.problem, randbits(SEED_BITS)
     if not problem.operation.is_product:
         return make_inputs(problem, seed, point.operands)

@@ -1,4 +1,4 @@
-"""Measures a point once: load, estimate, verify, time, and verify the timed outputs."""
+"""Measures a point once, and verifies the outputs of the first launches and of the samples."""
 
 import math
 from collections import defaultdict
@@ -36,7 +36,7 @@ from gpubench.plan.scrutiny import scrutiny_of
 from gpubench.text import digits
 
 FRACTIONS = (64, 16, 4)
-"""Divisors of the number of rows: the time of a slow launch is predicted from launches on 1/64,
+"""Divisors of the number of rows. The time of a slow launch is predicted from launches on 1/64,
 1/16 and 1/4 of the rows."""
 
 HOPELESS = 4.0
@@ -100,9 +100,10 @@ class Visits:
     def visit(
         self, blank: Measurement, wall_limit_s: float | None, earlier: Measurement | None
     ) -> Measurement:
-        """Measure a point, and return the measurement. A failure becomes its status and reason.
+        """Measure a point once, and return the measurement, also if the point fails.
 
-        `earlier` is the point's measurement in another process.
+        The measurement's status and reason describe a failure. `earlier` is the point's measurement
+        in another process.
         """
         state = self._states[blank.point]
         try:
@@ -171,7 +172,10 @@ class Visits:
         return state.right
 
     def right_kernel(self, point: Point, operands: OperandSets) -> Kernel:
-        """Return the point's kernel after a launch whose result was right. Raises WrongError."""
+        """Launch the point's kernel once, check the result (`Check.look`), and return the kernel.
+
+        Raises WrongError if the check finds a wrong result.
+        """
         kernel, check = self._backend.bind(point, operands), self.check(point, operands)
         check.start()
         kernel.run()
@@ -219,7 +223,7 @@ class Visits:
             state.threads = earlier.threads
 
     def _too_slow(self, point: Point, operands: OperandSets, kernel: Kernel) -> str | None:
-        """Return a reason if launches on fewer rows predict that a launch exceeds the limit."""
+        """Return a reason if launches on fewer rows show that a full launch exceeds the limit."""
         with self._phase("compiling"):  # a function may compile when it is first called
             self._trials.watch(point, kernel.routine.note)
         limit_s, m = self._timing.launch_limit_s, point.problem.m
@@ -253,7 +257,7 @@ class Visits:
             self._compare_first(point, kernel, check)
 
     def _compare_first(self, point: Point, kernel: Kernel, check: Check) -> None:
-        """Compare the outputs of the first launches: of one launch, then of batches.
+        """Compare the output of the first launch, and then the outputs of batches of launches.
 
         A batch has at most one launch for each set of operands. If launches are long, the first
         launch is timed, so that `collect` needs one launch less.
@@ -280,7 +284,7 @@ class Visits:
         return self._states[point].expected_us > LONG * self._timing.sample_us
 
     def _on_best_threads(self, point: Point, kernel: Kernel) -> Kernel:
-        """Return the kernel on its best number of CPU threads, which the first round chooses."""
+        """Return the kernel on its best number of CPU threads, as the first round found it."""
         counts, state = kernel.thread_counts, self._states[point]
         if len(counts) <= 1:
             return kernel
@@ -296,9 +300,10 @@ class Visits:
     def _time(
         self, result: Measurement, kernel: Kernel, check: Check, wall_limit_s: float | None
     ) -> Measurement:
-        """Return the result with its series. After a slowdown, wait and time again.
+        """Take the samples of a point, and return the result with these samples.
 
-        Raises WrongError if a timed output is wrong, or if the time is impossibly short.
+        After a slowdown of the GPU, wait, and take the samples again. Raises WrongError if a timed
+        output is wrong, or if the time is impossibly short.
         """
         timing, point = self._timing, result.point
         if wall_limit_s is not None:
@@ -338,7 +343,10 @@ class Visits:
         )
 
     def _checked_samples(self, kernel: Kernel, check: Check) -> Sample:
-        """Return a function that takes samples, and checks the first samples of one launch each."""
+        """Return a function that takes samples, and that checks the outputs of the first samples.
+
+        Only the outputs of samples with a single launch are checked.
+        """
         left, sets = WATCHED_LAUNCHES, len(check.operands.sets)
 
         def sample(launches: int, count: int) -> list[float]:
@@ -359,7 +367,7 @@ class Visits:
 
 
 def _described(blank: Measurement, kernel: Kernel) -> Measurement:
-    """Return the measurement with what the kernel reports about itself before it is launched."""
+    """Return the measurement with the facts about the kernel that are known before a launch."""
     routine, (resources, algorithm) = kernel.routine, answers(kernel)
     launch = routine.launch and replace(routine.launch.main, next_launches=(), tensor_maps=())
     return replace(

@@ -17,7 +17,7 @@ from gpubench.process.shared_memory import Window
 
 
 class Walled:
-    """Memory of operands and outputs at fixed addresses, and a kernel bound to this memory."""
+    """Holds operands and outputs at fixed addresses, and a kernel that is bound to this memory."""
 
     def __init__(self, backend: Backend, take_file: Callable[[], int]) -> None:
         self._backend, self._take_file = backend, take_file
@@ -30,7 +30,7 @@ class Walled:
         drop_capabilities()
 
     def prepare(self, problem: Problem, launches: int) -> None:
-        """Map the outputs of a number of launches. The parent sends the outputs' file."""
+        """Reserve memory for operands, and map the outputs' file, which the parent sends."""
         self.forget()
         inputs, outputs = (Window(size) for size in shared_bytes(problem, launches))
         self._windows = inputs, outputs
@@ -77,7 +77,7 @@ class Walled:
             self._windows[0].clear()
 
     def forget(self) -> None:
-        """Unmap everything."""
+        """Unmap the operands and the outputs, and drop the kernel."""
         self._kernel = self._operands = None
         for window in self._windows or ():
             window.close()

@@ -1,4 +1,7 @@
-"""Times the launches of a request. This process owns the operands, the outputs and the clock."""
+"""Measures how long the launches of a request take, by the clock of this process.
+
+This process also owns the operands and the outputs.
+"""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -27,7 +30,7 @@ CHECKED_RESULTS = 2  # number of whole results that are compared, if single rows
 
 
 class Seen(NamedTuple):
-    """Observations of a request by this process, outside of the child."""
+    """What the parent observes about a request, apart from the results."""
 
     wall_us: float  # time from sending the operands until rows of the results were copied
     cpu_us: float  # CPU time of all processes of the child
@@ -48,13 +51,13 @@ class Batch:
         """The operands of this request and of the previous request."""
 
         self._held: NDArray[np.uint8] | None = None
-        """Contents of the outputs before the launches, if the launches read them."""
+        """Contents of the outputs before the launches, if the launches read the outputs."""
 
         self._spans: Sequence[bool] = ()
         self._nan: tuple[int, int] | None = None  # the launch and the row of A with a NaN
         self._chosen: list[tuple[int, Sequence[int], NDArray[Any]]] = []
-        """Launches whose results are compared: the index of each launch, row numbers, and the
-        copied rows."""
+        """Results that are compared. Each tuple has the index of a launch, row numbers of its
+        result, and copies of these rows."""
 
         descriptor = new_sealed_file(output_bytes)
         try:

@@ -41,15 +41,15 @@ LIBRARY_KERNELS = re.compile(
     r"|^(maxwell|volta|turing|ampere|hopper|sm\d+)_",
     re.IGNORECASE,  # the text may be CuPy's reason why cuBLAS cannot be captured
 )
-"""Names of kernels of cuBLAS and cuDNN, and of templates of CUTLASS."""
+"""Matches the names of kernels of cuBLAS and cuDNN, and the names of CUTLASS's templates."""
 
 
 class Examination:
     """Judges a child's measurements, and requests further launches from the child.
 
     A user's function could change the checks and the clock in its own process. So in every round,
-    this process draws seeds of operands, and compares the function's results on these operands.
-    This process also times the function by its own clock. The clock of this process also checks
+    this process draws seeds of operands, and compares the function's results on these operands. In
+    addition, the clock of this process measures the time of the function. This clock also checks
     some of the times of CUDA sources (`Timing.examined_in`).
     """
 
@@ -70,7 +70,7 @@ class Examination:
     def judge(
         self, result: Measurement, timing: Timing, *, is_first: bool
     ) -> tuple[Measurement, bool]:
-        """Return the judged measurement, and whether other work may be the cause if it is wrong."""
+        """Return the judged measurement, and whether other work may have made it wrong."""
         point, limit_s = result.point, timing.hang_s
 
         def request(method: Callable[..., Any], *arguments: Any) -> Any:
@@ -100,8 +100,9 @@ class Examination:
     def _timed(
         self, result: Measurement, request: Callable[..., Any], limit_s: float
     ) -> Measurement:
-        """Return the measurement with its `clock_ratio`: our clock's time over the reported time.
+        """Return the measurement with its `clock_ratio`.
 
+        The ratio is the time by this process's clock, divided by the time that the child reported.
         Raises WrongError and ChildLostError.
         """
         point, pid, ratio = result.point, self._child.living.pid, None
@@ -186,10 +187,11 @@ def _joined(*notes: str) -> str:
 
 
 def _require_result(request: Callable[..., Any], point: Point) -> None:
-    """Raise WrongError unless the result is right on operands from a seed that this process draws.
+    """Raise WrongError unless a function's result is right on new operands.
 
-    Making the operands and the reference may take long. This process makes the operands and the
-    reference while the child makes the same operands and launches the function.
+    This process draws the seed of the operands. Making the operands and the reference may take
+    long. So this process makes the operands and the reference while the child makes the same
+    operands and launches the function.
     """
     problem, seed = point.problem, randbits(SEED_BITS)
 

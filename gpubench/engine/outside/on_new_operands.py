@@ -73,10 +73,10 @@ FEWER = 4
 
 
 class OnNewOperands:
-    """Launches of a measured point, each on an A or a B that a seed of this process determines.
+    """Launches a measured point on a new A or a new B, which a seed of this process determines.
 
-    The other operand is the same as in the timed launches. It is random whether A or B is new. So
-    gpubench detects a function that keeps results for known values of A or B.
+    The other operand is the same as in the timed launches. A random choice decides whether A or B
+    is new. So gpubench detects a function that keeps results for known values of A or B.
     """
 
     def __init__(
@@ -101,7 +101,8 @@ class OnNewOperands:
         if self._position:
             self._others = [x.T for x in self._others]
         self._problem = transposed(problem) if self._position else problem
-        """The problem whose A is new."""
+        """The problem of the launches. If B is new, the problem is transposed, so that the new
+        operand is always the first operand."""
 
         bandwidth = device.memory_bandwidth_gbytes_per_s
         self._is_hot = self._point.cache == Cache.HOT
@@ -112,8 +113,8 @@ class OnNewOperands:
         self._launches = self._sets = max(1, self._number())
         self._seed = 0
         self.why_open = self._share_outputs()
-        """Why no other process could own the function's results; empty if another process owns
-        them, or if none is needed."""
+        """Reason why no other process can own the function's results. The reason is an empty text
+        if another process owns the results, or if the function's process may own them."""
 
     def _number(self) -> int:
         """Return a number of launches that together take long enough to be timed."""
@@ -149,9 +150,9 @@ class OnNewOperands:
         return str(why)
 
     def judge(self) -> float | None:
-        """Return the ratio of the time by this process's clock to the reported time, on a GPU.
+        """Return the time by this process's clock, divided by the reported time.
 
-        Return None on a CPU. On a GPU, return None if its queue cannot hold the launches, or if the
+        Return None on a CPU. On a GPU, return None if the queue cannot hold the launches, or if the
         launches are too short. Raises ChildLostError, and raises WrongError for a wrong result or a
         time that is too long.
 
@@ -172,7 +173,7 @@ class OnNewOperands:
         return ratio
 
     def _ratio(self, agreeing_s: float) -> float | None:
-        """Return the ratio for `judge`; None if the times are too short or cannot be compared.
+        """Return the ratio for `judge`, or None if times are too short or cannot be compared.
 
         The launches are repeated until the ratio is at most `CLOCKS_AGREE`, but not longer than
         `agreeing_s`. Raises WrongError.
@@ -226,7 +227,7 @@ class OnNewOperands:
         return self._is_timed and self._point.launches != Launches.WAITED
 
     def _taken_s(self, launches: int) -> float:
-        """Return the time from requesting launches until some of their results are copied.
+        """Return the time from a request for launches until some of the results are copied.
 
         A function could let its process wait for a core while the GPU computes. So waiting time
         also counts, if another process owns the outputs. Raises WrongError if a result changes
@@ -279,11 +280,11 @@ class OnNewOperands:
         return self._read(Keeper.read_elements, self._copies[0], self._elements)
 
     def _read_whole(self) -> bytes:
-        """Read the chosen rows, or the chosen output."""
+        """Read the rows that `_read_results` chose, or a whole output if it chose no rows."""
         return self._read(Keeper.read_results, self._copies, self._rows, self._position)
 
     def _read(self, method: Callable[..., bytes], *chosen: Any) -> bytes:
-        """Read results from the process that owns them: the keeper's or the function's process."""
+        """Read results from the keeper's process, or, without a keeper, from the child."""
         if self._keep:
             content: bytes = self._keep(method, *chosen)
         else:

@@ -86,7 +86,7 @@ def require_time(
 
 
 def timed(request: Callable[[], T], pid: int) -> tuple[T, float, float, float]:
-    """Return the answer to a request, and its time in seconds, measured in three ways.
+    """Return the answer to a request, and the request's time in seconds, measured in three ways.
 
     The first time leaves out the time in which either process waits for a core. The second time is
     the whole time. The third time leaves out only the time in which this process waits for a core.
@@ -106,7 +106,7 @@ def timed(request: Callable[[], T], pid: int) -> tuple[T, float, float, float]:
 
 
 def _scheduled(task: str | int) -> tuple[float, float]:
-    """Return how long a process's first thread ran and waited for a core, in seconds.
+    """Return how many seconds a process's first thread ran, and how many it waited for a core.
 
     Linux reports both times. On other systems, both times are zero.
     """

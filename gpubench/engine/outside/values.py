@@ -27,7 +27,7 @@ WIDE_EXPONENT = 10  # largest exponent for all other types
 
 
 def which_span(seed: int, launches: int, fill: Fill) -> list[bool]:
-    """Choose by a secret seed whether the operands of each launch span their type."""
+    """Decide for each launch, by a secret seed, whether the operands span their type."""
     draws: list[bool] = (_rng(seed).random(launches) < SPANNED).tolist()
     return draws if fill == Fill.UNIFORM else [False] * launches
 
@@ -35,7 +35,7 @@ def which_span(seed: int, launches: int, fill: Fill) -> list[bool]:
 def new_inputs(
     problem: Problem, seed: int, spans: Sequence[bool], fill: Fill
 ) -> Iterator[tuple[NDArray[Any], ...]]:
-    """Yield the operands of each launch, which a secret seed determines.
+    """Yield the operands of each launch. A secret seed determines the operands.
 
     Where `spans` is true, operands of a product span their type. If the operands of any launch span
     their type, the operands of all other launches are uniform. If the operation is not a product,
@@ -83,10 +83,11 @@ def _scaled(array: NDArray[Any], factor: NDArray[Any]) -> NDArray[Any]:
 
 
 def _with_extremes(array: NDArray[Any], axis: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Return integers with the smallest value in a third of the lines, and the largest in a third.
+    """Return an array of integers in which two thirds of the lines have extreme values.
 
-    Some elements with the largest value are reduced by one, so that a sum in a floating-point type
-    is rounded.
+    One third of the lines gets the smallest value of the type, and another third gets the largest
+    value. Some elements with the largest value are reduced by one, so that a sum in a
+    floating-point type is rounded.
     """
     limits, copy = np.iinfo(array.dtype), array.copy()
     lines = np.moveaxis(copy, axis, 0)

@@ -1,4 +1,4 @@
-"""Times and judges launches from outside their process, which owns neither operands nor clock.
+"""Measures and judges launches on a CPU from outside the process that launches.
 
 Each request sends the child an open file with operands that the child could not know before. The
 clock starts before the child gets the file. The outputs are in the memory of this process. When the
@@ -51,7 +51,7 @@ EMPTY_REQUESTS = 5  # number of requests without launches, of which the shortest
 
 
 def time_us(request: Seen, empty_us: float, threads: int) -> float:
-    """Return the time of a request's launches, which is at least their CPU time per thread."""
+    """Return the time of a request's launches, but at least the CPU time per thread."""
     return max(request.wall_us - empty_us, request.cpu_us / threads)
 
 
@@ -70,14 +70,17 @@ def growth_note(held_bytes: Sequence[int], launches: int) -> str:
 
 
 class Wall:
-    """Measures points of a CPU: untrusted functions, and the libraries to compare them with."""
+    """Measures untrusted functions and libraries on a CPU, by the clock of this process.
+
+    On a GPU, only the children that never run foreign code are used (`keep`).
+    """
 
     def __init__(self, device: str) -> None:
         self._gauge = Supervisor(device, Timer.EVENTS)
         """A child that never runs foreign code, for requests without launches."""
 
         self._keeper = Supervisor(device, Timer.EVENTS)
-        """On a GPU: another child that never runs foreign code. It keeps the outputs."""
+        """Another child that never runs foreign code. On a GPU, this child keeps the outputs."""
 
         self._fault: Exception | None = None  # why these children cannot be used
         self._empties_us: dict[tuple[Problem, int], float] = {}
@@ -104,8 +107,8 @@ class Wall:
     def keep(self, limit_s: float, method: Callable[..., Any], *arguments: Any) -> Any:
         """Call a method of `Keeper` or `EmptyRequests` in a child that never runs foreign code.
 
-        Raises DeviceUnavailableError and ChildLostError, and raises the same error in all later
-        calls, without a further attempt.
+        Raises DeviceUnavailableError or ChildLostError if the call fails. All later calls then
+        raise the same error, without a further attempt.
         """
         is_of_keeper = getattr(Keeper, method.__name__, None) is method
         child = self._keeper if is_of_keeper else self._gauge
@@ -151,7 +154,10 @@ class Wall:
         timing: Timing,
         limit_s: float | None,
     ) -> Measurement:
-        """Measure with a number of launches in a request. Raises WrongError and ChildLostError."""
+        """Measure a point with requests that have a number of launches each.
+
+        Raises WrongError and ChildLostError.
+        """
         problem = result.point.problem
         behind = Batch(child, problem, launches, timing.hang_s)
         child.request(timing.hang_s, Walled.bind, result.point, result.threads)
@@ -189,7 +195,10 @@ class Wall:
         )
 
     def _request(self, behind: Batch, result: Measurement, *, is_first: bool = False) -> Seen:
-        """Launch on new operands. Raises WrongError and ChildLostError."""
+        """Send a request to launch on new operands, and check the results.
+
+        Raises WrongError and ChildLostError.
+        """
         point, seed = result.point, randbits(SEED_BITS)
         launches, fill = behind.launches, point.operands
         spans = [True] * launches if is_first else which_span(seed, launches, fill)
