@@ -59,7 +59,7 @@ WIDEST_SQUARE = 256
 Source = CudaVariant | HostVariant
 
 Layout = tuple[str, ...] | None
-"""Names of the column-major matrices; None stands for the variant's own layout."""
+"""Names of the column-major matrices. None stands for the variant's own layout."""
 
 
 def tiles_to_run(variant: CudaVariant) -> tuple[Config, ...]:

@@ -32,7 +32,7 @@ class Described:
 
 
 def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
-    """Yield each function that launches kernels; if there is no such function, yield each kernel.
+    """Yield each function that launches kernels. Without such a function, yield each kernel.
 
     `folder` must be empty: the descriptions are written into it.
 

@@ -22,7 +22,7 @@ _LETTERS = f"{string.ascii_letters}{string.digits}_"
 
 
 def function_on_arrays(source: Path, text: str, folder: Path) -> tuple[Path, str] | None:
-    """Write a source with a wrapper that takes arrays; return its path and the wrapper's name.
+    """Write a source with a wrapper that takes arrays. Return the path and the wrapper's name.
 
     Return None if `source` has no function that takes A, B and C as structures and launches a
     kernel.
@@ -82,7 +82,7 @@ def _members(name: str, plain: str) -> tuple[Parameter, ...]:
 
 
 def _declared(members: str) -> Iterator[str]:
-    """Yield a declaration for each member of a structure: `int a, b;` declares two members."""
+    """Yield one declaration per member of a structure. `int a, b;` declares two members."""
     for declaration in filter(None, map(str.strip, members.split(";"))):
         first, *others = map(str.strip, declaration.split(","))
         kind = first.rstrip(_LETTERS)

@@ -142,7 +142,7 @@ def ab(
 class _EndsBisect(TyperCommand):
     """Ends `git bisect run` if the command line is wrong.
 
-    Typer would exit with code 2, and git would take the commit for a bad commit.
+    Otherwise, typer would exit with code 2, and git would take the commit for a bad commit.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

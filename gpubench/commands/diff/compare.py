@@ -1,4 +1,4 @@
-"""Judge two sides of a comparison. Pure functions; docs/diff.md states the rules for users."""
+"""Judges two sides of a comparison by pure functions. docs/diff.md states the rules for users."""
 
 import math
 import statistics
@@ -44,8 +44,8 @@ SAME_MEASUREMENT = 1e-12
 """Relative difference below which two results count as the same measurement."""
 
 NO_INTERVAL = 3.0
-"""An interval is shown only if its half-width, as a logarithm, is below this value. The value is a
-factor of 20."""
+"""An interval is shown only if its half-width, as a logarithm, is below this value. A half-width of
+3.0 is a factor of 20."""
 
 MIN_SWEEPS = 5
 """On a CPU, the sweeps' shortest times are also compared if each side has at least this number of
@@ -149,7 +149,7 @@ class _Repeats(NamedTuple):
 
 
 class _Shifts(NamedTuple):
-    """Shifts of the points, as logarithms: new side minus base."""
+    """Shifts of the points. A shift is the logarithm of the new value divided by the base value."""
 
     time: Floats
     clock: Floats
@@ -157,11 +157,11 @@ class _Shifts(NamedTuple):
     """The part of the shift `time` that comes from the change of the machine's clock."""
 
     by_drift: Floats
-    """The part of the remaining shift that the machine explains: most points share this part with
+    """The part of the remaining shift that the machine explains. Most points share this part with
     the BLAS."""
 
     effect: Floats
-    """The shift that is judged: the part that the machine does not explain."""
+    """The part of the shift that the machine does not explain. This part is judged."""
 
     by_library: Floats
     """Additional shift of the BLAS that kernels with unchanged code do not have."""
@@ -196,7 +196,7 @@ class _Tests(NamedTuple):
     by_shortest: NDArray[np.bool_]  # whether the sweeps' shortest times decide, not all times
     modes: Modes
     like_modes: NDArray[np.bool_]
-    """Whether the two speeds of other points may explain the change."""
+    """Whether the change may be a switch between two speeds, such as other points have."""
 
 
 def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
@@ -246,7 +246,7 @@ def _show_machine(pairs: _Pairs) -> NDArray[np.bool_]:
 
 
 def in_turns(base: Sequence[str], new: Sequence[str]) -> bool:
-    """Return whether the sides' sweeps began alternately: each pair has one sweep of each side."""
+    """Return whether the sides' sweeps began alternately, with one sweep of each side per pair."""
     starts = sorted([(start, 0) for start in base] + [(start, 1) for start in new])
     sides = [side for _, side in starts]
     return bool(sides) and all(a != b for a, b in zip_longest(sides[::2], sides[1::2]))

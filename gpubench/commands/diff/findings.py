@@ -1,4 +1,4 @@
-"""Points, findings and verdicts of a comparison; docs/diff.md explains them."""
+"""Defines the points, findings and verdicts of a comparison. docs/diff.md explains them."""
 
 import math
 import statistics
@@ -53,7 +53,7 @@ class Limits:
     """False discovery rate over all points. The intervals have the confidence 1 - q."""
 
     between_gpus: float = 0.10
-    """Relative difference of a point's times that two GPUs of the same model may have; docs/diff.md
+    """Relative difference of a point's times that two GPUs of the same model may have. docs/diff.md
     has the measurement. 0 allows no difference."""
 
 
@@ -65,8 +65,8 @@ class PooledPoint:
     """Round medians of each sweep that has a time of the point, in the order of the rounds."""
 
     files: tuple[int, ...] = ()
-    """Index of each sweep's file among the files of the side. If this is empty, the indices are 0,
-    1, …"""
+    """Index of each sweep's file among the files of the side. An empty tuple stands for the indices
+    0, 1, …"""
 
     lost: str = ""
     """Why a sweep has no time of the point, such as `wrong: relative error 1`."""
@@ -116,7 +116,8 @@ class PooledPoint:
     def repeats_us(self) -> Sequence[Sequence[float]]:
         """The times of each sweep that the test treats as independent.
 
-        On a GPU, these times are the medians of the rounds; on a CPU, the medians of the sweeps.
+        On a GPU, these times are the medians of the rounds. On a CPU, these times are the medians
+        of the sweeps.
         """
         if self.on_cpu:
             return [(statistics.median(times),) for times in self.sweeps_us]
@@ -181,8 +182,8 @@ class Comparison:
     """Points that have no time on either side, each with the reason."""
 
     drift: float = 1.0
-    """Factor by which the machine was slower on the new side: the shift that most points share with
-    the BLAS."""
+    """Factor by which the machine was slower on the new side. Most points share this shift with the
+    BLAS."""
 
     disturbances: tuple[Disturbance, ...] = ()
     """Rounds whose effect on all points exceeds the threshold. The effects were removed."""

@@ -87,10 +87,11 @@ class Report:
     """A comparison of two sides as the formats show it."""
 
     unit: str
-    """Subject of a finding: `point` or `row`."""
+    """What a finding is about: `point` or `row`."""
 
     verdicts: tuple[StrEnum, ...]
-    """All verdicts, the worst first: broken, the regression, lesser verdicts, and `same`."""
+    """All verdicts, starting with the worst. The first is `broken`, the second is the regression,
+    and the last is `same`."""
 
     open_verdicts: Collection[StrEnum]
     """Verdicts that JUnit counts as skipped, or as failures if `strict` is set."""
@@ -136,7 +137,7 @@ class Report:
 
 
 def parts(report: Report, limit: int) -> list[RenderableType]:
-    """Return the report below its headline: the regressions, and short lists of other points.
+    """Return the regressions, and short lists of other points, to be shown below the headline.
 
     `limit` is the maximum number of regressions, and of broken points.
     """

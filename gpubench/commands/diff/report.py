@@ -309,7 +309,7 @@ def _advice(
 
 
 def covering_options(rows: Sequence[Row]) -> dict[str, str]:
-    """Return the options of the smallest sweep that includes all these points."""
+    """Return the options of the smallest sweep that includes the points of all rows."""
     options = {
         name: _listed(getattr(row, column) for row in rows) for name, (column, _) in OPTIONS.items()
     }

@@ -19,7 +19,7 @@ from gpubench.text import shown, unknown
 
 
 class BuildVerdict(StrEnum):
-    """The verdict on a row of a build file, in the order of importance."""
+    """The verdicts on a row of a build file, starting with the most important."""
 
     BROKEN = "broken"
     WORSE = "worse"
@@ -35,7 +35,8 @@ class ColumnRule(NamedTuple):
 
     rising_is_worse: bool
     limit: str
-    """Allowed change for the worse if the user states no limit: an amount, or a percentage."""
+    """Allowed change for the worse, as an amount or as a percentage, if the user states no
+    limit."""
 
     lines: str = ""
     """Column with the source lines that cause the value."""
@@ -75,7 +76,7 @@ text if no tool fills it."""
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A column whose value differs."""
+    """A column of a build file whose value differs between the two sides."""
 
     column: str
     base: str | float | None

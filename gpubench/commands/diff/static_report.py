@@ -1,4 +1,4 @@
-"""The report on a comparison of two build files."""
+"""Makes the report on a comparison of two build files."""
 
 import os
 from collections import Counter

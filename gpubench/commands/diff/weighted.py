@@ -1,4 +1,4 @@
-"""`diff --weights`: the total time of a list of problems, each with its weight in the list."""
+"""`diff --weights`: compare the total time of a list of problems, each with its weight."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class Total:
     """A kernel's total time for all problems, with the tiles that are fastest on the base side."""
 
     kernel: str
-    """The kernel's variant and precision: `own float32`."""
+    """The kernel's variant and precision, such as `own float32`."""
 
     verdict: DiffVerdict
     """`slower`, `faster`, `same` or `ambiguous`."""
@@ -32,7 +32,7 @@ class Total:
     """Ratio of the new total to the base total, without the machine's shift."""
 
     ratio_low: float | None
-    """Lower end of the ratio's interval; None if a point has no interval."""
+    """Lower end of the ratio's interval, or None if a point has no interval."""
 
     ratio_high: float | None
 

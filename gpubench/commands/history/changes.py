@@ -22,15 +22,15 @@ THRESHOLD = math.log1p(0.02)  # smallest reported change since the anchor, as in
 Q = 0.01  # the false discovery rate of these changes, as in `diff`
 
 Saved = tuple[str, Row]
-"""The name of a saved file, which states when it was saved, and a row of this file."""
+"""The name of a saved file, and a row of the file. The name states when the file was saved."""
 
 Point = tuple[str | None, PointKey]
-"""A device and a point."""
+"""The name of a device, and the key of a point."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What changed in each point's series of results. The texts are lines for a terminal."""
+    """The changes in each point's series of results. The texts are lines for a terminal."""
 
     moves: Mapping[Point, Sequence[str]]
     """Lines on the moves of each point, such as `moved +3.1 % at 2026-11-22 04:25:49: kernel, its
@@ -44,7 +44,7 @@ class Changes:
     """Lines on moves of the machine, which all points share."""
 
     slower: frozenset[Point] = frozenset()
-    """The points that are confirmed to be slower than at the anchor."""
+    """The points that are confirmed to be slower than in the anchor's results."""
 
 
 def point_of(row: Row) -> Point:
