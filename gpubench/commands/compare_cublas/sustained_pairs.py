@@ -42,11 +42,11 @@ def pairs_s(job: Job) -> float:
 
 
 def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
-    """Measure the fastest kernel and library of each problem in turns, and return all rows.
+    """Measure each problem's fastest kernel and fastest library in turns, and return all rows.
 
     The columns `pair_…` of the kernels' rows are filled. Each pair is measured in several
     processes. The interval is computed from the ratios of these processes. A line on stderr names
-    each pair that cannot be measured. Ctrl-C ends the measurement; the pairs that at least two
+    each pair that cannot be measured. Ctrl-C ends the measurement. The pairs that at least two
     processes measured are kept.
     """
     times_by_pair: dict[PointKey, list[PairedTimes]] = {}

@@ -1,4 +1,4 @@
-"""The output of compare-cublas: tables that fit on a screen, the pairs, and sentences."""
+"""Makes the output of compare-cublas: tables that fit on a screen, the pairs, and sentences."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ from gpubench.view.row_tables import (
 from gpubench.view.sentences import sentences
 
 SCREEN_LINES = 43
-"""Maximum number of lines of the tables of several problems. Instead of more lines, a single table
+"""Maximum number of lines in the tables for several problems. Instead of more lines, a single table
 with the fastest variants is shown."""
 
 SHORT = (

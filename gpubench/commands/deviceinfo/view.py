@@ -32,7 +32,7 @@ def print_deviceinfo(device: str, *, measure: bool, as_json: bool) -> None:
 
 
 def with_ceilings(device: Device) -> Device:
-    """Return the device with the measured maximum rates of memory and arithmetic in its facts."""
+    """Measure the maximum rates of memory and arithmetic, and add them to the device's facts."""
     entry = backends()[device.backend]
     gauge = entry.open(device.index, entry.timers[0]).gauge
     if device.backend == "cpu":

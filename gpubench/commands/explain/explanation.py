@@ -103,7 +103,7 @@ class Explanation(Instance):
     code: Code  # the compiled kernel; its `error` is empty
     step: int  # index of the launch
     accesses: Accesses | None = None
-    """The accesses that were recorded on the CPU. None if no accesses were recorded."""
+    """The accesses that were recorded on the CPU, or None if no accesses were recorded."""
 
     measured_us: float | None = None  # median time of all launches together, if it was measured
 
@@ -176,19 +176,19 @@ class Explanation(Instance):
 
     @cached_property
     def roofline(self) -> Roofline | None:
-        """The minimum time of the problem, and the limit that sets it."""
+        """The minimum time of the problem, and the limit that determines this time."""
         return None if self.step else roofline(self.problem, self.device, self.problem.dtype)
 
     @property
     def roofline_share(self) -> float | None:
-        """The roofline's minimum time divided by the measured time, 0 to 1."""
+        """The roofline's minimum time divided by the measured time, as a number from 0 to 1."""
         if not self.roofline or not self.measured_us:
             return None
         return self.roofline.bound_us / self.measured_us
 
     @property
     def issue_bound(self) -> float | None:
-        """Maximum fraction of the roofline's peak that the inner loop allows, 0 to 1."""
+        """Maximum fraction of the roofline's peak that the inner loop allows, from 0 to 1."""
         loop, roof, capability = self.code.loop, self.roofline, self.device.compute_capability
         if not loop or loop.tensor or not capability or capability < FIRST_OF_FOUR_SCHEDULERS:
             return None

@@ -28,7 +28,7 @@ def explained(
     every: bool = False,
     times: Path | None = None,
 ) -> Explained:
-    """Explain a variant. `options` are options of a sweep.
+    """Compile and explain a variant. `options` are options of a sweep.
 
     Raises UsageError for invalid options, and DeviceUnavailableError if the named GPU does not
     exist.

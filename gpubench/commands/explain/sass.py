@@ -140,7 +140,8 @@ class InnerLoop:
     multiply_adds: int
     tensor: int
     tensor_multiply_adds: float
-    """Multiply-adds of matrix instructions, divided by the number of threads that issue them."""
+    """Number of multiply-adds of matrix instructions, divided by the number of threads that issue
+    them."""
 
     float64: int
     """Number of instructions that compute in float64 or convert it, except multiply-adds in the
@@ -157,7 +158,7 @@ class InnerLoop:
     local_stores: int
     shared_bytes_per_operation: float | None
     """Bytes that tensor cores, or the loads before them, read from shared memory per operation. A
-    multiply-add is two operations. None if there are no matrix instructions."""
+    multiply-add is two operations. The value is None if there are no matrix instructions."""
 
     opcodes: dict[str, int]
     """Maps each opcode without modifiers to the number of its instructions, starting with the most

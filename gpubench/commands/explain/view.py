@@ -27,7 +27,7 @@ MAX_LINES = 5  # maximum number of source lines whose accesses are shown, the mo
 
 @dataclass(frozen=True, kw_only=True)
 class Explained:
-    """The explanations of a variant."""
+    """The explanations of a variant's launches, and notes on all launches."""
 
     explanations: list[Explanation]
     not_explained: list[NotExplained]

@@ -1,7 +1,7 @@
 """Judge which devices are slow, compared with other devices and with their own earlier runs.
 
-Pure functions on arrays. docs/fleet.md states the rules for users, and the smallest slowdowns
-that the rules find.
+The functions are pure, and work on arrays. docs/fleet.md states the rules for users, and the
+smallest slowdowns that the rules find.
 """
 
 from collections.abc import Mapping, Sequence
@@ -234,7 +234,7 @@ def _whole(level: Floats) -> Floats:
 def _reference(values: Floats, matters: float) -> tuple[NDArray[np.bool_], bool]:
     """Return which devices are usual, and whether half of the devices are unusual.
 
-    All devices are usual, unless they form two groups: then only the larger group is usual.
+    All devices are usual, unless they form two groups. Then only the larger group is usual.
     """
     ranked = np.sort(values)
     gaps = np.diff(ranked)

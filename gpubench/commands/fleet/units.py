@@ -74,7 +74,7 @@ class Report(NamedTuple):
 
 
 def measure_units(asked: Asked) -> Report:
-    """Measure rounds of all units in this Dask worker. The report states an error, if any."""
+    """Measure rounds of all units in this Dask worker. The report may state an error."""
     from distributed import get_worker
 
     name = str(get_worker().name)

@@ -273,7 +273,7 @@ def _verdict(
 
 
 def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list[str]]:
-    """Return a reason for each device whose bits differ from most devices of the same kind.
+    """Return reasons for each device whose bits differ from the bits of most devices of its kind.
 
     The data of these devices was silently corrupted. If no bits have a majority, nothing shows
     which device is right, so all devices are named.
