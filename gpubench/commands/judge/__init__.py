@@ -154,7 +154,7 @@ def judge(
 def _with_baselines(
     sweep: Sweep, backend: str, names: list[str] | None, named: str | None
 ) -> tuple[Sweep, dict[str, tuple[str, ...]], set[str]]:
-    """Return the sweep with baselines added, the baselines of each kernel, and all baselines.
+    """Add baselines to a sweep. Return the sweep, each kernel's baselines, and all baselines.
 
     Raises UsageError for arguments that cannot be used.
     """

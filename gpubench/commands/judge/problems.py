@@ -36,7 +36,7 @@ FEW_BITS = 2  # results that lose at most this number of the reference's bits ar
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """The values of some options of `gpubench judge`."""
+    """Values that some options of `gpubench judge` have."""
 
     claim: float
     same: float  # the largest relative difference that counts as the same
@@ -265,7 +265,7 @@ def bits_of(row: Row | None) -> int | None:
 
 
 def why_few_bits(each: Judged) -> str:
-    """Return a remark on a result within its tolerance that is less exact than the reference."""
+    """Return a remark if a kernel's right results are less exact than the reference's results."""
     bits, of_reference = bits_of(each.row), bits_of(each.baseline)
     if bits is None or of_reference is None or bits >= of_reference - FEW_BITS:
         return ""
@@ -276,7 +276,7 @@ def why_few_bits(each: Judged) -> str:
 
 
 def _members(problem: Problem) -> dict[str, Any]:
-    """Return a problem as members of JSON."""
+    """Return a JSON object that describes a problem and the scores of the solutions."""
     statement = problem.record.statement
     scores = [
         {

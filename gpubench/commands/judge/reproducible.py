@@ -71,7 +71,7 @@ def compare_bits(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Reproducibil
 
 
 def _add_bits(bits: Reproducibility, point: Point, pool: LocalPool, seed: int) -> None:
-    """Add the bits of `RUNS` launches for each number of rows, in one process."""
+    """Launch a point `RUNS` times for each number of rows, and add the bits of the results."""
     own = point.problem.m
     for rows in dict.fromkeys((own, *(ROWS if point.problem.operation.is_by_rows else ()))):
         problem = replace(point.problem, m=rows)

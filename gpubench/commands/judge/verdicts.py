@@ -203,7 +203,7 @@ def _handing_us(row: Row) -> float:
 
 
 def _by_other_clock(row: Row, baselines: Sequence[Row]) -> float:
-    """Return the ratio of a launch's time by another process's clock to its time by the own clock.
+    """Return how many times as long a launch takes by the clock of another process.
 
     Return 1 if both clocks agree.
 

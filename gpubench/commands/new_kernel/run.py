@@ -195,7 +195,7 @@ def _source(path: Path) -> str:
 
 
 def _description(start: CudaVariant, name: str) -> str:
-    """Return the description of `name`, the next step after `start`, with an idea to fill in."""
+    """Return a description of the kernel `name`, in which the user fills in the idea."""
     text = _renamed(start.path.read_text(encoding="utf-8"), start, name)
     tree = ast.parse(text)
     lines = text.splitlines(keepends=True)

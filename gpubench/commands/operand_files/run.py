@@ -79,10 +79,11 @@ def run(path: Path, output: Path, options: Mapping[str, str | None], *, force: b
 
 
 def choose_point(backend: str, problem: Problem, name: str | None, tile: str | None) -> Point:
-    """Return the point of a variant (by default the backend's BLAS) with a tile.
+    """Return a point for the problem, with the variant `name` and the tile `tile`.
 
-    By default, the tile is the variant's first default tile that takes the problem. Raises
-    UsageError if the variant does not exist, or cannot take the tile or the problem.
+    By default, the variant is the backend's BLAS, and the tile is the variant's first default tile
+    that takes the problem. Raises UsageError if the variant does not exist, or cannot take the tile
+    or the problem.
     """
     sweep = Sweep(
         op=problem.op,

@@ -73,7 +73,7 @@ HEADINGS = {
     "temperature_c": "°C",
     "power_w": "W",
 }
-"""Headings of columns that differ from their names in the CSV."""
+"""Headings of the columns whose heading differs from their name in the CSV."""
 
 BEST_RATES = ("gflops", "gbytes_per_s", "percent_of_peak", "percent_of_blas", "percent_of_copy")
 """CSV columns that the table of the best tiles shows."""

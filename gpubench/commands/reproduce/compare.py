@@ -57,7 +57,7 @@ _Points = Sequence[tuple[Selection, Row]]
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """The result of an experiment."""
+    """The rows that an experiment measured, and their comparison with the published figures."""
 
     experiment: Experiment
     rows: list[Row]
@@ -72,7 +72,7 @@ class Reproduction:
 
     @cached_property
     def entries(self) -> dict[str, list[list[Entry]]]:
-        """Maps each series' name to the labels. A label has a list with one entry per column."""
+        """Maps the name of each series to lists of entries. A list has the entries of one label."""
         points = [(identity(row.key), row) for row in self.rows]
         return {
             series.name: [

@@ -139,7 +139,7 @@ class FactTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ExperimentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The tables of an experiment's file."""
+    """The keys and tables of an experiment's TOML file."""
 
     title: _Text
     source: _Text
@@ -203,7 +203,7 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """The stem of the experiment's file."""
+        """The name of the experiment, which is the file's name without `.toml`."""
         return self.path.stem
 
     def sweeps_for(self, *, gpu: bool) -> list[PlannedSweep]:

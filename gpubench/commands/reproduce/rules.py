@@ -40,7 +40,7 @@ class Figure(StrEnum):
 
     @property
     def heading(self) -> str:
-        """The unit in a table's title."""
+        """The unit of the figures, as the title of a table states it."""
         headings = {"gflops": "GFLOP/s", "gbytes_per_s": "GB/s", "speedup": "times as fast"}
         return headings.get(self, self)
 

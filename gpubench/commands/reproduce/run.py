@@ -175,7 +175,7 @@ def _sweep_file(folder: Path, experiment: Experiment, number: int) -> Path:
 
 
 def write_comparison(done: Sequence[Reproduction], folder: Path) -> None:
-    """Write the comparison as Markdown and as CSV. Raises UsageError if a file is not written."""
+    """Write the comparison as Markdown and as CSV. Raises UsageError if writing fails."""
     text = clean_lines(view.markdown(done)).encode()
     Output(folder / f"{_SUMMARY}.md", overwrite=True).write(text)
     lines = [line for result in done for line in result.csv()]
@@ -202,9 +202,9 @@ def reproduce(
 ) -> Reproduction:
     """Run the sweeps of an experiment on the pools `cuda` and `cpu`, or only on the pool `cpu`.
 
-    The measurements of each sweep go into a file of the folder, which `resume` continues and
-    `force` overwrites. Ctrl-C ends the experiment and keeps what was measured. `asked` may set the
-    rounds, and a budget for all points of the experiment.
+    The measurements of each sweep go into a file of the folder. `resume` continues this file, and
+    `force` overwrites it. Ctrl-C ends the experiment and keeps what was measured. `asked` may set
+    the rounds, and a budget for all points of the experiment.
     """
     planned = _paced(experiment, asked, gpu="cuda" in pools)
     rows: list[Row] = []

@@ -124,7 +124,7 @@ class EmptyLaunch(NamedTuple):
     cupti: float  # time of the execution only, by CUPTI
 
     def fault(self, gap_us: float) -> str:
-        """Return why a clock must be wrong, or an empty text. `gap_us` is the other kernels' gap.
+        """Return why a clock must be wrong, or an empty text. `gap_us` is the kernels' median gap.
 
         The launch gap is at least the gap of an empty launch, and at most the whole time of an
         empty launch.
@@ -252,7 +252,7 @@ def node_count(kernels_run: str, unknown: int) -> int:
 
 
 def median_gap_us(gaps: Sequence[Gap]) -> float:
-    """Return the median launch gap of the kernels that are not libraries or controls."""
+    """Return the median launch gap of all kernels except libraries and controls."""
     usual = [gap.gap_us for gap in gaps if not (gap.is_library or gap.is_control)]
     return statistics.median(usual) if usual else 0.0
 

@@ -116,7 +116,7 @@ class Racing:
         return any(measurement.status != Status.OK for measurement in rounds)
 
     def common(self, _points: Sequence[Point]) -> Sequence[Point]:
-        """Return no points: each race runs on one device, so devices need not be compared."""
+        """Return no points. Each race runs on one device, so devices need not be compared."""
         return ()
 
 
@@ -144,8 +144,8 @@ class Races:
         budget_s = sweep.timing.budget_s
         self._ends_s = math.inf if budget_s is None else clock() + budget_s
         self.visits = len(points)
-        """Number of visits that are certain: one visit to each point. The race decides how many
-        visits follow."""
+        """Number of visits that are certain, which is one visit to each point. The race decides how
+        many visits follow."""
 
         self.endings: dict[Point, str] = {}  # why each race ended, by point without a tile
 

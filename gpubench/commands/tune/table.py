@@ -208,7 +208,7 @@ def _timed(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
 
 
 def _staying(rows: Sequence[Row], max_near: int) -> Iterator[Row]:
-    """Yield the rows to measure again, of libraries and of nearly fastest configurations."""
+    """Yield the rows of libraries and of nearly fastest configurations, to measure them again."""
     for of_problem in grouped(rows, _key).values():
         kernels, beside = _timed(of_problem)
         yield from beside

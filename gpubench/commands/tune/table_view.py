@@ -22,7 +22,7 @@ SHOWN = 60  # maximum number of problems that are listed; the CSV lists all prob
 
 
 def table_summary(rows: Sequence[TileRow]) -> list[RenderableType]:
-    """Return the numbered configurations, and a line for each problem, 80 characters wide."""
+    """Return the numbered configurations, and a table with a line for each problem."""
     counts = Counter((row.variant, row.tile) for row in rows)
     numbers = {choice: str(place) for place, (choice, _) in enumerate(counts.most_common(), 1)}
     parts: list[RenderableType] = [

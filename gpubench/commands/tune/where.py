@@ -1,4 +1,4 @@
-"""`--where`: a condition on a kernel's parameters, such as `stages >= 3 and BM*BN >= 16384`."""
+"""Reads `--where`, which is a condition on a kernel's parameters, such as `stages >= 3`."""
 
 import ast
 import operator
