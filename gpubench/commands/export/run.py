@@ -149,7 +149,7 @@ def _device(variant: CudaVariant, arch: str | None) -> Device:
 def _chosen(
     variant: CudaVariant, options: dict[str, Any], device: Device
 ) -> tuple[Config, Problem]:
-    """Return the tile and the problem to export. Raises UsageError if the kernel has no export."""
+    """Return the tile and the problem. Raises UsageError if the kernel cannot be exported."""
     operation = OPERATIONS[variant.op]
     if operation.is_chain or not operation.is_product:
         raise UsageError(f"{variant.op} cannot be exported: the file checks a single product")
