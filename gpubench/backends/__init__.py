@@ -36,7 +36,7 @@ class Routine:
     """The properties that a row states about a kernel, a library routine or a function."""
 
     call: Callable[..., None] | None = None
-    """The function of a `CallVariant`; None if the kernel is compiled."""
+    """The function that a `CallVariant` builds. None for a kernel that gpubench compiles."""
 
     compiled: Resources | None = None  # registers and memory that the compiler reported
     note: str = ""  # the compiler that was used instead of NVRTC, or the headers that were replaced

@@ -75,7 +75,7 @@ def set_policy(problem: Problem, cache_bytes: int, *, cold: bool, max_sets: int)
 def operand_factors(problem: Problem, index: int) -> tuple[int, ...]:
     """Return the factors of a set's operands. The factors of the first set are 1.
 
-    Operands of an operation that is not linear have no factors: each set has values of its own.
+    If the operation is not linear, all factors are 1, because each set has values of its own.
     """
     count = len(problem.operation.inputs)
     if not problem.operation.is_linear:

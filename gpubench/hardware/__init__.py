@@ -1,1 +1,1 @@
-"""Limits of devices: architectures, peaks, occupancy, the roofline."""
+"""Computes limits of devices, such as peaks, occupancy and the roofline."""

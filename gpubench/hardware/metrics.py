@@ -7,8 +7,8 @@ from gpubench.hardware.peaks import CORES, TENSOR_CORES, find_peak, peak_gflops
 from gpubench.model import Device, Problem
 
 LOADED_BYTES_PER_CLOCK = 128
-"""Maximum number of bytes per clock that enter a multiprocessor: the width of its L1 cache since
-Volta. L2 delivers fewer bytes (CUDA C++ Programming Guide and NVIDIA's architecture white
+"""Maximum number of bytes per clock that enter a multiprocessor. This is the width of the L1 cache
+since Volta. L2 delivers fewer bytes (CUDA C++ Programming Guide and NVIDIA's architecture white
 papers)."""
 
 EMULATING_PRODUCTS = {"float32": 6, "float64": 28, "int32": 10}
@@ -38,8 +38,8 @@ def cgma(problem: Problem, reuse: tuple[int, int]) -> float:
     `reuse` has the numbers of rows and columns of C that share their loads. Each of K steps takes
     rows + columns loads for 2·rows·columns operations, and each element is stored once (Kirk and
     Hwu, Programming Massively Parallel Processors). The ratio is 1 for a kernel without tiling, and
-    T for tiles of T×T. A vector is a matrix of one column: `rows` elements of the result share a
-    load of x.
+    T for tiles of T×T. A vector counts as a matrix of one column, so `rows` elements of the result
+    share a load of x.
     """
     rows, columns = reuse
     accesses = problem.terms * (rows + columns) + rows * columns

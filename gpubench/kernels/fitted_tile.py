@@ -133,7 +133,7 @@ FORMS = (WHOLE, TURNS, SPLIT, BYTES, BYTES_TURNS, TF32, ANY_ROWS)
 
 MAX_SUMS = {1: 128, 2: 192, 3: 96}
 """Maximum number of sums of a thread, by the number of warpgroups that multiply. A thread with 240
-registers can have 192 sums besides addresses; with 160 registers, 96 sums."""
+registers can have 192 sums besides addresses. A thread with 160 registers can have 96 sums."""
 
 FREE_SUMS = {1: 128, 2: 128, 3: 64}
 """Maximum number of sums of a thread for which no warpgroup gives registers to other warpgroups."""

@@ -354,8 +354,8 @@ def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> floa
 
     `share` is the fraction.
 
-    All rows and columns of a tile arrive in a multiprocessor, also the rows and columns that other
-    blocks of the cluster fetch.
+    All rows and columns of a tile arrive in a multiprocessor, including the rows and columns that
+    other blocks of the cluster fetch.
     """
     tensor = costs.tensor * choice.rows * choice.columns / 32 / CLOCK_MHZ
     if choice.columns % BY_64:
@@ -430,7 +430,10 @@ def ranked(
 
 @cache
 def choices_of(form: Form) -> Choices:
-    """Return the function that yields a form's configurations. It is the same object each time."""
+    """Return the function that yields a form's configurations.
+
+    Calls with the same form return the same object.
+    """
     return partial(choices, form)
 
 

@@ -123,7 +123,7 @@ class Access:
 
     @property
     def clocks(self) -> float:
-        """Number of clocks per block. A clock serves one cache line or one wavefront."""
+        """Number of clocks per block. Each cache line or wavefront takes one clock."""
         return self.requests * (self.wavefronts if self.is_shared else self.lines)
 
     @property

@@ -25,7 +25,7 @@ from gpubench.model.signature import (
 
 ONE_MULTIPROCESSOR = Gpu(multiprocessors=1, threads_per_multiprocessor=2048)
 """The smallest GPU that a launch can be fitted to. Each persistent block then takes several tiles,
-so that all of its loop is tested."""
+so that the whole loop is tested."""
 
 
 def titled(variant: Variant, tile: Config | None) -> str:
@@ -60,7 +60,10 @@ class Case:
 
     @property
     def array_names(self) -> list[str]:
-        """The names of the operands, the result and the workspace. A signature may name them."""
+        """The names of the operands, the result and the workspace.
+
+        If the variant has a signature, the names are taken from the signature.
+        """
         names = [*self.problem.operation.arrays, WORKSPACE]
         if self.variant.signature:
             for parameter in parameters(self.variant.signature):

@@ -51,7 +51,7 @@ class KernelFaultError(Exception):
 
     @property
     def sentence(self) -> str:
-        """A sentence about the fault; empty if `finding` describes it already."""
+        """A sentence that describes the fault. Empty if `finding` already describes the fault."""
         names = self._names()
         if "data race" in self.finding:
             return clean(self._race(names))

@@ -1,4 +1,4 @@
-"""Runs CUDA kernels on the CPU under a sanitizer: g++ compiles the same source.
+"""Runs CUDA kernels on the CPU under a sanitizer. g++ compiles the same source.
 
 `shim/cuda.h` defines CUDA C++ for g++, and `shim/runtime.cpp` runs the blocks. A program consists
 of the source of one variant and all instances that the cases launch.

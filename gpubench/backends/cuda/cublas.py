@@ -19,10 +19,10 @@ from gpubench.backends.functions import Prepared
 DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT: the library's heuristic chooses the algorithm
 
 MATH_MODE = 16
-"""CUBLAS_DEFAULT_MATH, which uses TF32 only on request, plus
-CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: partial sums over K are not rounded to 16 bits. By
-default, cuBLAS rounds these partial sums: a product of 129×260×1000 in bfloat16 had a relative
-error of 2e-4 on an H200 (cuBLAS 13.1)."""
+"""The math mode of cuBLAS, which combines two flags. With CUBLAS_DEFAULT_MATH, cuBLAS uses TF32
+only on request. With CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION, cuBLAS does not round
+partial sums over K to 16 bits. By default, cuBLAS rounds these partial sums. A product of
+129×260×1000 in bfloat16 had a relative error of 2e-4 on an H200 (cuBLAS 13.1)."""
 
 call = partial(cublaslt.call, of_library="cublas")
 
