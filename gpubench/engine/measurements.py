@@ -14,7 +14,7 @@ from gpubench.model import Device, Measurement, Point
 
 
 class Place(NamedTuple):
-    """Where a point was measured. All fields are empty for a point that was not launched."""
+    """Place where a point was measured. All fields are empty for a point that was not launched."""
 
     host: str = ""
     slot: str = ""
@@ -77,7 +77,7 @@ class Measurements:
         return not is_done and measurement.started_utc not in starts
 
     def device_speeds(self) -> dict[Place, float]:
-        """Return the speed of each place relative to the median place, in percent.
+        """Return the speed of each place, in percent of the median speed of all places.
 
         The speed is the median over the points that several places measured. A place without such a
         point has no speed.

@@ -54,8 +54,8 @@ class Pool(Protocol):
     the facts about the job."""
 
     endings: dict[PointKey, str]
-    """Reason why each race of the last job ended, by the key of the race. The points of a race have
-    this key, apart from their tiles."""
+    """Maps the key of each race of the last job to the reason why the race ended. The points of a
+    race have this key, apart from their tiles."""
 
     @property
     def spent_s(self) -> Mapping[str, float]:
@@ -144,8 +144,8 @@ class LocalPool:
         """Measure the device's highest rates, if results are shown as percentages of these rates.
 
         An operation that is bound by memory is compared with the rate of a copy, which is measured
-        in this sweep. A CPU has no theoretical peak, so its rate of multiply-adds is measured for
-        the dtypes of the job, once a day. The rate of multiply-adds is measured again if a result
+        in this sweep. A CPU has no theoretical peak, so its rate of multiply-adds is measured once
+        a day for each dtype of the job. The rate of multiply-adds is measured again if a result
         exceeds the rate.
         """
         bound_by_memory = OPERATIONS[job.sweep.op].bandwidth_bound

@@ -39,8 +39,8 @@ class Outcome:
     """Maps a dtype to the variants that were left out because they lack the dtype."""
 
     endings: Mapping[PointKey, str] = field(default_factory=dict)
-    """Reason why each race ended, by the key of the race. The points of a race have this key, apart
-    from their tiles."""
+    """Maps the key of each race to the reason why the race ended. The points of a race have this
+    key, apart from their tiles."""
 
     budget_s: float | None = None
     """Wall time that `--budget` allows, or None if the user set no budget."""

@@ -1,7 +1,7 @@
 """Encodes calls of a child process's methods, and the results of these calls, as bytes.
 
-The parent names a method of the child's `Server`, `Runner`, `Examiner` or `Walled`. Arguments and
-results are plain data (msgspec). The receiver checks arguments and results against the types in the
+The parent names a method of an object in the child, such as `Runner.measure`. Arguments and results
+are plain data (msgspec). The receiver checks arguments and results against the types in the
 method's signature. A variant has functions, which cannot be sent, so the path of its file is sent.
 A kernel can change anything in the child, so the parent never loads Python objects that the child
 made.

@@ -95,7 +95,7 @@ class Server:
         return self._runner
 
     def answer(self, content: bytes, report: Report) -> bytes:
-        """Call the method that a request names, and return the result and the state as bytes."""
+        """Call the method that a request names, and return the encoded result (`Done`)."""
         self._report = report
         call = msgspec.msgpack.decode(content, type=Call)
         owner, _, name = call.method.partition(".")

@@ -194,7 +194,7 @@ class Supervisor:
         *arguments: P.args,
         **named: P.kwargs,
     ) -> A:
-        """Call a method of the child's `Server`, `Runner` or `Examiner`, and return its result.
+        """Call a method in the child, such as `Runner.measure`, and return the method's result.
 
         `limits_s` is the time limit of the call, or a limit for each step that the child reports.
         Raises the error of the method. If no answer arrives within the limit, or if the answer is

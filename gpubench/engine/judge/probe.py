@@ -184,7 +184,7 @@ class ChainProbe:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BatchProbe:
-    """A probe of a batch. It has a probe for each product, of which at most `DISTINCT` differ."""
+    """A probe of a batch. Each product has a probe, and at most `DISTINCT` of the probes differ."""
 
     problem: Problem
     parts: tuple[Probe | ChainProbe | WidthProbe, ...]
@@ -199,7 +199,7 @@ class BatchProbe:
 AnyProbe = Probe | ChainProbe | WidthProbe | BatchProbe
 
 _RIGHT: WeakKeyDictionary[AnyProbe, NDArray[Any]] = WeakKeyDictionary()
-"""The right result of each small probe, once a kernel has computed this result. All kernels of a
+"""Right results of small probes. A result is kept once a kernel has computed it. All kernels of a
 sweep are probed at a few sizes, and comparing two results takes a hundredth of the time that
 computing the right result takes."""
 

@@ -35,7 +35,7 @@ from gpubench.model import (
 from gpubench.plan.scrutiny import scrutiny_of
 
 INTEGER_POISON = -(2**31) + 12345
-"""Content of an integer output before the kernel runs, an unlikely product of the operands."""
+"""Number that fills an integer output before the kernel runs. It is an unlikely result."""
 
 BYTE_POISON = 0xFF
 """Content of each byte of an output that holds several results, before the kernel runs."""
@@ -101,7 +101,7 @@ class Check:
         if earlier:
             so_far = earlier.max_relative_error, earlier.largest_error, earlier.rms_error
             self.errors = Errors(*(error or 0.0 for error in so_far))
-        """The largest errors of outputs so far."""
+        """Largest errors of the outputs that were compared so far."""
 
     def start(self) -> None:
         """Overwrite, with poison (`poison_of`), the outputs into which launches wrote.
@@ -378,7 +378,7 @@ def rows_error(
 
 
 def rows_to_check(problem: Problem) -> list[int]:
-    """Return the indices of the rows of a result that are compared.
+    """Choose the rows of a result that are compared, and return their indices.
 
     The rows are random, so that no kernel can know them in advance. If a row cannot be computed
     from a row of the first operand, all rows are compared.

@@ -14,7 +14,7 @@ from gpubench.model import Cache, Fill, Point, Problem, Timer
 
 
 class OperandCache:
-    """Makes operands on the device and their references, and keeps them for later points."""
+    """Makes operands and references, and keeps them on the device for later points."""
 
     def __init__(self, backend: Backend, seed: int) -> None:
         self._backend = backend

@@ -195,7 +195,7 @@ def verifying_bytes(problem: Problem) -> int:
 
 
 class Errors(NamedTuple):
-    """Errors of a result's elements, on the scale of `engine.judge.verify.relative_error`."""
+    """Errors of a result's elements, as `engine.judge.verify.relative_error` defines them."""
 
     judged: float = 0.0
     """The largest error that remains if the final rounding to the result's type is not counted."""
@@ -253,7 +253,7 @@ class _Factor:
 
 
 def make_reference(xp: Any, op: str, *inputs: Any) -> Reference:
-    """Compute the result of an operation in higher precision, in the array module `xp`.
+    """Compute the result of an operation in higher precision, with the array module `xp`.
 
     Products of float32 operands are computed in float64, and products of int32 operands exactly
     modulo 2³². Products of float64 operands have an error of about 2⁻⁶⁰·‖a‖·‖b‖.

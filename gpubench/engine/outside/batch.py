@@ -40,7 +40,7 @@ class Seen(NamedTuple):
 
 
 class Batch:
-    """A number of launches of a problem, each with operands and an output of its own."""
+    """A batch of launches of one problem. Each launch has its own operands and its own output."""
 
     def __init__(self, child: Supervisor, problem: Problem, launches: int, limit_s: float) -> None:
         """Share the memory of the outputs with a child. Raises ChildLostError."""
@@ -147,7 +147,7 @@ class Batch:
     def _copied_rows(
         self, sets: Sequence[tuple[Any, ...]]
     ) -> list[tuple[int, Sequence[int], NDArray[Any]]]:
-        """Copy random rows of the results of the last launch and of some random launches."""
+        """Copy random rows from the results of the last launch and of some random launches."""
         height = self.problem.output_shape[0]
         others = CHECKED_ROWS - 1 if self._has_rows else CHECKED_RESULTS - 1
         launches = [self.launches - 1, *(randbelow(self.launches) for _ in range(others))]

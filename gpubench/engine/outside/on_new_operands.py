@@ -284,7 +284,7 @@ class OnNewOperands:
         return self._read(Keeper.read_results, self._copies, self._rows, self._position)
 
     def _read(self, method: Callable[..., bytes], *chosen: Any) -> bytes:
-        """Read results from the keeper's process, or, without a keeper, from the child."""
+        """Read results from the keeper's process if there is a keeper, or else from the child."""
         if self._keep:
             content: bytes = self._keep(method, *chosen)
         else:

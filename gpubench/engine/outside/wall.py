@@ -92,7 +92,7 @@ class Wall:
 
     @contextmanager
     def starting_ahead(self, backend: str) -> Iterator[None]:
-        """Start the children that never run foreign code, while the block under `with` runs."""
+        """Start the children that never run foreign code, while the `with` block runs."""
         with ExitStack() as ahead:
             for each in (self._gauge, self._keeper):
                 ahead.enter_context(each.starting_ahead(backend, 0 if each.child else 1))
@@ -154,7 +154,7 @@ class Wall:
         timing: Timing,
         limit_s: float | None,
     ) -> Measurement:
-        """Measure a point with requests that have a number of launches each.
+        """Measure a point in requests of `launches` launches, or of fewer if a launch is slow.
 
         Raises WrongError and ChildLostError.
         """
