@@ -133,7 +133,7 @@ def test_the_message_about_an_unknown_name_is_one_line_with_the_saved_names() ->
     assert "saved names: nightly" in call("diff", "--against", "main", "new.csv")[2]
     assert "nothing is saved as 'main' in" in call("history", "main")[2]
     both = call("diff", "--against", "nightly", "--base", "new.csv", "--new", "new.csv")
-    assert (both[0], "the base side is given already" in both[2]) == (2, True)
+    assert (both[0], "already names the base side" in both[2]) == (2, True)
 
 
 def test_history_shows_each_time_its_commit_and_the_change() -> None:

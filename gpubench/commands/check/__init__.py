@@ -14,7 +14,7 @@ app = typer.Typer()
 @app.command(
     epilog="Example: gpubench check my_tile --kernels own. A file: gpubench check mine.cu. "
     "Exit codes: 0 right and clean; "
-    "1 a fault was found; 3 the kernel could not be run on the CPU."
+    "1 a fault was found; 3 the kernel cannot run on the CPU."
 )
 @partial(
     option.chosen_options,

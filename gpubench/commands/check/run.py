@@ -109,7 +109,7 @@ def _check_file(source: Path, op: str, tiles: str | None, arch: str | None) -> i
         functions = list(described(source, op, home))
         for each in functions:
             advice = f"gpubench new-kernel NAME --from {source} --kernel {each.function}"
-            advice = f"describe it: {advice}"
+            advice = f"describe the function: {advice}"
             if len(functions) > 1:
                 say(f"\n{each.function}", "bold")
             if each.variant is None:
@@ -230,7 +230,7 @@ def _check_source(
                 say(f"\nnot run on the CPU: {error}", "yellow")
                 return NOT_RUN
             except NotOnCpuError as error:
-                say(f"\nnot run on the CPU: sweep it on a GPU ({error})", "yellow")
+                say(f"\nnot run on the CPU: {error}; sweep {variant.name} on a GPU", "yellow")
                 return NOT_RUN
     if faults:
         _show_faults(variant, faults, advice)
@@ -287,7 +287,7 @@ def _show_faults(variant: Variant, faults: Sequence[KernelFaultError], advice: s
 def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Config | None]) -> int:
     """Verify a function at odd sizes in the same way as `gpubench sweep`. Return the exit code."""
     if not backends()[variant.backend].host_arrays:
-        say(f"not run: {variant.name} runs on {variant.backend}; sweep it there")
+        say(f"not run on the CPU: {variant.name} needs a {variant.backend} device; sweep it there")
         return NOT_RUN
     listed = enumerate(OPERATIONS[variant.op].listed, 1)
     rows = rows_at(variant, kernels, [(at,) for at, each in listed if each.name] or SIZES, tiles)

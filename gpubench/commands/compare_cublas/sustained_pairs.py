@@ -58,7 +58,11 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
     if not pairs:
         return list(rows)
     if not isinstance(pool, LocalPool):
-        say("no pairs are measured in turns: this needs one device, without --on", err=True)
+        say(
+            "kernels and libraries are not measured in turns, which needs one device: leave out "
+            "--on",
+            err=True,
+        )
         return list(rows)
     try:
         for process in range(1, PROCESSES + 1):
@@ -68,10 +72,10 @@ def add_pairs(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Row]:
                 if len(times_of_pair) < process - 1:
                     continue  # the pair failed in an earlier process
                 turn = f"pair {count} of {len(pairs)}, process {process} of {PROCESSES}"
-                say(f"in turns: {turn}, {kernel.label}", err=True)
+                say(f"measuring in turns: {turn}, {kernel.label}", err=True)
                 times = pool.executor.measure_pairs(point, library_point)
                 if isinstance(times, str):
-                    say(f"{kernel.label} in turns: {times}", err=True)
+                    say(f"{kernel.label} was not measured in turns: {times}", err=True)
                 else:
                     times_of_pair.append(times)
     except KeyboardInterrupt:

@@ -61,14 +61,16 @@ def screen(rows: Sequence[Row], ladder: RenderableType | None = None) -> list[Re
         failed = [row for row in rows if row.status not in {Status.OK, Status.SKIPPED}]
         parts += [*not_measured(failed), *remarks(kept, intervals=False)]
         parts.append(
-            Text(f"only the fastest of {variants} rows are shown: gpubench show FILE shows all")
+            Text(
+                f"only the fastest of {variants} rows are shown: gpubench show FILE shows all rows"
+            )
         )
     else:
         parts.append(ladder or results(rows, tiles=False))
     parts += list_summaries(rows)
     if grid := pairs_table(rows):
         parts += [
-            Text("\nin turns at the power limit: speed relative to the fastest library"),
+            Text("\nmeasured in turns at the power limit: speed relative to the fastest library"),
             grid,
         ]
     return [*parts, *sentences(rows, tiles=not too_long)]

@@ -50,19 +50,23 @@ def diff(
     base: Annotated[
         list[Path] | None,
         option.files(
-            "Files of the base side, pooled, such as a1.csv a2.csv; instead of BASE.", None
+            "Files that are pooled as the base side, such as a1.csv a2.csv. They replace BASE.",
+            None,
         ),
     ] = None,
     against: Annotated[
         str | None,
         typer.Option(
-            help="Results that 'gpubench sweep --save v0.1' kept for this device; instead of BASE.",
+            help="Results that 'gpubench sweep --save v0.1' saved on this device. They replace "
+            "BASE.",
             metavar="NAME",
         ),
     ] = None,
     new: Annotated[
         list[Path] | None,
-        option.files("Files of the new side, pooled, such as b1.csv b2.csv; instead of NEW.", None),
+        option.files(
+            "Files that are pooled as the new side, such as b1.csv b2.csv. They replace NEW.", None
+        ),
     ] = None,
     **options: Any,
 ) -> None:
@@ -165,7 +169,10 @@ class _EndsBisect(TyperCommand):
 @partial(diff_options, names=("threshold",))
 def bisect(
     base: Annotated[
-        Path, typer.Argument(metavar="BASE", help="The good version, as for 'ab': v1:kernels.")
+        Path,
+        typer.Argument(
+            metavar="BASE", help="The good version, as 'gpubench ab' takes it, such as v1:kernels."
+        ),
     ],
     new: Annotated[
         Path, typer.Argument(metavar="NEW", help="The directory of kernels that is checked out.")

@@ -213,7 +213,9 @@ def compare_builds(
         sides = build("base", old), build("new", latest)
         kernels = sides[1].kernels or sides[0].kernels
         if kernels and "kernels" in texts:
-            raise UsageError("--kernels: one side is already a directory of kernels")
+            raise UsageError(
+                "--kernels: one side is already a directory of kernels; leave out --kernels"
+            )
         # The directory may state the operation.
         sweep = read_sweep(texts | {"kernels": str(kernels)} if kernels else texts)
         pairs, settings = _max_pairs(sweep, pairs, to_find, settings)
@@ -225,8 +227,8 @@ def compare_builds(
             raise UsageError(f"--results: {directory} is not empty")
         if all(side.kernels for side in sides) and "variants" not in texts:
             say(
-                "gpubench's own kernels are measured too, although both sides have the same; "
-                "--variants NAME,cpu_blas measures yours and the BLAS",
+                "gpubench's own kernels, which are the same on both sides, are measured too; "
+                "--variants NAME,cpu_blas measures only your kernel and the BLAS",
                 err=True,
             )
         folder = shlex.quote(str(directory))
@@ -241,7 +243,7 @@ def compare_builds(
                 )
         except KeyboardInterrupt:
             if any(directory.glob("base-*.csv")) and any(directory.glob("new-*.csv")):
-                say(f"stopped; compare what was measured: {again}", err=True)
+                say(f"stopped; to compare what was measured: {again}", err=True)
             raise
     code = run_diff(*files, settings, (str(base), str(new)), q=q)
     say(f"again: {again}", err=True)
@@ -259,7 +261,9 @@ def _max_pairs(
     """
     budget_s = sweep.timing.budget_s
     if budget_s and pairs:
-        raise UsageError("--pairs: --budget chooses the number of pairs; leave one of them out")
+        raise UsageError(
+            "--pairs: --budget chooses the number of pairs; leave out --pairs or --budget"
+        )
     if to_find:
         if pairs or budget_s:
             raise UsageError("--to-find: chooses the number of pairs; leave out --pairs, --budget")
@@ -277,7 +281,9 @@ def _to_find(percent: str, device: str, settings: Options) -> tuple[int, Options
     rounds = rounds_needed(percent, find_devices(device)[0][0], threshold)
     say(rounds.sentence, err=True)
     if rounds.needed.kernel is None:
-        raise UsageError(f"--to-find: {percent} needs more than 200 pairs; name a larger one")
+        raise UsageError(
+            f"--to-find: {percent} needs more than 200 pairs; name a larger percentage"
+        )
     settings = replace(settings, threshold=f"{100 * rounds.threshold:g}%")
     return max(MIN_PAIRS, rounds.needed.kernel), settings
 

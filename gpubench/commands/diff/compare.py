@@ -65,7 +65,9 @@ def compare(
     renamed = _changed_modes(base, new)
     base = {renamed.get(key, key): point for key, point in base.items()}
     new = dict(new) | {
-        after: PooledPoint(lost=f"computes in {after.compute_mode}, the base in {key.compute_mode}")
+        after: PooledPoint(
+            lost=f"computes in {after.compute_mode}, on the base side in {key.compute_mode}"
+        )
         for key, after in renamed.items()
     }
     findings: dict[Key, Finding] = {}

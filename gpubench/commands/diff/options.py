@@ -46,7 +46,7 @@ class Options:
     weights: Annotated[
         Path | None,
         option.files(
-            "Also judge the weighted total of a list of problems, as --sizes takes it; a change "
+            "List of problems, as --sizes takes it, whose weighted total is also judged. A change "
             "of the total by more than a quarter of --threshold matters."
         ),
     ] = None

@@ -172,16 +172,16 @@ def _blind(comparison: Comparison) -> str:
     names = zip(("everything", "one kernel", "one point"), sizes, strict=True)
     texts = (f"{name} {'never' if size is None else f'{100 * size:.1f} %'}" for name, size in names)
     at_modes = sum(finding.modes > 1 for finding in comparison.two_sided.values())
-    less = f"; less often at {counted(at_modes, 'point')} with two speeds" if at_modes else ""
-    return f"found in nine of ten cases, if slower by: {', '.join(texts)}{less}"
+    less = f"; found less often at {counted(at_modes, 'point')} with two speeds" if at_modes else ""
+    return f"smallest slow-downs found in nine of ten cases: {', '.join(texts)}{less}"
 
 
 def _why_untested(comparison: Comparison) -> str:
     """Return why points could not be judged, and what to measure."""
     causes = {finding.cause for finding in comparison.untested.values()}
     if Cause.TOO_FEW_SWEEPS in causes:
-        return f"one sweep per side on a CPU, measure {SWEEPS}"
-    return "one round per side, measure with more --rounds" if causes else ""
+        return f"a CPU needs {SWEEPS} sweeps per side"
+    return "each side has one round, so measure more --rounds" if causes else ""
 
 
 def _labels(rows: Mapping[Key, Row]) -> dict[Key, str]:
@@ -210,12 +210,12 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
     if open_modes := [key for key in bimodal if two_sided[key].verdict == DiffVerdict.AMBIGUOUS]:
         yield (
             f"{shortened([rows[key].label for key in open_modes])} ran at two speeds, and each "
-            f"process at one of them. Measure more rounds: {DECIDING_ROUNDS} or more of both sides"
+            f"process at one of them. Measure at least {DECIDING_ROUNDS} rounds of both sides"
         )
     if comparison.drifted:
         yield (
             f"most points and the BLAS moved together by {_change(comparison.drift)}: the machine "
-            "changed. Points are judged by their change beyond that"
+            "changed. Points are judged by their change beyond that shift"
         )
     alone = [item.ratio for item in two_sided.values() if item.cause == Cause.LIBRARY_MOVED]
     if alone:
@@ -241,7 +241,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
         values = [{getattr(row, column) for row in side.rows} - {None} for side in (base, new)]
         if all(values) and values[0] != values[1]:
             before, after = (", ".join(sorted(names)) for names in values)
-            yield f"{column}: {before} on the base side, {after} on the new one"
+            yield f"{column}: {before} on the base side, {after} on the new side"
 
 
 def _disturbance(disturbance: Disturbance, base: Side, new: Side) -> str:

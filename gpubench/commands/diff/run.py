@@ -55,7 +55,7 @@ def run_diff(
             require_own_measurements(*sides)
         report = compared_sides(*sides, options, builds, q)
     else:
-        raise UsageError("two sides are compared: gpubench diff BASE.csv NEW.csv")
+        raise UsageError("name two sides to compare: gpubench diff BASE.csv NEW.csv")
     if output:
         output.write(clean_lines(FORMATS[options.format](report)).encode())
     if output or options.format == Format.TEXT:
@@ -83,7 +83,7 @@ def saved_base(name: str, base: Files, new: Files, options: Options) -> list[Pat
     Raises UsageError if `base` is not empty, or if no saved file can be used.
     """
     if base:
-        raise UsageError("--against: the base side is given already")
+        raise UsageError("--against: BASE or --base already names the base side")
     rows = read(new[0], ("device",)) if new else []
     device = rows[0].device if rows and not options.ignore_device else None
     sides: list[Side] = []

@@ -71,7 +71,7 @@ def read_side(paths: Sequence[Path]) -> Side:
     files: dict[Path, list[Row]] = {}
     for path in paths:
         if os.path.realpath(path) in map(os.path.realpath, files):
-            raise UsageError(f"{path} is given twice on one side; its rounds would count twice")
+            raise UsageError(f"{path} is named twice on one side, so its rounds would count twice")
         files[path] = read(path, COLUMNS)
     return make_side(files)
 
@@ -94,12 +94,12 @@ def make_side(rows_by_file: Mapping[Path, Sequence[Row]]) -> Side:
 def _check(row: Row, path: Path) -> None:
     if row.status not in set(Status):
         raise UsageError(
-            f"{path}: {row.label}: '{row.status or ''}' in column 'status'; it is one of "
+            f"{path}: {row.label}: '{row.status or ''}' in column 'status' is none of "
             f"{', '.join(Status)}"
         )
     if row.status == Status.OK and not row.median_us:
         raise UsageError(
-            f"{path}: {row.label}: a point that is ok has a positive time in 'median_us'"
+            f"{path}: {row.label}: 'status' is ok, but 'median_us' is not a positive time"
         )
 
 
@@ -114,7 +114,7 @@ def _require_one_build(files: Mapping[Path, Sequence[Row]]) -> None:
             if row.source_hash != source:
                 raise UsageError(
                     f"{path}: the source of {row.variant} is not that of {first_path} (source_hash "
-                    f"{row.source_hash}, not {source}); the files of one side are of one build"
+                    f"{row.source_hash}, not {source}); the files of one side must be of one build"
                 )
 
 

@@ -174,7 +174,7 @@ def _judge(
 
 
 def _why(row: BuildRow | None) -> str:
-    return f"{row.status}: {row.reason or 'no reason given'}" if row else ""
+    return f"{row.status}: {row.reason or 'no reason recorded'}" if row else ""
 
 
 def _changes(before: BuildRow, after: BuildRow, limits: Mapping[str, str]) -> tuple[Change, ...]:

@@ -44,7 +44,7 @@ def build_files(base: Sequence[Path], new: Sequence[Path]) -> bool:
 def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options) -> Report:
     """Judge two build files. Raises UsageError for files and options that do not fit together."""
     if len(base) > 1 or len(new) > 1:
-        raise UsageError("one build file per side is compared: gpubench diff BASE.csv NEW.csv")
+        raise UsageError("name one build file per side: gpubench diff BASE.csv NEW.csv")
     if os.path.realpath(base[0]) == os.path.realpath(new[0]):
         raise UsageError(f"{new[0]} is compared with itself")
     if options.threshold is not None:
@@ -139,7 +139,7 @@ def _notes(before: Sequence[BuildRow], after: Sequence[BuildRow]) -> Iterator[st
                 yield f"{tool} did not {verb} {named}, so {left} not compared there"
         versions = [_values(rows, column) for rows in (before, after)]
         if all(versions) and versions[0] != versions[1]:
-            yield f"another {tool}, {versions[0]} → {versions[1]}"
+            yield f"{tool} differs: {versions[0]} → {versions[1]}"
     versions = [_values(rows, "gpubench") for rows in (before, after)]
     if versions[0] != versions[1]:
         yield "gpubench: {} on the base side, {} on the new one".format(*versions)

@@ -78,7 +78,9 @@ def weighted_totals(path: Path, findings: Mapping[Key, Finding], limits: Limits)
         ]
         totals.append(_total(f"{kernel.variant} {kernel.compute_mode}", listed, chosen, limits))
     if not totals:
-        raise UsageError(f"--weights: no kernel has times of all problems; '{missing}' is missing")
+        raise UsageError(
+            f"--weights: no kernel has times of all problems; the time of '{missing}' is missing"
+        )
     return totals
 
 

@@ -120,7 +120,7 @@ def test_a_prebuilt_library_without_the_function_is_an_error(folder: Path) -> No
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
     for entry, with_half, message in (
         ("other", "float alpha=1", "prebuilt.so has no C function 'other'"),
-        ("run", "half alpha=1", "a C function takes no half by value"),
+        ("run", "half alpha=1", "a C function cannot take a half by value"),
     ):
         variant = described(folder, "prebuilt", entry, with_half, file="prebuilt.so")
         with pytest.raises(CompileError, match=message):
@@ -142,7 +142,8 @@ def test_check_compiles_a_host_function_and_says_why_it_does_not_run_it(folder: 
     ended = CliRunner().invoke(app, ["check", "checked", "--kernels", str(folder)])
     assert ended.exit_code == 3
     assert "compiled for sm_90, float16: " in ended.output
-    assert "not run on the CPU: sweep it on a GPU" in ended.output
+    assert "not run on the CPU: " in ended.output
+    assert "; sweep checked on a GPU" in ended.output
 
 
 def test_a_call_that_waits_is_not_alone(folder: Path) -> None:
@@ -170,7 +171,9 @@ def test_the_description_is_checked_and_pickled_by_its_file(folder: Path) -> Non
     assert variant.sources == (variant.path, folder / "mine.cu")
     with pytest.raises(UsageError, match=r"signature: float q: write q=1; instead of 1, any of"):
         described(folder, "unknown", signature="float q")
-    with pytest.raises(UsageError, match=r"signature: const float\* q: write q=A; instead of A, any"):
+    with pytest.raises(
+        UsageError, match=r"signature: const float\* q: write q=A; instead of A, any"
+    ):
         described(folder, "unknown", signature="const float* q")
     with pytest.raises(UsageError, match=r"entry is the name of a host function"):
         described(folder, "unknown", entry="")

@@ -76,7 +76,7 @@ def test_several_devices_measure_no_pairs_and_say_so(capfd: pytest.CaptureFixtur
     rows = run(job, LocalPool(Pairs([]))).rows
     pool = cast("Pool", object())
     assert add_pairs(job, pool, rows) == rows
-    assert "without --on" in capfd.readouterr().err
+    assert "leave out --on" in capfd.readouterr().err
     assert add_pairs(job, pool, []) == []
     assert capfd.readouterr().err == ""
 

@@ -111,7 +111,7 @@ def test_ctrl_c_names_the_command_that_compares_what_was_measured(call: Call) ->
     script.write_text(script.read_text().replace("for word", limit, 1))
     code, _, err = call(side("old", rows()), str(script))
     assert code == 130
-    assert "stopped; compare what was measured: gpubench diff --base results/" in err
+    assert "stopped; to compare what was measured: gpubench diff --base results/" in err
 
 
 def test_a_slower_side_is_found_and_the_last_line_is_about_the_point_that_changed_most(

@@ -175,7 +175,7 @@ def test_unusable_input_is_one_line_and_exit_2(file: Write, run: Run) -> None:
         ((), "gpubench diff BASE.csv NEW.csv"),
         (("BASE", "NEW", "NEW"), "one file too many"),
         (("BASE", "nowhere.csv"), "cannot read nowhere.csv"),
-        (("--base", "BASE", "LINK", "--new", "NEW"), "given twice"),
+        (("--base", "BASE", "LINK", "--new", "NEW"), "named twice"),
         (("BASE", "NEW", "--threshold", "0%"), "--threshold"),
         (("BASE", "NEW", "--format", "markdwn"), "not one of 'text', 'markdown'"),
         (("BASE", "NEW", "--only", "oth"), "unknown variant or dtype 'oth'; did you mean 'other'?"),

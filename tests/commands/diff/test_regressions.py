@@ -46,7 +46,7 @@ def test_another_compute_mode_is_broken_and_not_missing_and_new(file: Write, run
     new = [changed if row.key == rows()[3].key else row for row in rows()]
     code, out, _ = run(file("base.csv", rows()), file("new.csv", new))
     assert code == 4
-    assert "computes in tf32, the base in float32" in out
+    assert "computes in tf32, on the base side in float32" in out
     assert "missing" not in out
     assert "new (" not in out
 
@@ -102,7 +102,7 @@ def test_kernels_that_became_slower_while_the_machine_became_faster_are_slower(
     code, out, _ = run(base, file("new.csv", new))
     first = "machine-wide shift of -9.1 %: slower: 6 of 9 points, by up to 10.0 %"
     assert (code, out.partition(" (")[0]) == (1, first)
-    assert "if slower by: everything 2." in out  # the slow points add no scatter
+    assert "nine of ten cases: everything 2." in out  # the slow points add no scatter
     single_blas = [line for line in new if line.variant != "cublas" or line.m == 64]
     assert (
         run(base, file("one.csv", single_blas))[0] == 0
@@ -189,7 +189,7 @@ def test_a_point_with_two_speeds_is_listed_with_both(file: Write, run: Run) -> N
     assert code == 0
     assert "own at 64 float32 ran at two speeds" in " ".join(out.split())
     assert "two speeds: 0.1002 and 0.1082 ms" in " ".join(out.split())
-    assert "; less often at 1 point with two speeds" in out
+    assert "; found less often at 1 point with two speeds" in out
     # The distance of the two speeds does not explain this change.
     assert run(base, file("slower.csv", swapped(rows(), row("own", 64, 1.5))))[0] == 1
     # With more rounds the test of differences decides.
@@ -206,7 +206,9 @@ def test_one_round_a_side_is_not_judged_and_that_is_said(
     new = [row("own", size, factor, (101.0,)) for size in SIZES]
     code, out, _ = run(file("base.csv", base), file("new.csv", new))
     assert code == 0
-    assert out.startswith("not judged: one round per side, measure with more --rounds; of 3 points")
+    assert out.startswith(
+        "not judged: each side has one round, so measure more --rounds; of 3 points"
+    )
 
 
 def test_sides_may_have_different_numbers_of_rounds_and_no_scatter(file: Write, run: Run) -> None:
@@ -235,7 +237,7 @@ def test_on_a_cpu_the_sweep_is_the_unit(file: Write, run: Run) -> None:
     base, new = sweeps("b", (1.0, 1.09, 1.02)), sweeps("n", (1.1, 1.03, 1.12))
     code, out, _ = run(base[0], new[0])
     assert code == 0
-    assert out.startswith("not judged: one sweep per side on a CPU, measure 5")
+    assert out.startswith("not judged: a CPU needs 5 sweeps per side")
     assert run("--base", *base, "--new", *new)[0] == 0
     slower = sweeps("s", (1.3, 1.33, 1.31))
     assert run("--base", *sweeps("q", (1.0, 1.02, 1.01)), "--new", *slower)[0] == 1
