@@ -114,8 +114,16 @@ def pytest_make_collect_report(
     return report
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out tests by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the longest files first, so that they do not run alone at the end."""
+    """Mark exhaustive tests as slow, and start the longest files first.
+
+    `-m "not slow"` replaces the `-m "not exhaustive"` of pyproject.toml, so it must leave out
+    exhaustive tests too. The longest files would run alone at the end if they started late.
+    """
+    for item in items:
+        if item.get_closest_marker("exhaustive"):
+            item.add_marker("slow")
     place = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: (place.get(item.path.name, len(LONGEST)), item.path))
 
