@@ -207,6 +207,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 NEED_A_GPU = ("compare-cublas", "selfcheck")
 
 
+def test_every_command_has_lines_that_the_exhaustive_test_runs() -> None:
+    assert {*COMMANDS} == {*LINES}, "add the command to LINES, with arguments for which it works"
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("command", COMMANDS)
 def test_nothing_outlives_any_command_in_whatever_way_it_ends(

@@ -104,7 +104,8 @@ def test_the_architecture_names_files_that_exist() -> None:
 def test_every_command_is_on_the_page_of_commands() -> None:
     text = (PAGES / "commands.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\|.*", text, re.MULTILINE))
-    assert [name for name in COMMANDS if not any(f"`gpubench {name}`" in at for at in listed)] == []
+    missing = [name for name in COMMANDS if not any(f"`gpubench {name}`" in at for at in listed)]
+    assert missing == [], "add a row to the table of docs/commands.md for each of these commands"
 
 
 def test_every_test_and_file_that_the_page_of_failures_names_exists() -> None:
