@@ -129,6 +129,16 @@ def test_a_kernel_that_reads_its_output_finds_zeros_there_and_the_row_says_so() 
     assert re.match(r"the result is \d+ times the right one: repeated launches add", adding.reason)
 
 
+def test_a_wrong_function_of_a_user_is_not_measured_in_turns_with_a_library() -> None:
+    backend = CpuBackend(replace(describe_cpu(), l2_bytes=2**16))
+    runner = Runner(backend, QUICK, seed=1, sleep=lambda _seconds: None)
+    wrong = variant(lambda a, b, c: np.matmul(2 * a, b, out=c), path=MINE)
+    library = point(variant(matmul, "library"), cache=Cache.HOT)
+    assert "2 times the right one" in str(
+        runner.measure_pairs(point(wrong, cache=Cache.HOT), library)
+    )
+
+
 @pytest.mark.parametrize("cache", Cache)
 @pytest.mark.parametrize("by", ["first call", "size"])
 def test_a_function_that_keeps_addresses_is_wrong_with_this_reason(by: str, cache: Cache) -> None:

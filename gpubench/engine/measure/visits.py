@@ -172,14 +172,15 @@ class Visits:
         return state.right
 
     def right_kernel(self, point: Point, operands: OperandSets) -> Kernel:
-        """Launch the point's kernel once, check the result (`Check.look`), and return the kernel.
+        """Launch the point's kernel once, check its result, and return the kernel.
 
-        Raises WrongError if the check finds a wrong result.
+        Raises WrongError if the result is wrong.
         """
         kernel, check = self._backend.bind(point, operands), self.check(point, operands)
         check.start()
         kernel.run()
         check.look()
+        check.settle()
         return kernel
 
     def check(
