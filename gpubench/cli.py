@@ -10,14 +10,15 @@ import inspect
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from threading import Timer
 from time import monotonic
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Annotated, Any
 
 import typer
@@ -155,11 +156,15 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     """End the command, which keeps its measurements, and end the programs that threads wait for.
 
     During an import, the signal is sent again later, because C libraries print a traceback if one
-    of their imports fails. `IMPORT_S` limits this delay. While the command ends, SIGTERM and
-    SIGHUP are ignored, because systems send these signals in pairs.
+    of their imports fails. `IMPORT_S` limits this delay. The signal is also sent again if it
+    arrives in `_send_if_ignored`, whose exceptions Python ignores. While the command ends, SIGTERM
+    and SIGHUP are ignored, because systems send these signals in pairs.
     """
     _received_s.append(monotonic())
-    if _is_importing(frame) and _received_s[-1] < _received_s[0] + IMPORT_S:
+    importing = any(code.co_filename.startswith("<frozen importlib") for code in _codes(frame))
+    if (importing and _received_s[-1] < _received_s[0] + IMPORT_S) or (
+        _send_if_ignored.__code__ in _codes(frame)
+    ):
         _send_again(number)
         return
     _ignore((signal.SIGTERM, signal.SIGHUP))
@@ -176,10 +181,11 @@ IMPORT_S = 2.0  # time that an import may take before a signal interrupts it
 AGAIN_S = 0.01  # time until a signal is sent again
 
 
-def _is_importing(frame: FrameType | None) -> bool:
-    while frame and not frame.f_code.co_filename.startswith("<frozen importlib"):
+def _codes(frame: FrameType | None) -> Iterator[CodeType]:
+    """Yield the code of a frame and of its callers."""
+    while frame:
+        yield frame.f_code
         frame = frame.f_back
-    return frame is not None
 
 
 def _send_again(number: int) -> None:
@@ -190,19 +196,19 @@ def _send_again(number: int) -> None:
 def _interrupted_again() -> Iterator[None]:
     """Send an interrupting signal again if Python ignored its exception, as in a destructor."""
     report = sys.unraisablehook
-
-    def again(ignored: Any) -> None:
-        if ignored.exc_type is KeyboardInterrupt:
-            signal.signal(signal.SIGTERM, _interrupt)
-            _send_again(signal.SIGTERM)
-        else:
-            report(ignored)
-
-    sys.unraisablehook = again
+    sys.unraisablehook = partial(_send_if_ignored, report)
     try:
         yield
     finally:
         sys.unraisablehook = report
+
+
+def _send_if_ignored(report: Callable[[Any], object], ignored: Any) -> None:
+    if ignored.exc_type is KeyboardInterrupt:
+        signal.signal(signal.SIGTERM, _interrupt)
+        _send_again(signal.SIGTERM)
+    else:
+        report(ignored)
 
 
 _INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -375,6 +375,20 @@ cli._run = run
 cli.main()
 """
 
+SENT_AGAIN_TOO_EARLY = INTERRUPTED_IN_A_DESTRUCTOR.replace(
+    "class Ends",
+    """
+class Early(cli.Timer):
+    def start(self):  # the signal arrives before `start` has returned, as on a loaded machine
+        cli.Timer = Early.__base__
+        self.function(*self.args)
+        time.sleep(0.001)
+
+cli.Timer = Early
+
+class Ends""",
+)
+
 INTERRUPTED_IN_AN_IMPORT = """
 import os, signal, sys
 from types import ModuleType
@@ -426,6 +440,7 @@ cli.main()
     "script",
     [
         INTERRUPTED_IN_A_DESTRUCTOR,
+        SENT_AGAIN_TOO_EARLY,
         INTERRUPTED_IN_AN_IMPORT,
         INTERRUPTED_IN_THE_IMPORT_OF_A_LIBRARY,
         INTERRUPTED_IN_A_LIBRARY,
