@@ -62,7 +62,7 @@ def read_options(
     for name in ("sizes", "dtypes", "layouts"):
         values = getattr(sweep, name)
         if len(values) > 1:
-            raise UsageError(f"--{name}: one at a time, not {len(values)}")
+            raise UsageError(f"--{name}: name one value, not {len(values)}")
     if sweep.dtypes[0] not in kernel.dtypes:
         dtypes = ", ".join(kernel.dtypes)
         raise UsageError(f"--dtypes: {kernel.name} has no {sweep.dtypes[0]}, only {dtypes}")

@@ -83,7 +83,10 @@ def run_build(
     }
     if unlisted and (version := disassembler_version()):
         names = f"code for {', '.join(sorted(unlisted))}"
-        say(f"nvdisasm {version} did not list {names}: its inner loops are unknown", err=True)
+        say(
+            f"nvdisasm {version} did not list {names}, so inner loops of this code are unknown",
+            err=True,
+        )
     failed = [row for row in rows if row.status == Status.ERROR]
     for row in failed[:MAX_LISTED]:
         say(f"error: {row.label}: {row.reason}", err=True)
@@ -165,7 +168,7 @@ def plan_instances(
     for variant in variants:
         sizes = parse_sizes(size, variant.op, "--sizes")
         if len(sizes) > 1:
-            raise UsageError(f"--sizes: one at a time, not {len(sizes)}")
+            raise UsageError(f"--sizes: name one size, not {len(sizes)}")
         with described_by(variant.path):
             tiles = tuple(variant.tiles) if every else variant.tiles.defaults
         for dtype in (each for each in variant.dtypes if each in dtypes):

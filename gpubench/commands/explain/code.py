@@ -126,8 +126,7 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]
         except BrokenProcessPool:
             raise GpubenchError(
                 "a process that compiles was lost, perhaps because memory ran out; what was "
-                "compiled "
-                "is kept, so the same command goes on from there"
+                "compiled is kept, so the same command continues from there"
             ) from None
         except BaseException:
             # Ctrl-C does not wait for the running compilations, which may take a quarter of a

@@ -276,12 +276,12 @@ def registers(explanation: Explanation) -> str:
         )
         used_fewer = f"; the compiler used only {used}" if used < max_registers - SPARE else ""
         return (
-            f"{values}{more} do not fit {max_registers} registers{limit}: {local_bytes} bytes a "
+            f"{values}{more} do not fit {max_registers} registers{limit}: {local_bytes} bytes per "
             f"thread go to local memory, which lies in device memory{used_fewer}."
         )
     if local_bytes:
         return (
-            f"Nothing spills, yet {local_bytes} bytes a thread lie in local memory: an array "
+            f"Nothing spills, yet {local_bytes} bytes per thread lie in local memory: an array "
             "whose index the compiler does not know cannot stay in registers."
         )
     return f"Nothing spills: a thread has {used} registers{f' for {values}' if count else ''}."
@@ -306,7 +306,7 @@ def resident(explanation: Explanation) -> str:
     if not state.blocks:
         return f"The kernel cannot be launched: {limits} of a multiprocessor cannot hold a block."
     threads = counted(explanation.launch.threads_per_block, "thread")
-    held = f"{counted(state.blocks, 'block')} of {threads} a multiprocessor"
+    held = f"{counted(state.blocks, 'block')} of {threads} per multiprocessor"
     occupied = f"{state.warps} of {state.max_warps} warps"
     if state.warps == state.max_warps:
         return f"Occupancy is full: {held}, {occupied}."
@@ -331,18 +331,20 @@ def grid(explanation: Explanation) -> str:
         busiest = -(-waves.blocks // waves.multiprocessors)
         average = waves.blocks / waves.multiprocessors
         uneven = (
-            f"; the busiest get {busiest}, the average {average:.1f}" if busiest > average else ""
+            f"; the busiest get {busiest} blocks, the average is {average:.1f}"
+            if busiest > average
+            else ""
         )
         return (
             f"All {blocks} are resident at once on {waves.multiprocessors} "
-            f"multiprocessors, where {waves.blocks_per_wave:,} would fit{uneven}."
+            f"multiprocessors, where {waves.blocks_per_wave:,} blocks would fit{uneven}."
         )
     filled = waves.tail_blocks / waves.blocks_per_wave
     if not waves.tail_blocks or waves.waves >= LONG_GRID or filled >= FULL:
-        return f"{blocks} are {waves.waves:.1f} waves: the tail does not matter."
+        return f"{blocks} are {waves.waves:.1f} waves: a partly filled last wave does not matter."
     return (
         f"{blocks} are {waves.waves:.2f} waves: after {counted(int(waves.waves), 'full wave')}, "
-        f"the last leaves {100 * (1 - filled):.0f} % of the GPU's block slots empty."
+        f"the last wave leaves {100 * (1 - filled):.0f} % of the GPU's block slots empty."
     )
 
 
@@ -367,12 +369,12 @@ def traffic(explanation: Explanation) -> str:
         times = roof.arithmetic_intensity / per_byte
         effect = f"{times:.1f} times the bytes that must move, unless caches serve the rest"
         if times <= NEAR:
-            effect = "it loads and stores hardly more than the minimum"
+            effect = "the kernel loads and stores hardly more than the minimum"
     else:
         times = roof.ridge_flop_per_byte / per_byte
-        effect = f"{times:.1f} times too few for the peak, unless caches serve most of it"
+        effect = f"{times:.1f} times too few for the peak, unless caches serve most accesses"
         if times <= 1:
-            effect = "it would be no slower if every access went to memory"
+            effect = "the kernel would be no slower if every access went to memory"
     return (
         f"The kernel makes {explanation.cgma:.1f} operations per element it loads or stores "
         f"(CGMA ratio), {per_byte:.2f} per byte: {effect}."
@@ -388,19 +390,19 @@ def accesses(explanation: Explanation) -> str:
     if explanation.access_us is not None:
         effect = ""
         if roof and explanation.merged_loads:
-            effect = "; nvcc merges some of the loads, so it may be less"
+            effect = "; nvcc merges some of the loads, so the time may be shorter"
         elif roof and explanation.access_us > roof.bound_us:
             times = f"{explanation.access_us / roof.bound_us:.1f} times the roofline's bound"
             effect = f", {times}: this kernel's accesses limit it before {roof.bound} does"
         elif roof:
             effect = ", less than the roofline's bound"
         texts.append(
-            "Its loads and stores, as written, keep the L1 cache and shared memory busy for "
+            "The loads and stores, as written, keep the L1 cache and shared memory busy for "
             f"{time(explanation.access_us)}{effect}."
         )
     costly = max(recorded.lines, key=lambda line: line.clocks)
     share = 100 * costly.clocks / recorded.clocks
-    texts.append(f"{costly.place} costs most, {share:.0f} % of that.")
+    texts.append(f"{costly.place} costs most, {share:.0f} % of this time.")
     texts += [
         f"A block uses {100 * used:.0f} % of the bytes that it fetches of {array}: L2 and device "
         f"memory move up to {1 / used:.1f} times the minimum, unless other blocks use the rest."
@@ -420,7 +422,7 @@ def loop(explanation: Explanation) -> str:
         text = f"The inner loop has {tensor} among {inner.instructions:,}"
         if explanation.shared_share is not None:
             share = f"{100 * explanation.shared_share:.0f} % of what shared memory can deliver"
-            text += f"; at their peak rate they would read {share}"
+            text += f"; at their peak rate, the matrix instructions would read {share}"
     else:
         counts = f"{inner.multiply_adds:,} of the inner loop's {inner.instructions:,} instructions"
         text = f"{counts} are multiply-adds"
@@ -428,7 +430,7 @@ def loop(explanation: Explanation) -> str:
             text += f", {inner.multiply_adds / loads:.1f} for each load from shared memory"
     if explanation.issue_bound is not None and roof and roof.bound == "arithmetic":
         at_most = f"at most {100 * explanation.issue_bound:.0f} % of the peak"
-        at_most = f"at one instruction a clock and scheduler, {at_most}"
+        at_most = f"at one instruction per clock and scheduler, {at_most}"
         text += f": {'enough for the peak' if explanation.issue_bound >= FULL else at_most}"
         if roof.peak_unit != "cores":
             text += f" (the peak of the {roof.peak_unit}, which the kernel does not use)"

@@ -82,7 +82,9 @@ def _target(kernel: CudaVariant, arch: str | None, name: str) -> tuple[str, Devi
         require_architecture(arch)
         return arch, example(arch), _figures_of(example(arch))
     if name.partition(":")[0] not in {AUTO, kernel.backend}:
-        raise UsageError(f"--device: explain is about GPUs; write {kernel.backend}, or use --arch")
+        raise UsageError(
+            f"--device: explain is only for GPUs; write {kernel.backend}, or use --arch"
+        )
     try:
         gpu = find_devices(name.replace(AUTO, kernel.backend))[0][0]
     except DeviceUnavailableError as error:
@@ -92,7 +94,9 @@ def _target(kernel: CudaVariant, arch: str | None, name: str) -> tuple[str, Devi
             raise DeviceUnavailableError(message) from error
         gpu = example(DEFAULT)
         assumed = (
-            f"no GPU here, so {DEFAULT} is assumed; {_figures_of(gpu)}; --arch chooses another"
+            f"no GPU here, so {DEFAULT} is assumed, with {_figures_of(gpu)}; --arch chooses "
+            "another "
+            "architecture"
         )
         return DEFAULT, gpu, assumed
     return gpu.architecture, gpu, ""
@@ -100,7 +104,7 @@ def _target(kernel: CudaVariant, arch: str | None, name: str) -> tuple[str, Devi
 
 def _figures_of(device: Device) -> str:
     if not device.name:
-        return "no GPU is listed for this architecture: no waves, and no roofline"
+        return "gpubench lists no GPU of this architecture, so waves and the roofline are unknown"
     clock = f", {device.sm_clock_mhz:g} MHz" if device.sm_clock_mhz else ""
     return (
         f"figures of the {device.name}: {device.multiprocessors} multiprocessors{clock}, "
@@ -122,7 +126,7 @@ def _times_us(
     if not rows:
         listed = ", ".join(sorted(names)[:3])
         where = f"{problem.m}x{problem.n}x{problem.k} {problem.dtype}"
-        raise UsageError(f"{path}: no time of {variant} {listed} at {where}")
+        raise UsageError(f"{path} has no time of {variant} {listed} at {where}")
     explained = ".".join(map(str, gpu.compute_capability or ()))
     for measured in {row.compute_capability for row in rows if row.compute_capability}:
         if measured != explained:
@@ -133,6 +137,6 @@ def _times_us(
     # If a tile has several times, the cache state that is first in the alphabet counts: cold.
     rows.sort(key=lambda row: (row.cache, row.timer), reverse=True)
     measured_on = rows[-1].device
-    note = f"the times in {path} were measured on {measured_on}, the bound is for {gpu.name}"
+    note = f"the times in {path} were measured on {measured_on}, but the bound is for {gpu.name}"
     times_us = {row.tile: row.median_us for row in rows if row.median_us is not None}
     return times_us, "" if measured_on == gpu.name else note

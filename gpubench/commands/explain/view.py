@@ -83,8 +83,8 @@ def _accesses(explanation: Explanation, recorded: Accesses) -> Iterator[tuple[st
     if explanation.access_us is not None:
         yield "L1 and shared memory", f"{time(explanation.access_us)} as written"
     if recorded.sectors_per_request and recorded.sectors_over_least:
-        over_least = f"{recorded.sectors_over_least:.2f} times the least"
-        yield "sectors", f"{recorded.sectors_per_request:.2f} a request, {over_least}"
+        over_least = f"{recorded.sectors_over_least:.2f} times the minimum"
+        yield "sectors", f"{recorded.sectors_per_request:.2f} per request, {over_least}"
     if recorded.bank_conflict_ways:
         yield "bank conflicts", f"{recorded.bank_conflict_ways:.2f}-way on average"
     for line in recorded.by_wasted_clocks[:MAX_LINES]:
@@ -94,7 +94,7 @@ def _accesses(explanation: Explanation, recorded: Accesses) -> Iterator[tuple[st
         else:
             cost = f"{number(line.sectors, 1)} sectors"
         is_least = line.times_least <= MAX_LEAST
-        times = "the least" if is_least else f"{line.times_least:.1f} times the least"
+        times = "the minimum" if is_least else f"{line.times_least:.1f} times the minimum"
         yield line.place, f"{what}, {8 * line.bytes} bits: {cost}, {times}"
     if len(recorded.lines) > MAX_LINES:
         yield "", f"and {counted(len(recorded.lines) - MAX_LINES, 'further line')}"

@@ -152,11 +152,13 @@ def _chosen(
     """Return the tile and the problem. Raises UsageError if the kernel cannot be exported."""
     operation = OPERATIONS[variant.op]
     if operation.is_chain or not operation.is_product:
-        raise UsageError(f"{variant.op} cannot be exported: the file checks a single product")
+        raise UsageError(
+            f"{variant.op} cannot be exported: the exported program checks only a single product"
+        )
     auto = options.get("tiles") in {None, AUTO_TILES}
     sweep = read_options(variant, options | {"tiles": None} if auto else options, size="4096")
     if len(sweep.tiles) > 1 and not auto:
-        raise UsageError(f"--tiles: one at a time, not {len(sweep.tiles)}")
+        raise UsageError(f"--tiles: name one tile, not {len(sweep.tiles)}")
     if auto and sweep.tiles and device.multiprocessors:
         sweep = replace(sweep, tiles=(AUTO_TILES,))
     planned = plan(sweep, variant.backend, device.compute_capability, device.multiprocessors)

@@ -27,7 +27,7 @@ COUNTERS = (
 SLOWER_CLOCK = 0.01  # relative difference from which a lower clock is a reason
 HOTTER_C = 10.0  # difference in °C from which a higher temperature is a reason
 
-NO_MAJORITY = "no majority to compare with: the same number of devices is fast and slow"
+NO_MAJORITY = "no majority to compare with: the numbers of fast and slow devices are equal"
 
 
 class FleetVerdict(StrEnum):
@@ -184,10 +184,10 @@ def explain(
             known_median(r.sm_mhz or r.nvml_sm_mhz for r in side) for side in (mine, theirs)
         )
         if mhz and usual_mhz and mhz < (1 - SLOWER_CLOCK) * usual_mhz:
-            reasons.append(f"clock {mhz:.0f} MHz in {unit.unit}, others {usual_mhz:.0f}")
+            reasons.append(f"clock {mhz:.0f} MHz in {unit.unit}, on other devices {usual_mhz:.0f}")
         hot, usual = (known_median(r.temperature_c for r in side) for side in (mine, theirs))
         if hot is not None and usual is not None and hot > usual + HOTTER_C:
-            reasons.append(f"{hot:.0f} °C, others {usual:.0f}")
+            reasons.append(f"{hot:.0f} °C, other devices {usual:.0f}")
         usual_throttle = _usual(row.throttle or "" for row in theirs)
         reasons += {row.throttle for row in mine if row.throttle} - {usual_throttle}
     for fact, value in configurations[name].items():
@@ -197,9 +197,9 @@ def explain(
             if value:
                 reasons.append(f"{words}: {value}")
         elif usual_value is not None and value != usual_value:
-            reasons.append(f"{words} {value}, others {usual_value}")
+            reasons.append(f"{words} {value}, other devices {usual_value}")
     return reasons or [
-        "no reason found: clock, temperature and configuration equal those of others"
+        "no reason found: clock, temperature and configuration are like those of the other devices"
     ]
 
 
@@ -295,8 +295,12 @@ def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list
         majority = 2 * count > len(by_device)
         for name, numbers in by_device.items():
             if not majority or numbers != {usual}:
-                others = "most devices" if majority else "others, and no bits have a majority"
-                reasons[name].append(f"{unit}: its bits differ from those of {others}")
+                others = (
+                    "most devices" if majority else "other devices, and no bits have a majority"
+                )
+                reasons[name].append(
+                    f"{unit}: the bits of the results differ from those of {others}"
+                )
     return reasons
 
 

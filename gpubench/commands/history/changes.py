@@ -178,13 +178,13 @@ def _why(before: Row, after: Row) -> str:
         return (
             f"library, {before.library} → {after.library}"
             if before.library != after.library
-            else "unknown, the same library"
+            else "unknown, the library is the same"
         )
     if before.source_hash != after.source_hash:
-        return "kernel, its source changed"
+        return "kernel, whose source changed"
     if before.code_hash != after.code_hash:
-        return "kernel, its machine code changed and its source did not"
-    return "unknown, the same code"
+        return "kernel, whose machine code changed, but not its source"
+    return "unknown, the code is the same"
 
 
 def _is_reference(rows: Sequence[Row]) -> bool:

@@ -80,7 +80,9 @@ def _anchor(name: str, devices: Iterable[str]) -> list[Saved]:
             paths += store.newest_build(saved, partial(read, columns=("status",)))[0]
     timed = _timed(paths)
     if not timed:
-        raise UsageError(f"--against: no result saved as '{name}' is of the device of the history")
+        raise UsageError(
+            f"--against: no result saved as '{name}' comes from the device of this history"
+        )
     return timed
 
 

@@ -182,9 +182,7 @@ def test_an_implausible_overhead_is_measured_again_and_ends_the_sweep_if_it_stay
     timer.calibrate(stream.launch)
     assert timer.overhead_us == pytest.approx(2.2)
     stream = Overheads(MAX_OVERHEAD_US + 0.1)
-    with pytest.raises(
-        DeviceUnavailableError, match=r"10\.1 µs longer than its launches.*up to 10 µs"
-    ):
+    with pytest.raises(DeviceUnavailableError, match=r"10\.1 µs longer than its.*up to 10 µs"):
         timer_on(stream).calibrate(stream.launch)
     assert stream.read == MAX_CALIBRATIONS * 2 * CALIBRATION_SAMPLES
 
@@ -289,7 +287,5 @@ def test_a_host_that_is_slow_blocks_the_device_for_longer_or_is_named() -> None:
     slow = EmptyChain(enqueue_us=40.0)
     assert empty_launch_us(slow, timer_on(slow), FakeCupti())["device"] == pytest.approx(1.5)
     stuck = EmptyChain(enqueue_us=2000.0)
-    with pytest.raises(
-        LaunchError, match="the host is too slow: it needs over .* to enqueue 257 launches"
-    ):
+    with pytest.raises(LaunchError, match=r"host is too slow: it needs over .* to enqueue 257"):
         empty_launch_us(stuck, timer_on(stuck), FakeCupti())

@@ -156,7 +156,7 @@ def test_a_page_shows_figures_and_says_what_they_mean(capsys: pytest.CaptureFixt
     ):
         assert piece in " ".join(out.split())
     assert "Occupancy is full: 32 blocks of 64 threads" in " ".join(out.split())
-    assert "no GPU here, so sm_90 is assumed; figures of the NVIDIA H200: 132 multi" in err
+    assert "no GPU here, so sm_90 is assumed, with figures of the NVIDIA H200: 132 multi" in err
     assert max(map(len, out.splitlines())) <= 80
 
 
@@ -273,13 +273,13 @@ def test_what_cannot_be_explained_is_one_line() -> None:
         ("naive", {"op": "gemv"}, ("unknown variant 'naive'",)),
         ("naive", {"tiles": "33"}, ("--tiles: naive takes edges 1 to 32",)),
         ("naive", {"tiles": "1", "every": True}, ("--all and --tiles",)),
-        ("naive", {"sizes": "1,2"}, ("--sizes: one at a time, not 2",)),
+        ("naive", {"sizes": "1,2"}, ("--sizes: name one value, not 2",)),
         ("naive", {"dtypes": "int8"}, ("--dtypes: naive has no int8, only float32",)),
         ("naive", {"sizes": "70000000x1x1", "tiles": "1"}, ("at most 65535 in y",)),
         ("naive", {"arch": "sm_10"}, ("--arch: 'sm_10'", "sm_75", "sm_90")),
         ("naive", {"arch": "sm90"}, ("--arch: 'sm90'", "did you mean 'sm_90'?")),
         ("naive", {"arch": "sm_90", "device": "cuda"}, ("--arch and --device",)),
-        ("naive", {"device": "cpu"}, ("explain is about GPUs",)),
+        ("naive", {"device": "cpu"}, ("explain is only for GPUs",)),
         ("naive", {"device": "cuda"}, ("no driver", "--arch sm_90 explains without")),
     ]
     for variant, asked, pieces in cases:

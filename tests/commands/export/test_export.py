@@ -200,7 +200,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
 
     assert "export needs a CUDA source" in refusal("cublas", op="gemm")
     assert "atax cannot be exported" in refusal("atax_fused")
-    assert "--sizes: one at a time, not 2" in refusal("shared_tile", sizes="64,128")
+    assert "--sizes: name one value, not 2" in refusal("shared_tile", sizes="64,128")
     assert "--tiles: shared_tile takes edges 1 to 32" in refusal("shared_tile", tiles="33")
     assert "has no float16" in refusal("shared_tile", dtypes="float16")
     assert not (tmp_path / "out").exists()

@@ -97,10 +97,10 @@ def test_a_slow_device_comes_first_with_what_may_explain_it() -> None:
     assert unit.unit == "copy"
     assert unit.percent_of_others == pytest.approx(100 / 1.2, abs=1)
     assert set(first.reasons) == {
-        "clock 1410 MHz in copy, others 1980",
-        "83 °C, others 50",
+        "clock 1410 MHz in copy, on other devices 1980",
+        "83 °C, other devices 50",
         "thermal slowdown",
-        "vbios 95.00, others 96.00",
+        "vbios 95.00, other devices 96.00",
         "ecc errors uncorrected: 2",
     }
     assert assessed.differences == {

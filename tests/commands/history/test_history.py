@@ -67,7 +67,7 @@ def test_a_kernel_that_became_slower_has_a_move_at_its_first_slow_result(call: C
     assert len(lines) == len(SIZES)
     day, _, time = kept[4].stem.partition("T")
     at = f"{day[:4]}-{day[4:6]}-{day[6:]} {time[:2]}:{time[2:4]}:{time[4:6]}"
-    assert all(f"at {at}: kernel, its source changed" in line for line in lines)
+    assert all(f"at {at}: kernel, whose source changed" in line for line in lines)
     assert all(line.startswith(("moved +4.", "moved +5.")) for line in lines)
     assert max(map(len, out.splitlines())) <= 80
     assert moved(call("main", "--only", "other")[1]) == []
@@ -91,7 +91,7 @@ def test_a_move_of_unchanged_code_that_others_do_not_share_has_no_known_cause(ca
     keep([sweep(n, own=1.08 if n > 3 else 1.0) for n in range(8)])
     lines = moved(call("main")[1])
     assert len(lines) == len(SIZES)
-    assert all(line.endswith("unknown, the same code") for line in lines)
+    assert all(line.endswith("unknown, the code is the same") for line in lines)
 
 
 def test_a_regression_that_was_fixed_has_two_moves(call: Call) -> None:
@@ -120,7 +120,7 @@ def test_a_slow_drift_without_a_visible_step_is_found_against_a_fixed_anchor(cal
 def test_an_anchor_of_another_device_or_name_is_refused_in_one_line(call: Call) -> None:
     keep([sweep(1)])
     keep([[replace(each, device="NVIDIA H100") for each in sweep(1)]], "v1")
-    for name, said in (("v1", "is of the device"), ("v0", "nothing is saved as 'v0'")):
+    for name, said in (("v1", "comes from the device of this"), ("v0", "nothing is saved as 'v0'")):
         code, out, err = call("main", "--against", name)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert said in err
