@@ -175,7 +175,7 @@ WORDS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
         ("cannot be launched",),
     ),
     ("grid", {"kernel": "register_tile", "asked": problem(512, 512)}, ("16 blocks", "132", "116")),
-    ("grid", {"asked": problem(16 * 133, 16)}, ("All 133", "1,056", "get 2", "average 1.0")),
+    ("grid", {"asked": problem(16 * 133, 16)}, ("All 133", "1,056", "get 2", "average is 1.0")),
     ("bound", {}, ("above", "13.9", "arithmetic")),
     ("bound", {"kernel": "naive", "asked": THIN}, ("below", "13.9", "memory")),
     ("traffic", {"kernel": "naive"}, ("55.8 times",)),
