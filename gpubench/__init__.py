@@ -20,5 +20,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return the names of the library's functions, also before they are loaded."""
+    """Return the names of the library's functions, even if the functions are not loaded yet."""
     return sorted(__all__)

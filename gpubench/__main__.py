@@ -5,7 +5,10 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C ends the process at once until `gpubench.cli` can catch it."""
+    """Run the command line.
+
+    Until `gpubench.cli` can catch Ctrl-C, Ctrl-C ends the process at once.
+    """
     import signal  # late: the current directory may have a module with this name
 
     interrupts = signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -1,4 +1,4 @@
-"""gpubench as a Python library: functions that do the commands' work without a terminal."""
+"""Makes gpubench a Python library. Its functions do the work of the commands without a terminal."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def tune(
 
 
 def _frame(outcome: Outcome) -> pd.DataFrame:
-    """Return an outcome's rows, and issue its notes as warnings.
+    """Return the rows of an outcome as a frame, and issue the outcome's notes as warnings.
 
     Raises KeyboardInterrupt if the outcome was interrupted.
     """
@@ -110,10 +110,10 @@ def plot(
     """Draw like `gpubench plot`, and return a matplotlib figure, which a notebook shows.
 
     `kind` is auto, tiles, sizes, blas or roofline. If `frame` concatenates the frames of several
-    GPUs or versions, the plots are overlaid. `bandwidth_gbytes_per_s` is the measured copy
-    bandwidth for the roofline, if the frame does not have it. `only` and `exclude` choose rows as
-    on the command line. Raises UsageError for a frame without the CSV's columns, or without the
-    rows that the kind needs.
+    GPUs or versions, the plots are overlaid. If the frame has no measured copy bandwidth, the
+    roofline uses `bandwidth_gbytes_per_s`. `only` and `exclude` choose rows as on the command line.
+    Raises UsageError for a frame without the CSV's columns, or without the rows that the kind
+    needs.
 
     >>> figure = gpubench.plot(frame, "tiles", only="2048")
     """
@@ -126,7 +126,7 @@ def plot(
 
 
 Sweeps = str | Path | pd.DataFrame | Sequence[str | Path | pd.DataFrame]
-"""A side of a comparison: a result file, a frame, or several sweeps of one build."""
+"""Type of one side of a comparison: a result file, a frame, or several sweeps of one build."""
 
 
 def diff(

@@ -21,11 +21,11 @@ from gpubench.files import Output, open_regular
 from gpubench.process.confine import TEMPORARY, few_variables
 
 _PROBE_BYTES = 2**16
-"""Number of bytes that are written to test the cache: the size of a small kernel."""
+"""Number of bytes that are written to test the cache. A small kernel has about this size."""
 
 OWN = "own"
-"""Name of a folder in the cache with a kernel of gpubench, which is run like a user's kernel. The
-code that is compiled for this kernel is copied for the processes of users' kernels."""
+"""Name of a folder in the cache. The folder has a kernel of gpubench that is run like a user's
+kernel. The compiled code of this kernel is copied for the processes of users' kernels."""
 
 COMPILED = (".cupy/kernel_cache", "cache/gpubench/cubin")  # subfolders that keep compiled kernels
 
@@ -33,12 +33,12 @@ Value = TypeVar("Value")
 
 
 def user_cache(*names: str) -> Path:
-    """Return a path in the user's cache. The path may not exist."""
+    """Return a path in the user's cache, even if no file or folder has this path."""
     return Path(platformdirs.user_cache_dir("gpubench"), *names)
 
 
 def cache_file(kind: str, *facts: object) -> Path:
-    """Return the path of the file in the user's cache for these facts.
+    """Return the path of the cache's file that belongs to these facts.
 
     The file's name depends on all of the facts.
     """
@@ -46,7 +46,7 @@ def cache_file(kind: str, *facts: object) -> Path:
 
 
 def keep(path: Path, content: bytes) -> bool:
-    """Write a file of the cache, and return whether that succeeded."""
+    """Write a file of the cache, and return whether the file was written."""
     try:
         _make_private(path.parent)
         Output(path, overwrite=True).write(content)
@@ -56,7 +56,10 @@ def keep(path: Path, content: bytes) -> bool:
 
 
 def keep_value(path: Path, value: object) -> bool:
-    """Write a file of the cache that `kept` reads, and return whether that succeeded."""
+    """Write a value into a file of the cache, and return whether the file was written.
+
+    `kept` reads the file.
+    """
     content = msgspec.msgpack.encode(value)
     return keep(path, hashlib.sha256(content).digest() + content)
 
@@ -74,7 +77,10 @@ def kept(path: Path, kind: type[Value]) -> Value | None:
 
 
 def made_once(path: Path, kind: type[Value], make: Callable[[], Value]) -> Value:
-    """Return the value from the cache. If there is no intact file, make the value, and keep it."""
+    """Return the value from the cache.
+
+    If the cache has no intact file, make the value and store it.
+    """
     value = kept(path, kind)
     if value is None:
         value = make()
@@ -83,7 +89,9 @@ def made_once(path: Path, kind: type[Value], make: Callable[[], Value]) -> Value
 
 
 def environment_with_caches() -> tuple[dict[str, str], str]:
-    """Return the environment of child processes, with the compilers' caches added, and a notice.
+    """Return the environment variables of child processes, and a notice.
+
+    The variables include the folders of the compilers' caches.
 
     If the cache cannot be written, a private directory replaces it until this process ends, and the
     notice reports this. Otherwise the notice is empty.
@@ -109,12 +117,13 @@ def environment_with_caches() -> tuple[dict[str, str], str]:
 def environment_of_foreign(
     kernels: Path, *, measures: bool = False
 ) -> tuple[dict[str, str], Path | None]:
-    """Return the environment of a process with a user's kernels, and the folder for its files.
+    """Return the environment and the folder of a process that runs a user's kernels.
 
-    With `measures`, the folder gets copies of the cached rates of this CPU and of the cached
-    kernels of gpubench, so that the process need not measure and compile them again. Compilers keep
-    their files for the user's kernels in the folder. The folder is a part of the user's cache,
-    unless the kernels are in a temporary folder themselves, or the cache cannot be used.
+    If `measures` is true, the rates of this CPU and the compiled kernels of gpubench are copied
+    from the cache into the folder. The process then does not measure these rates and compile these
+    kernels again. Compilers store their files for the user's kernels in the folder. The folder is a
+    part of the user's cache, unless the kernels are in a temporary folder themselves, or the cache
+    cannot be used.
     """
     there = kernels.resolve()
     folder = folder_of(there)
@@ -138,7 +147,7 @@ def environment_of_foreign(
 
 
 def folder_of(kernels: Path) -> Path:
-    """Return the folder for the files of the processes that run the kernels in `kernels`."""
+    """Return the folder in which processes that run the kernels in `kernels` store their files."""
     return user_cache("foreign", hashlib.sha256(bytes(kernels)).hexdigest()[:16])
 
 
@@ -165,7 +174,7 @@ def _why_unusable(directory: Path) -> str | None:
 
 
 def _make_private(directory: Path) -> None:
-    """Make a directory and its parents, which only the user can access, whatever the umask is."""
+    """Make a directory and its missing parents. Only the user can access the new directories."""
     if not directory.is_dir():
         _make_private(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)

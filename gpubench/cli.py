@@ -41,7 +41,7 @@ PACKAGES = {
     **dict.fromkeys(("generate", "run"), "operand_files"),
     "build": "explain",
 }
-"""The packages in `gpubench.commands` that are not named after their command."""
+"""Maps a command to the name of its package in `gpubench.commands`, if the two names differ."""
 
 SECTIONS = {
     "Measure": ("sweep", "compare-cublas", "tune", "reproduce"),
@@ -83,12 +83,12 @@ class Group(TyperGroup):
 
 
 def package(command: str) -> str:
-    """Return the package of a command in `gpubench.commands`."""
+    """Return the name of the command's package in `gpubench.commands`."""
     return PACKAGES.get(command, command.replace("-", "_"))
 
 
 def summary(command: str) -> str:
-    """Return the first line of the docstring of a command's function, read from its source."""
+    """Read the source of a command, and return the first line of the docstring of its function."""
     source = Path(__file__).parent / "commands" / package(command) / "__init__.py"
     for node in ast.parse(source.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef) and node.name == command.replace("-", "_"):
@@ -97,7 +97,7 @@ def summary(command: str) -> str:
 
 
 _UNMAPPED = "failed to map segment"
-"""What the dynamic loader reports for a library that does not fit into memory."""
+"""Part of the dynamic loader's message about a library that does not fit into memory."""
 
 app = typer.Typer(
     name="gpubench",
@@ -124,7 +124,10 @@ def root(
 
 
 def main() -> None:
-    """Run the command line. Report an expected failure by one line on stderr and an exit code."""
+    """Run the command line, and end the process with the command's exit code.
+
+    An expected failure is reported by one line on stderr.
+    """
     _received_s.clear()
     for number in _INTERRUPTING:
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
@@ -153,7 +156,9 @@ def main() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End the command, which keeps its measurements, and end the programs that threads wait for.
+    """End the command, and end the programs that threads wait for.
+
+    The command keeps its measurements.
 
     During an import, the signal is sent again later, because C libraries print a traceback if one
     of their imports fails. `IMPORT_S` limits this delay. The signal is also sent again if it
@@ -175,7 +180,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 _received_s: list[float] = []
-"""Times of the signals that interrupted this command."""
+"""Times at which signals interrupted this command."""
 
 IMPORT_S = 2.0  # time that an import may take before a signal interrupts it
 AGAIN_S = 0.01  # time until a signal is sent again
@@ -194,7 +199,7 @@ def _send_again(number: int) -> None:
 
 @contextmanager
 def _interrupted_again() -> Iterator[None]:
-    """Send an interrupting signal again if Python ignored its exception, as in a destructor."""
+    """Send SIGTERM to this process if Python ignored a KeyboardInterrupt, as in a destructor."""
     report = sys.unraisablehook
     sys.unraisablehook = partial(_send_if_ignored, report)
     try:
@@ -250,7 +255,7 @@ _NAMELESS = {
     errno.ENOENT: "the current directory",  # the directory was deleted
     errno.EAGAIN: NO_MORE_PROCESSES,
 }
-"""Subjects of system errors that name no file."""
+"""Beginning of the message about a system error without a file name, by the number of the error."""
 
 
 _NOT_TAKEN = {
@@ -259,8 +264,8 @@ _NOT_TAKEN = {
     "greater_than_equal": "is below the minimum, {ge}",
     "less_than_equal": "is above the maximum, {le}",
 }
-"""Text about an invalid value, by the type of Pydantic's error. Pydantic's own text lacks the
-value."""
+"""Text about an invalid value, by the type of Pydantic's error. The text of Pydantic does not
+contain the value."""
 
 
 def _usage_message(error: Any) -> str:

@@ -1,4 +1,7 @@
-"""Completes words for the shell from names, without heavy imports and without running kernels."""
+"""Completes words for the shell from lists of names.
+
+Completing a word imports no large package and runs no kernel.
+"""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -7,7 +10,7 @@ import typer
 
 
 def variants(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Complete a list of variants: the named operation's variants, and the user's own."""
+    """Complete a list of variants with the operation's variants and the user's own variants."""
     from gpubench.plan.registry import descriptors, home
     from gpubench.plan.sweep import Sweep
 
@@ -26,7 +29,7 @@ def dtypes(incomplete: str) -> list[str]:
 
 
 def one_of(metavar: str) -> Callable[[str], list[str]]:
-    """Return the completion of an option by its metavar, such as `[cold|hot|both]`."""
+    """Return the function that completes an option with a metavar such as `[cold|hot|both]`."""
     choices = metavar.strip("[]").split("|")
     return lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)]
 
@@ -37,7 +40,7 @@ def files(_incomplete: str) -> list[str]:
 
 
 def _next_item(names: Iterable[str], incomplete: str) -> list[str]:
-    """Return the typed list with each name that completes its last item."""
+    """Return copies of the typed list, each completed with another name as its last item."""
     done, comma, item = incomplete.rpartition(",")
     taken = done.split(",")
     return [f"{done}{comma}{name}" for name in names if name.startswith(item) and name not in taken]

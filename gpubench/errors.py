@@ -24,7 +24,7 @@ length."""
 
 
 class GpubenchError(Exception):
-    """Ends a command with one line on stderr and `exit_code`; the message is that line."""
+    """Ends a command with `exit_code`, after the message was printed as one line on stderr."""
 
     exit_code = 2
 
@@ -41,7 +41,7 @@ class UsageError(GpubenchError):
 
 
 class NotOnCpuError(UsageError):
-    """A kernel has a parameter that programs for the CPU cannot pass. The kernel may be right."""
+    """Programs for the CPU cannot pass a parameter of the kernel. The kernel may be right."""
 
 
 class OutputLostError(UsageError):
@@ -63,11 +63,11 @@ class DeviceUnavailableError(GpubenchError):
 
 
 class ChildLostError(DeviceUnavailableError):
-    """The measuring process crashed, hung or sent an invalid answer; `why` says which."""
+    """The measuring process crashed, hung or sent an invalid answer. `why` is the reason."""
 
     @property
     def why(self) -> str:
-        """What happened to the process: `crashed: Segmentation fault (signal 11)`."""
+        """Reason why the process was lost, such as `crashed: Segmentation fault (signal 11)`."""
         return str(self.args[0])
 
     def __str__(self) -> str:
@@ -85,11 +85,14 @@ class DeviceBusyError(GpubenchError):
 
 
 class HostChangedError(GpubenchError):
-    """Something changed how the system schedules this process, so its times are not valid."""
+    """Another program changed how the system schedules this process, so the times are not valid."""
 
 
 class CompileError(Exception):
-    """A kernel does not compile. The point becomes an `error` row; the sweep goes on."""
+    """A kernel does not compile.
+
+    The row of its point has the status `error`, and the sweep continues.
+    """
 
 
 class LaunchError(Exception):
@@ -97,23 +100,23 @@ class LaunchError(Exception):
 
 
 class DoesNotFitError(Exception):
-    """A point is skipped: memory or a module is missing, or launches are too short."""
+    """A point is skipped because memory or a module is missing, or its launches are too short."""
 
 
 def missing_module(error: ModuleNotFoundError) -> DoesNotFitError:
-    """Return the error of a function that needs a missing module.
+    """Return the error to raise if a function needs a Python module that is not installed.
 
-    The error names only the module, because its package may have another name.
+    The error names only the module, because the package of the module may have another name.
     """
     return DoesNotFitError(f"needs the Python module '{error.name}', which is missing")
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra: `pip install '.[cuda13]'` in a checkout.
+    """Return the command that installs an extra, such as `pip install '.[cuda13]'` in a checkout.
 
-    The command names where this copy was installed from (PEP 610), or else the distribution. No
-    package can be added to an environment of `uvx` or `pipx run`, so the command for such an
-    environment runs gpubench with the extra.
+    The command names the place from which this copy was installed (PEP 610). If this place is
+    unknown, the command names the distribution. No package can be added to an environment of `uvx`
+    or `pipx run`, so the command for such an environment runs gpubench with the extra.
     """
     import json
     from importlib.metadata import PackageNotFoundError, distribution
@@ -143,7 +146,7 @@ def install_command(extra: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error of foreign code, or its type if it has no text."""
+    """Return the first line of an error's text. If the error has no text, return its type."""
     try:
         text = str(error)
     except Exception:  # a kernel's own exception, whose __str__ fails
@@ -152,10 +155,11 @@ def first_line(error: Exception) -> str:
 
 
 def with_place(error: Exception, path: Path | None = None) -> str:
-    """Return an error with its type and place: `KeyError: 'x' (mine.py:3)`.
+    """Return the text of an error with its type and place, such as `KeyError: 'x' (mine.py:3)`.
 
-    The place is the innermost call in `path`, or else the innermost call of all. For an error of
-    gpubench, return only the message, which already says what is wrong and where.
+    The place is the innermost call in `path`. If no call is in `path`, the place is the innermost
+    call. For an error of gpubench, return only the message, because its text says what is wrong and
+    where.
     """
     if isinstance(error, GpubenchError | CompileError | LaunchError | DoesNotFitError):
         return first_line(error)

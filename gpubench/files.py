@@ -1,4 +1,4 @@
-"""Files that overwrite no other file by accident, and output streams that raise no errors."""
+"""Writes files without replacing other files by accident, and output streams without errors."""
 
 import errno
 import fcntl
@@ -18,7 +18,7 @@ _DISK_FAULTS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 def not_written(error: OSError) -> type[UsageError]:
-    """Return the type of the error for a file that could not be written."""
+    """Return the type of the error to raise if a file could not be written."""
     return OutputLostError if error.errno in _DISK_FAULTS else UsageError
 
 
@@ -27,9 +27,10 @@ Content = bytes | Callable[[IO[bytes]], object]
 
 
 def regular(path: str | Path, flags: int) -> int:
-    """Open a regular file, and return its descriptor (an `opener` for `open`).
+    """Open a regular file, and return its descriptor. The function can be an `opener` of `open`.
 
-    Follow no link, and wait for no FIFO. Raises OSError if the path is not a regular file.
+    The function does not follow a link, and does not wait for a FIFO. Raises OSError if the path is
+    not a regular file.
     """
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -39,7 +40,7 @@ def regular(path: str | Path, flags: int) -> int:
 
 
 def open_regular(path: Path, mode: str = "rb") -> IO[bytes]:
-    """Open a regular file. Raises OSError."""
+    """Open a regular file. Raises OSError if the file is missing, a link or no regular file."""
     return open(path, mode, opener=regular)
 
 
@@ -85,8 +86,8 @@ class Output:
     ) -> None:
         """Check that the path may be written.
 
-        Raises UsageError if the file exists and must not be overwritten (`hint` is the advice), or
-        if it cannot be overwritten.
+        Raises UsageError if the file exists and must not be overwritten, or if the file cannot be
+        overwritten. The message contains the advice `hint`.
         """
         self.path = path
         self._at = f"{flag}: " if flag else ""
@@ -118,7 +119,7 @@ class Output:
         self.create(content).close()
 
     def create(self, content: Content) -> IO[bytes]:
-        """Write the complete file, and return it open and locked."""
+        """Write the complete file, and return the open file. The file is locked."""
         stem = f".gpubench-{zlib.crc32(os.fsencode(self.path.name)):08x}-"
         temporary = self.path.with_name(f"{stem}{os.urandom(4).hex()}")
         try:
@@ -177,13 +178,14 @@ _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link, which is 
 class Stream(io.FileIO):
     """Standard output or standard error. The stream stores its first error, and raises none.
 
-    The reader may have ended (`| head`), or the disk may be full. A sweep still finishes its file.
+    A stream fails if its reader has ended (`| head`), or if the disk is full. A sweep still
+    finishes its file.
     """
 
     lost: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        """Write data. Keep the first error, and do not raise it."""
+        """Write data. If writing fails, store the first error, and raise no error."""
         try:
             return super().write(data)
         except OSError as error:

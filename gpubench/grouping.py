@@ -8,7 +8,10 @@ Item = TypeVar("Item")
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Return the items by key, in the order in which the keys first appear."""
+    """Return a list of the items of each key.
+
+    The keys have the order in which they first appear.
+    """
     groups: dict[Key, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

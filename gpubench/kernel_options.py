@@ -1,4 +1,4 @@
-"""The options of commands about one kernel: its name, a size, a dtype, tiles, an architecture."""
+"""The options of commands that take one kernel: name, size, dtype, tiles and architecture."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from gpubench.text import did_you_mean, shown
 
 
 def find_variant(name: str, op: str | None, kernels: Path | None) -> Variant:
-    """Return the variant with a name. `op` or `kernels` limit the search to one operation.
+    """Return the variant that has this name. `op` and `kernels` limit the search to one operation.
 
     Raises UsageError if the variant does not exist, or if the user's directory cannot be used.
     """
@@ -33,11 +33,14 @@ def find_variant(name: str, op: str | None, kernels: Path | None) -> Variant:
 HOST_HINT = (
     "describe a kernel that it launches by 'gpubench new-kernel NAME --from FILE --kernel KERNEL'"
 )
-"""Advice if a command needs a kernel and gets a host function."""
+"""Advice that is printed if a command needs a kernel, but the user named a host function."""
 
 
 def find_kernel(name: str, op: str | None, kernels: Path | None, command: str) -> CudaVariant:
-    """Return the CUDA kernel with a name. Raises UsageError for any other kind of variant."""
+    """Return the CUDA kernel that has this name.
+
+    Raises UsageError if the variant is no CUDA kernel.
+    """
     variant = find_variant(name, op, kernels)
     if isinstance(variant, HostVariant):
         raise UsageError(f"'{name}' is a host function, and {command} needs a kernel: {HOST_HINT}")
@@ -54,7 +57,8 @@ def read_options(
 ) -> Sweep:
     """Return the sweep of one kernel at one size in one dtype, with at least one legal tile.
 
-    `size` is the default size. With `every`, the sweep has all legal tiles. Raises UsageError.
+    `size` is the default size. If `every` is true, the sweep has all legal tiles. Raises UsageError
+    if the options are invalid.
     """
     texts = {"sizes": size, "dtypes": kernel.dtypes[0]}
     texts |= {name: value for name, value in options.items() if value}
@@ -70,7 +74,7 @@ def read_options(
 
 
 def _tiles(kernel: CudaVariant, tiles: tuple[str, ...], *, every: bool) -> tuple[str, ...]:
-    """Return the tiles as users write them; no tiles for a kernel that has no tile to choose."""
+    """Return the tiles as users write them. Return no tiles if the kernel has no tile to choose."""
     space = kernel.tiles
     if tiles and every:
         raise UsageError("--all and --tiles: name tiles, or ask for all of them")

@@ -68,12 +68,12 @@ class Option:
 
     help: str
     field: str = ""
-    """The field of `Sweep` or `Timing` that the option sets. Empty: the field has the option's
-    name."""
+    """The field of `Sweep` or `Timing` that the option sets. If the text is empty, the field has
+    the name of the option."""
 
     read: Callable[[str, Any], Any] = lambda _flag, value: value
-    """Function of the flag and a value of `kind`. The function returns the field's
-    value, or raises UsageError."""
+    """Takes the flag and a value of `kind`. Returns the value of the field, or raises
+    UsageError."""
 
     metavar: str = ""
     """Name of the value in the help. An empty name means `LIST` for text, and `FILE` for a
@@ -89,7 +89,7 @@ class Option:
 
     @property
     def typer(self) -> Any:
-        """The option as an object of Typer."""
+        """The declaration of the option for Typer."""
         names = [self.flag, *([self.short] if self.short else [])]
         metavar, complete = _SHOWN[self.kind]
         one_of = completion.one_of(self.metavar) if self.metavar.startswith("[") else None
@@ -101,7 +101,12 @@ class Option:
         )
 
     def text(self, value: object) -> str:
-        """Return a value or a list as text; a tuple is one size or tile. Raises UsageError."""
+        """Return a value or a list as text.
+
+        In `sizes` and `tiles`, a tuple stands for one size or tile.
+
+        Raises UsageError for a value of an unexpected type.
+        """
         if isinstance(value, list | tuple):
             is_shape = isinstance(value, tuple) and self.name in {"sizes", "tiles"}
             return ("x" if is_shape else ",").join(map(self.text, value))
@@ -113,7 +118,10 @@ class Option:
 
     @property
     def default(self) -> Any:
-        """The default as a Python argument; None if it depends on the device or the kernel."""
+        """Default of the Python argument.
+
+        None if the default depends on the device or the kernel.
+        """
         value = getattr(DEFAULT.timing if self.field in _TIMING_FIELDS else DEFAULT, self.field)
         if isinstance(value, tuple):
             return ",".join(map(str, value)) or None
@@ -122,7 +130,7 @@ class Option:
         return str(value) if isinstance(value, StrEnum) else value
 
     def convert(self, text: str) -> Any:
-        """Return the value of the field. Raises UsageError, which names the flag."""
+        """Convert a text to the value of the field. Raises UsageError if the text is invalid."""
         flag = self.flag
         if "\0" in text:
             raise UsageError(f"{flag}: '{shown(text)}' holds a NUL character")
@@ -140,7 +148,7 @@ class Option:
 
 _KINDS = {int: "a whole number", Path: "a path in UTF-8"}
 _SHOWN = {str: ("LIST", None), int: (None, None), Path: ("FILE", completion.files)}
-"""The metavar and the completion of an option, by its kind."""
+"""Metavar and completion function of an option, by the kind of the option."""
 
 
 def _device(flag: str, text: str) -> str:
@@ -159,7 +167,7 @@ def _choice(*choices: str) -> str:
 
 
 def _named(**options: Option) -> dict[str, Option]:
-    """Return options by their names."""
+    """Return the options by name. An option without a `field` sets the field of the same name."""
     return {
         name: replace(option, name=name, field=option.field or name)
         for name, option in options.items()
@@ -167,13 +175,13 @@ def _named(**options: Option) -> dict[str, Option]:
 
 
 def _either(field: str, kind: type[Cache | Scope | State], text: str) -> Option:
-    """Return the option for one member of an enumeration, or for both."""
+    """Return an option that takes one of the two members of an enumeration, or `both`."""
     choices = _choice(*kind, "both")
     return Option(field=field, help=text, read=one_or_both(kind), metavar=choices)
 
 
 def _duration(field: str, low: float, high: float, text: str) -> Option:
-    """Return the option for a time in seconds."""
+    """Return an option whose value is a time in seconds."""
     return Option(field=field, help=text, read=seconds(low, high), metavar="SECONDS")
 
 
@@ -339,7 +347,10 @@ def read_sweep(
 
 
 def option_texts(options: Mapping[str, Any], config: Path | None = None) -> dict[str, str]:
-    """Return all given options as text. Raises UsageError for an unknown option."""
+    """Return the text of each option that a call or a TOML file has.
+
+    Raises UsageError for an unknown option.
+    """
     values = read_toml(config, "--config") if config else {}
     for name in [*values, *options]:
         if name not in OPTIONS:
@@ -351,9 +362,10 @@ def option_texts(options: Mapping[str, Any], config: Path | None = None) -> dict
 
 
 def resumed(path: Path, texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that the sweep into `path` was started with, as text.
+    """Return the text of each option with which the sweep into `path` was started.
 
-    Raises UsageError if there is nothing to continue, or if an option in `texts` differs.
+    Raises UsageError if there is nothing to continue, or if an option in `texts` differs from the
+    option of the started sweep.
     """
     from gpubench.results.result_file import read_context
 
@@ -393,7 +405,7 @@ def sweep_options(
 ) -> Command:
     """Replace the parameter `options` of a command by one parameter for each option of a sweep.
 
-    With `for_python`, the signature has the defaults that Python's `help` prints, and no
+    If `for_python` is true, the signature has the defaults that Python's `help` prints, and no
     annotations of Typer.
     """
     options = [option for option in OPTIONS.values() if option.name not in without]
@@ -443,19 +455,19 @@ def with_parameters(command: Command, parameters: Iterable[inspect.Parameter]) -
 
 
 def output_file(text: str, metavar: str | None = None) -> Any:
-    """Return the option `--output`, with its help."""
+    """Return the option `--output` for Typer, with `text` as its help."""
     return typer.Option(
         "--output", "-o", metavar=metavar, help=text, autocompletion=completion.files
     )
 
 
 def directory(text: str) -> Any:
-    """Return the option `--dir`, with its help."""
+    """Return the option `--dir` for Typer, with `text` as its help."""
     return typer.Option("--dir", metavar="DIR", help=text, autocompletion=completion.files)
 
 
 def files(text: str, metavar: str | None = "FILE") -> Any:
-    """Return an option for a file that exists, with its help."""
+    """Return an option for Typer that takes paths, with `text` as its help."""
     return typer.Option(metavar=metavar, help=text, autocompletion=completion.files)
 
 
@@ -481,7 +493,7 @@ LOCAL = "local"
 
 
 def require_cluster(on: str | None) -> str | None:
-    """Return the value of `--on`. Raises UsageError for a text that names no cluster."""
+    """Return the value of `--on`. Raises UsageError if the value names no cluster."""
     if on is None or on == LOCAL or "://" in on or Path(on).is_file():
         return on
     raise UsageError(

@@ -1,4 +1,4 @@
-"""A channel between two processes: each message arrives complete, or an error is raised."""
+"""A channel between two processes. Each message arrives complete, or an error is raised."""
 
 import os
 import socket
@@ -26,7 +26,9 @@ class Channel:
     def send(
         self, message: bytes, limit_s: float | None = None, descriptors: Sequence[int] = ()
     ) -> None:
-        """Send a message, and open files if the other end takes files.
+        """Send a message. The descriptors of open files can be sent with the message.
+
+        The other end gets the open files only if its `takes_files` is true.
 
         Raises OSError if the other end is closed, and TimeoutError if no one reads in time.
         """
@@ -41,8 +43,8 @@ class Channel:
     def receive(self, limit_s: float | None = None, max_bytes: int = MAX_BYTES) -> bytes:
         """Return the next message.
 
-        Raises EOFError if the other end is closed, TimeoutError after the limit, OSError, and
-        ValueError for a length above `max_bytes`.
+        Raises EOFError if the other end is closed, TimeoutError after the time limit, and
+        ValueError if the message is longer than `max_bytes`. Raises OSError if the socket fails.
         """
         deadline_s = None if limit_s is None else perf_counter() + limit_s
         count = int.from_bytes(self._exactly(LENGTH_BYTES, deadline_s), "big")

@@ -33,13 +33,13 @@ BOOT = (
     "folder = sys.argv.pop(1); folder and confine(folder); "
     "from {module} import {function}; {function}(int(sys.argv[1]), *sys.argv[2:])"
 )
-"""The child's program. A child imports from the same paths as this process, in any directory."""
+"""Program of a child. The child imports from the same paths as this process, in any directory."""
 
 FOLLOW = (
     "import sys; sys.path.append(sys.argv[1]); from gpubench.process.warden import follow; "
     "follow(sys.argv[2:])"
 )
-"""Program of the warden of another program, such as a compiler (`start_program`)."""
+"""Program that starts a warden, which then runs another program, such as a compiler."""
 
 END_S = 3.0
 """Time limit for a warden to end. A warden takes longer only if it was stopped."""
@@ -55,19 +55,23 @@ class Child:
 
     socket: socket.socket
     streams: Copier
-    """Copies the child's output, and names the process that prints it."""
+    """Copies the child's output to standard error, with the name of the speaker before each
+    line."""
 
     oom_kills: int
-    """Number of processes that the system had killed for memory when the child started."""
+    """Number of processes that the system killed for lack of memory before the child started."""
 
     @cached_property
     def pid(self) -> int:
-        """The child's process id, which is known from its first answer on."""
+        """Process id of the child.
+
+        The id is known as soon as the child has answered for the first time.
+        """
         return first_child(self.process.pid)
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process has ended."""
+        """Whether the child and its warden have ended."""
         return self.process.poll() is not None
 
     def how_it_ended(self) -> str:
@@ -86,7 +90,7 @@ class Child:
         return f"ended by itself with exit code {code}"
 
     def kill(self) -> None:
-        """End the process, and all processes that its kernels started."""
+        """End the child and all processes that the child's kernels started."""
         self.socket.close()
         if self.process.poll() is None:
             self.process.terminate()
@@ -106,7 +110,9 @@ def start(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Child:
-    """Start a child that calls a function with the descriptor of its socket, and with `words`.
+    """Start a child.
+
+    The child calls a function with the descriptor of the child's socket and `words`.
 
     The name `speaker` is put before each line that the child prints. `environment` replaces the
     environment of this process. If `folder` is given, the child can write only there (`confine`).
@@ -171,10 +177,10 @@ def run_program(
     limit_s: float | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program to its end, with `text` as its input, and return what the program wrote.
+    """Run a program to the end, with `text` as standard input, and return what the program wrote.
 
-    `environment` replaces the environment of this process. Raises TimeoutExpired after the time
-    limit.
+    `environment` replaces the environment of this process. Raises TimeoutExpired if the program
+    takes longer than `limit_s`.
     """
     pipe = subprocess.PIPE
     source = subprocess.DEVNULL if text is None else pipe
@@ -190,13 +196,13 @@ def run_program(
 def run_with_folder(
     command: Sequence[str | Path], text: bytes | None = None, limit_s: float | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program as `run_program` does. Even a killed program leaves no temporary file."""
+    """Call `run_program` with a temporary folder, which is removed after the program has ended."""
     with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
         return run_program(command, text, limit_s, {**os.environ, "TMPDIR": folder})
 
 
 def end_programs() -> None:
-    """End all programs that run, and the programs that other threads start from now on.
+    """End all programs that run. From now on, also end each program that another thread starts.
 
     Threads that wait for their programs continue.
     """
@@ -210,12 +216,12 @@ _is_child = False
 
 
 def runs_foreign_code() -> bool:
-    """Whether this process is a child, which may run users' code."""
+    """Return whether this process is a child of gpubench that may run users' code."""
     return _is_child
 
 
 def open_channel(descriptor: int) -> Channel:
-    """Return a child's end of its channel, before the child runs users' code.
+    """Return the child's end of the channel. A child calls this before it runs users' code.
 
     Programs that the child starts do not keep the channel open.
     """

@@ -1,4 +1,4 @@
-"""Confines foreign code to a writable folder of its own and few environment variables (Linux).
+"""Lets foreign code write only into one folder, and gives it few environment variables (Linux).
 
 From Linux 5.13 on, Landlock restricts writing by this process and its descendants, even as root.
 From Linux 6.12 on, these processes also cannot signal any other process. Where the system has no
@@ -29,9 +29,9 @@ OF_THE_SYSTEM = (
     "proc", "dev/null", "dev/zero", "dev/full", "dev/random", "dev/urandom", "dev/shm",
     "dev/nv*", "dev/dxg", "dev/dri", "dev/infiniband",
 )  # fmt: skip
-"""Other paths that may be written. CUDA names its threads in /proc, where the memory and the
-descriptors of other processes stay closed. Terminals are left out, because users would see the text
-that is written there."""
+"""Paths to which foreign code may write in addition to its folder. CUDA names its threads in /proc,
+where the memory and the descriptors of other processes stay closed. Terminals are left out, because
+users would see the text that is written there."""
 
 _NAMES = {
     "PATH", "LANG", "TZ", "USER", "LOGNAME", "VIRTUAL_ENV", "CC", "CXX", "CPATH",
@@ -47,10 +47,10 @@ _CACHES = {"CUPY_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUD
 
 
 def few_variables(environment: Mapping[str, str], folder: Path | None) -> dict[str, str]:
-    """Return the variables that foreign code gets, which set up libraries and compilers.
+    """Return the environment variables that foreign code may have for its libraries and compilers.
 
-    So foreign code gets neither tokens nor the files by which a CI job's steps exchange data.
-    Caches and temporary files go into the folder.
+    Foreign code gets no tokens, and no files by which the steps of a CI job exchange data. Foreign
+    code writes caches and temporary files into the folder.
     """
     kept = {
         name: text
@@ -66,7 +66,7 @@ def few_variables(environment: Mapping[str, str], folder: Path | None) -> dict[s
 def confine(folder: str) -> bool:
     """Let this process and its descendants write only into a folder and `OF_THE_SYSTEM`.
 
-    The calling process must have one thread. Return False if the system has no Landlock.
+    The calling process must have only one thread. Return False if the system has no Landlock.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)

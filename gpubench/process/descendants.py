@@ -1,4 +1,4 @@
-"""The descendants of this process: their list, their CPU time, and their end (Linux).
+"""Lists and ends the descendants of a process, and measures the CPU time of a process (Linux).
 
 A process that is a subreaper becomes the parent of each descendant whose own parent has ended. So
 no descendant is missing from the list: neither a daemon that was forked twice, nor a process that
@@ -33,12 +33,15 @@ def prctl(option: int, value: int) -> bool:
 
 
 def become_subreaper() -> bool:
-    """Make this process the parent of orphans among its descendants."""
+    """Make this process a subreaper.
+
+    This process becomes the parent of each descendant whose own parent has ended.
+    """
     return prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def close_to_descendants(*, closed: bool = True) -> bool:
-    """Close the descriptors and the memory of this process to processes of the same user.
+    """Prevent other processes of the user from reading this process's descriptors and memory.
 
     The system then refuses `/proc/PID/fd`, `/proc/PID/mem`, ptrace and `pidfd_getfd`, except to
     root. `/proc/self` then belongs to root, so this process cannot write there either.
@@ -54,9 +57,11 @@ def end_with_parent(parent: int) -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up the privileges of root, in this thread and in the threads that it starts.
+    """Give up the privileges of root in this thread.
 
-    Root can then not read the memory of a process that `close_to_descendants` has closed.
+    Threads that this thread starts have no privileges either.
+
+    Root cannot then read the memory of a process that has called `close_to_descendants`.
     """
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     call = getattr(ctypes.CDLL(None), "capset", None)
@@ -65,9 +70,11 @@ def drop_capabilities() -> None:
 
 
 def descendants(pid: int | None = None, without: Collection[int] = ()) -> list[int]:
-    """Return the ids of all descendants of a process (default: this one), zombies included.
+    """Return the ids of all descendants of a process, including zombies.
 
-    The processes in `without` are left out, with their descendants.
+    If `pid` is None, return the descendants of this process.
+
+    The result contains neither the processes in `without` nor the descendants of these processes.
     """
     if pid is None:
         pid = os.getpid()
@@ -93,17 +100,20 @@ def first_child(pid: int) -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the memory that a process holds; 0 if it has ended."""
+    """Return the number of bytes of memory that a process uses.
+
+    Return 0 if the process has ended.
+    """
     return int(fields[21]) * os.sysconf("SC_PAGE_SIZE") if (fields := _stat(pid)) else 0
 
 
 def _started(pid: int) -> int:
-    """Return when a process started, in clock ticks since the machine started."""
+    """Return the time at which a process started, in clock ticks since the machine started."""
     return int(fields[19]) if (fields := _stat(pid)) else 0
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Yield each process and its parent."""
+    """Yield the id of each process, and the id of its parent."""
     names = os.listdir("/proc") if sys.platform == "linux" else ()  # noqa: PTH208 # Path is slow
     for pid in map(int, filter(str.isdecimal, names)):
         if fields := _stat(pid):
@@ -111,7 +121,10 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on; [] if the process has ended."""
+    """Return the fields of /proc/PID/stat, beginning with the state.
+
+    Return an empty list if the process has ended.
+    """
     try:
         # `_parents` reads this file of all processes; `Path.read_text` takes four times as long.
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
@@ -127,12 +140,12 @@ def _stat(pid: int) -> list[str]:
 
 
 def living(pids: Iterable[int]) -> list[int]:
-    """Return the processes that still run, without zombies."""
+    """Return the ids of the processes that still run. A zombie does not count as running."""
     return [pid for pid in pids if (fields := _stat(pid)) and fields[0] not in "ZX"]
 
 
 def cpu_ns(pid: int) -> int:
-    """Return the CPU time of a process in ns, which includes threads that have ended.
+    """Return the CPU time of a process in ns, including the time of threads that have ended.
 
     The time also includes children that a process has waited for, in steps of 10 ms. A process that
     ignores SIGCHLD does not wait for its children. When such a child ends, its time is lost.
@@ -170,7 +183,7 @@ def end(without: Collection[int] = (), within_s: float = END_S) -> list[int]:
 
 @contextmanager
 def all_ended() -> Iterator[None]:
-    """End all processes that the `with` block starts, directly or indirectly.
+    """End all descendants that this process gets during the `with` block, when the block ends.
 
     The resource tracker of multiprocessing is not ended, because this process still uses it.
     """
@@ -183,7 +196,7 @@ def all_ended() -> Iterator[None]:
 
 
 def _resource_tracker() -> set[int]:
-    """Return multiprocessing's resource tracker, which lives as long as this process, if any."""
+    """Return a set with the id of multiprocessing's resource tracker, or an empty set."""
     module = sys.modules.get("multiprocessing.resource_tracker")
     pid = getattr(getattr(module, "_resource_tracker", None), "_pid", None)
     return set() if pid is None else {pid}

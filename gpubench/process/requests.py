@@ -1,4 +1,4 @@
-"""Sends requests to a child that runs users' code, and reads its answers, one at a time.
+"""Sends requests to a child that runs users' code. Reads each answer before the next request.
 
 Users' code can change anything in its process. So the parent reads no object that the child made: a
 value is bytes, which the caller decodes and checks.
@@ -28,7 +28,7 @@ from gpubench.text import clean
 TOKEN_BYTES = 8
 
 NO_ANSWER = "sent data that is not an answer; killed"
-"""Message about a child that wrote anything but an answer into the channel."""
+"""Message about a child that wrote into the channel, but did not write a valid answer."""
 
 _ERRORS: dict[str, type[GpubenchError]] = {
     kind.__name__: kind
@@ -39,14 +39,14 @@ Report = Callable[[int], None]  # gets the number of steps of a request that are
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """An answer, with the token of its request.
+    """An answer of a child, with the token of the request.
 
     Code that has only the descriptor of the channel cannot guess the token.
     """
 
     token: bytes
     steps: int | None = None
-    """Number of steps that are done so far, if the request is not finished; None at its end."""
+    """Number of steps that are done so far. None if the request is finished."""
 
     value: bytes = b""
     error: str = ""  # the type of the error that the child raised; empty for a value
@@ -61,11 +61,13 @@ def ask(
     max_bytes: int = MAX_BYTES,
     descriptors: Sequence[int] = (),
 ) -> bytes:
-    """Return the value that a child answers. Raise the error that the child raised.
+    """Send a request to a child, and return the value of the child's answer.
 
-    `limits_s` has the time limit of each step: until the first report of the child, then until its
-    second report, and so on. The last limit covers all further steps together. `descriptors` belong
-    to open files that the child gets with the request.
+    If the child raised an error, this function raises an error of the same kind.
+
+    `limits_s` has the time limit of each step. The first step ends with the first report of the
+    child, the second step with the second report, and so on. The last limit covers all further
+    steps together. The child gets the open files of `descriptors` with the request.
 
     Raises ChildLostError if no answer arrives within a limit, or if the answer is invalid. The
     child must then be killed.
@@ -100,8 +102,8 @@ def ask(
 def answer_requests(channel: Channel, value_of: Callable[[bytes, Report], bytes]) -> None:
     """Answer requests in a child until the channel closes.
 
-    `value_of` returns the value of a request. The errors for users that `value_of` raises are sent;
-    any other exception is sent as a ChildLostError.
+    `value_of` returns the value of a request. If `value_of` raises an error for users, this error
+    is sent. Any other exception is sent as a ChildLostError.
     """
     pid = os.getpid()
 

@@ -1,4 +1,4 @@
-"""Files without a name that two processes share, and memory at fixed addresses for them."""
+"""Makes nameless files that two processes share, and maps such files at fixed addresses."""
 
 import ctypes
 import fcntl
@@ -55,16 +55,17 @@ class Window:
         self._reserved = _mapped(0, self._reserved_bytes, PROT_NONE, _ANONYMOUS, -1)
         self._start = -(-self._reserved // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
         self.bytes = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(self._start))
-        """The mapped file. A read ends the process while no file is mapped."""
+        """Content of the mapped file. If no file is mapped, reading the content ends the
+        process."""
 
     def map(self, descriptor: int, *, writable: bool = False) -> None:
-        """Map a file, with all its pages, in place of the previous file. Raises OSError."""
+        """Map all pages of a file, in place of the previous file. Raises OSError if this fails."""
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         flags = mmap.MAP_SHARED | mmap.MAP_POPULATE | MAP_FIXED
         _mapped(self._start, self.size, protection, flags, descriptor)
 
     def clear(self) -> None:
-        """Unmap the file, and keep the addresses."""
+        """Unmap the file. The addresses stay reserved."""
         _mapped(self._start, self.size, PROT_NONE, _ANONYMOUS | MAP_FIXED, -1)
 
     def close(self) -> None:

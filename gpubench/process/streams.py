@@ -1,8 +1,8 @@
-"""Copies the lines that children print to our standard error.
+"""Copies the lines that children print to the standard error of this process.
 
 Each line is cleaned, and begins with the name of its speaker, such as a kernel. The number of lines
-and their length are limited. A child has a pipe, never a descriptor of our streams. So the child's
-text never reaches a terminal or the log of a CI job unchanged.
+and their length are limited. A child prints into a pipe, and never has a descriptor of this
+process's streams. So the child's text never reaches a terminal or the log of a CI job unchanged.
 """
 
 import os
@@ -15,10 +15,10 @@ from threading import Lock, Thread
 from gpubench.text import clean, counted
 
 MAX_LINES = 50
-"""Maximum number of lines of one speaker that are shown."""
+"""Maximum number of lines that are shown for one speaker."""
 
 MAX_LINE = 500
-"""Maximum number of characters of a line that are shown."""
+"""Maximum number of characters that are shown of a line."""
 
 BLOCK_BYTES = 2**16  # capacity of a pipe
 MAX_BLOCKS = 16
@@ -29,7 +29,7 @@ is a command only at the beginning of a line, but each line begins with the spea
 
 
 class Copier:
-    """A pipe, and the thread that copies what is written into it."""
+    """A pipe, and a thread that copies the text in the pipe to standard error."""
 
     def __init__(self, speaker: str) -> None:
         self._speaker, self._rest = speaker, b""
@@ -39,7 +39,7 @@ class Copier:
         self._lock, self._thread = Lock(), Thread(target=self._copy_all, daemon=True)
 
     def start(self) -> None:
-        """Begin to copy. Before this call, the child must have got its copy of `descriptor`."""
+        """Begin to copy. Call this function after the child has inherited `descriptor`."""
         os.close(self.descriptor)
         self._thread.start()
 
@@ -49,7 +49,10 @@ class Copier:
         os.close(self._read)
 
     def speak_as(self, speaker: str) -> None:
-        """Set the speaker of the text that the child prints from now on."""
+        """Change the name that is put before the lines.
+
+        The new name applies to text that the child prints later.
+        """
         with self._lock:
             blocks = 0
             while blocks < MAX_BLOCKS and self._copy():
@@ -57,7 +60,10 @@ class Copier:
             self._speaker = speaker
 
     def finish(self, limit_s: float) -> None:
-        """Wait until all text is copied, at most `limit_s`: a process may keep the pipe open."""
+        """Wait until all text is copied.
+
+        Stop after `limit_s`, because a process may keep the pipe open.
+        """
         self._thread.join(limit_s)
 
     def _copy_all(self) -> None:
@@ -73,7 +79,7 @@ class Copier:
                 _print(speaker, f"({counted(count - MAX_LINES, 'more line')}, not shown)")
 
     def _copy(self) -> bool:
-        """Copy a block of the child's output. Return False if there is no output."""
+        """Copy a block of the child's output. Return False if the pipe has no output."""
         if self._has_ended or not select([self._read], [], [], 0)[0]:
             return False
         block = os.read(self._read, BLOCK_BYTES)
@@ -95,5 +101,5 @@ def _print(speaker: str, text: str) -> None:
 
 
 def harmless(text: str) -> str:
-    """Return the text as one line that commands neither a terminal nor a CI service."""
+    """Return the text as one line without commands to a terminal or to a CI service."""
     return _COMMAND.sub("# #", clean(text))

@@ -1,9 +1,9 @@
-"""The warden, a process between this program and each child, which ends the child's processes.
+"""The warden, a process between gpubench and a child, which ends all processes of the child.
 
-The warden is a subreaper, so its list of the child's descendants is complete. The warden kills
-all descendants when the child has ended, when the program requests it, and when the program itself
-has ended, even by SIGKILL. The warden then ends with the exit code or the signal of the child. This
-module imports only the standard library.
+The warden is a subreaper, so its list of the child's descendants is complete. The warden kills all
+descendants when the child has ended, when gpubench requests this, and when gpubench has ended, even
+by SIGKILL. The warden then ends with the exit code or the signal of the child. This module imports
+only the standard library.
 """
 
 import json
@@ -24,7 +24,7 @@ _AWAITED = {*_ENDING, signal.SIGCHLD}
 
 
 LOOK_EVERY_S = 1.0
-"""Time between two checks of the memory. A check takes a third of a millisecond."""
+"""Time between two checks of the memory in seconds. A check takes a third of a millisecond."""
 
 MIN_FREE = 0.05
 """Fraction of the machine's memory that must stay free while a child uses more than `MAX_USED`."""
@@ -33,17 +33,20 @@ MAX_USED = 0.4
 """Fraction of the machine's memory that a child may always use."""
 
 OVER_MEMORY = 247
-"""Exit code of a warden whose child filled the memory."""
+"""Exit code of a warden whose child used too much memory."""
 
 CANNOT_FORK = 246
 """Exit code of a warden if the system refuses to start another process."""
 
 GRACE_S = 1.0
-"""Time that a program has to end after SIGTERM, before it is killed."""
+"""Time in seconds between SIGTERM and SIGKILL for a program that does not end."""
 
 
 def follow(words: Sequence[str]) -> NoReturn:
-    """Become the warden of another program: `words` are the parent, limits, and the command."""
+    """Become the warden of another program.
+
+    `words` are the id of the parent, the limits, and the command of the program.
+    """
     parent, limits, *command = words
     watch(int(parent), GRACE_S)
     for what, limit in json.loads(limits):
@@ -58,7 +61,9 @@ def follow(words: Sequence[str]) -> NoReturn:
 
 
 def watch(parent: int, grace_s: float = 0.0) -> None:
-    """Fork. Return in the child; this process becomes the child's warden, and never returns.
+    """Fork this process, and return in the child. This process becomes the child's warden.
+
+    In the warden, the function never returns.
 
     `parent` is the process that started this process. The warden ends the child by SIGTERM, and
     kills the child after `grace_s`.
@@ -82,7 +87,10 @@ def watch(parent: int, grace_s: float = 0.0) -> None:
 
 
 def _guard(child: int, grace_s: float) -> NoReturn:
-    """Wait for the child's end or for a signal, end all descendants, and end as the child did."""
+    """Wait for the end of the child or for a signal. Then end all descendants and this process.
+
+    The process ends with the exit code or the signal of the child.
+    """
     for path in list(Path("/proc/self/fd").iterdir()):  # close the child's channel and streams
         with suppress(OSError):
             os.close(int(path.name))
@@ -104,7 +112,7 @@ def _guard(child: int, grace_s: float) -> NoReturn:
 
 
 def _fills_the_memory() -> bool:
-    """Return whether little memory is free, and the child and its descendants use a large part.
+    """Return whether little memory is free and the child with its descendants uses much memory.
 
     A limit of the address space would not help, because CUDA reserves more address space than the
     machine has memory.
@@ -116,7 +124,10 @@ def _fills_the_memory() -> bool:
 
 
 def _asked_to_end(child: int, grace_s: float) -> int | None:
-    """Send SIGTERM to the child; return its wait status, or None if it has not ended in time."""
+    """Send SIGTERM to the child, and return its wait status.
+
+    Return None if the child has not ended within `grace_s`.
+    """
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGTERM)
     deadline_s = monotonic() + grace_s
@@ -128,7 +139,9 @@ def _asked_to_end(child: int, grace_s: float) -> int | None:
 
 
 def _reaped(child: int) -> int | None:
-    """Wait for all processes that have ended; return the child's status if the child has ended.
+    """Wait for all processes that have ended, and return the wait status of the child.
+
+    Return None if the child has not ended.
 
     The wait status is the signal, or 256 times the exit code.
     """
