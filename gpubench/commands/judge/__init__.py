@@ -121,7 +121,7 @@ def judge(
         code = judge_problems(names or [], solution, options, defaults, choices, as_json=as_json)
         raise typer.Exit(code)
     if resume:
-        raise UsageError("--resume: is only for a problem of another project")
+        raise UsageError("--resume: only problems of other projects can be resumed")
     sweep = read_judged(options, defaults)
     backend = find_devices(sweep.device)[0][0].backend
 
@@ -196,7 +196,7 @@ def _baselines(variant: Variant, named: str | None, usual: str) -> tuple[str, ..
     on_all_cpus = {f"{library}_parallel"} & libraries()
     baselines = parse_names(named) if named else (library, *on_all_cpus)
     if not baselines or not all(baselines) or variant.name in baselines:
-        raise UsageError(f"--baseline: {variant.name} needs another kernel to compare it with")
+        raise UsageError(f"--baseline: {variant.name} needs another kernel as its baseline")
     if not named and library not in libraries():
         raise UsageError(
             f"--baseline: the description of {variant.name} names {variant.baseline}, which is no "

@@ -90,7 +90,7 @@ def _of_source(file: Path, path: Path, op: str, entry: str) -> str:
         asked = f"what {', '.join(description.asked)} mean" if description.asked else ""
         lacking = asked or "how its kernel is launched"
         raise UsageError(
-            f"{file}: the source does not say {lacking}; describe the kernel by 'gpubench "
+            f"{file}: the source does not say {lacking}; describe the kernel with 'gpubench "
             f"new-kernel {path.stem} --from {file.name} --dir own', and judge {path.stem} "
             "--kernels own"
         )

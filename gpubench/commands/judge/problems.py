@@ -78,7 +78,7 @@ def judge_problems(
     problems = _found(names, solutions)
     output = Path(options["output"]) if options.get("output") else None
     if choices.resume and output:
-        raise UsageError("-o: --resume names the folder already")
+        raise UsageError("-o: --resume already names the folder")
     if choices.resume and not choices.resume.exists():
         raise UsageError(f"--resume: {shown(str(choices.resume))}: no such folder")
     folder = choices.resume or output
@@ -145,7 +145,11 @@ def _judge_all(
 def _beyond(budget: Budget, problems: int, folder: Path | None) -> str:
     """Return a message on the problems that are left when the budget is used up."""
     rest = counted(problems, "problem")
-    how = f"--resume {shown(str(folder))} judges the rest" if folder else "name a folder as -o"
+    how = (
+        f"--resume {shown(str(folder))} judges the rest"
+        if folder
+        else "name a folder with -o, so that --resume can judge the rest"
+    )
     return f"--budget {budget.budget_s:g} is used up: {rest} not judged; {how}"
 
 
@@ -237,8 +241,10 @@ def as_tables(problems: Sequence[Problem], claim: float) -> list[RenderableType]
         facts = problem.record.facts.values()
         tolerances = {str(tolerance): None for each in facts for tolerance in each.tolerances}
         limits = "; ".join(tolerances)
-        how = "" if all(each.is_wide for each in facts) else "; its reference has no float64 form"
-        stated.append(Text(f"{statement.name} ({statement.form}): right if {limits}{how}"))
+        how = "" if all(each.is_wide for each in facts) else "; the reference has no float64 form"
+        stated.append(
+            Text(f"{statement.name} ({statement.form}): a result is right if {limits}{how}")
+        )
         stated.append(Text(f"  {problem.path}"))
     headline = view.headline([each for problem in problems for each in problem.judged], claim)
     return [grid, *reasons, Text(""), *stated, Text(f"\n{headline}")]
@@ -271,7 +277,7 @@ def why_few_bits(each: Judged) -> str:
         return ""
     return (
         f"results are within their tolerance, but keep only {bits} bits; the reference's results "
-        f"keep {of_reference}"
+        f"keep {of_reference} bits"
     )
 
 

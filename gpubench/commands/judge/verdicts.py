@@ -183,12 +183,12 @@ def _why_too_short(row: Row) -> str:
     """Return why a time is too short or too uncertain for a verdict, or an empty text."""
     time_us, handing_us = row.median_us or 0.0, _handing_us(row)
     if row.clock == "own":
-        return "no other process confirms its time: see notes"
+        return "no other process confirms the time: see the notes"
     if row.timer != Timer.OUTSIDE:
         return ""
     if time_us < SHORTEST_US:
-        rule = f"launches below {SHORTEST_US:g} µs get no verdict"
-        return f"{digits(time_us)} µs a launch is too short: {rule}"
+        rule = f"launches shorter than {SHORTEST_US:g} µs get no verdict"
+        return f"a launch of {digits(time_us)} µs is too short: {rule}"
     if handing_us > LARGEST_OVERHEAD * time_us:
         return (
             f"handing over the operands takes {digits(handing_us)} µs, above "

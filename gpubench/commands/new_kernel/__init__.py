@@ -50,7 +50,10 @@ def new_kernel(
     from gpubench.commands.new_kernel.run import describe_source, write_pair
 
     if source and like:
-        raise UsageError("--from and --like: describe a source, or start from a kernel of gpubench")
+        raise UsageError(
+            "--from and --like: use only one: --from describes a source, --like starts from a "
+            "kernel"
+        )
     if kernel and not source:
         raise UsageError("--kernel: needs --from FILE, the file of the function")
     if source:

@@ -117,7 +117,7 @@ def _describe_python(
     idea, path = f"what {name} teaches, in a line", folder / op / f"{name}.py"
     text = describe_python(source, op, entry, home=os.path.realpath(folder / op), idea=idea)
     if path.resolve() == source.resolve():
-        raise UsageError(f"{path}: is the file to describe: choose another name, or --dir")
+        raise UsageError(f"{path} is the file to describe: choose another name, or --dir")
     Output(path, overwrite=force, flag="").write(text.encode())
     described = Description(text=text, asked=[], guesses=[])
     verdict = _proved(name, op, folder, described, lambda **_: described)

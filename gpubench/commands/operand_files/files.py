@@ -43,7 +43,7 @@ def read_operands(path: Path, op: str) -> tuple[Problem, np.ndarray, np.ndarray]
     (elements,) = problem.input_shapes[1]
     if v.size != elements:
         raise UsageError(
-            f"{path}: v has {v.size} elements, and {op} of {problem.m}x{problem.n} takes {elements}"
+            f"{path}: v has {v.size} elements, but {op} of {problem.m}x{problem.n} takes {elements}"
         )
     return problem, a, v
 
@@ -112,7 +112,7 @@ def _read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
     with path.open("rb") as file:
         head = file.read(_HEADER.size)
     if len(head) < _HEADER.size:
-        raise UsageError(f"{path}: {size} bytes are no operand file: the header has 16 bytes")
+        raise UsageError(f"{path} has only {size} bytes, but the header of an operand file has 16")
     columns, rows = _HEADER.unpack(head)
     _require_extents(path, rows, columns)
     expected = _HEADER.size + _ITEM.itemsize * (rows * columns + columns)

@@ -32,7 +32,7 @@ def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
     """Write a file of random operands, and print a line about the file."""
     shapes = parse_sizes(shape, DEFAULT_FILE_OP, "--sizes")
     if len(shapes) != 1:
-        raise UsageError(f"--sizes: give one shape, such as 320x640 (MxN), not {len(shapes)}")
+        raise UsageError(f"--sizes: name one shape, such as 320x640 (MxN), not {len(shapes)}")
     problem = Problem.of(DEFAULT_FILE_OP, shapes[0], "float32")
     output = Output(path, overwrite=force)
     free = free_memory_bytes()
@@ -54,7 +54,7 @@ def run(path: Path, output: Path, options: Mapping[str, str | None], *, force: b
         raise UsageError(f"--op: {unknown('operation', op, _OPS)}")
     tiles = parse_tiles(tile, "--tiles") if tile else (None,)
     if len(tiles) != 1:
-        raise UsageError(f"--tiles: give one tile, not {len(tiles)}")
+        raise UsageError(f"--tiles: name one tile, not {len(tiles)}")
     claimed = Output(output, overwrite=force)
     if output.exists() and path.exists() and output.samefile(path):
         raise UsageError(f"--output: {output} is the operand file itself")
@@ -67,7 +67,7 @@ def run(path: Path, output: Path, options: Mapping[str, str | None], *, force: b
     try:
         result, error = compute(backend, point, inputs)
         why = why_inaccurate(error, limit)
-        failure = f"wrong, {why}; nothing was written" if why else ""
+        failure = f"the result is wrong, {why}; nothing was written" if why else ""
     except (CompileError, LaunchError, DoesNotFitError) as raised:
         failure = str(raised)
     if failure:

@@ -246,7 +246,8 @@ def _best_table(rows: Sequence[Row]) -> dict[str, Any]:
     fastest = {id(best_of(problem_rows)) for problem_rows in problems}
     return _table(
         "Best per size",
-        "The fastest tile of each variant. Tiles after a comma may be as fast, as their intervals "
+        "The fastest tile of each variant. Tiles after a comma may be as fast, because their "
+        "intervals "
         "overlap. The fastest variant of each size is green.",
         [row for problem_rows in problems for row in fastest_first(problem_rows)],
         [

@@ -68,7 +68,8 @@ def reproduce(
     if listing or not (names or every or resume or dry_run):
         if checkout:
             raise UsageError(
-                "no experiment is run: leave --checkout out, or name the experiment that uses it"
+                "--checkout: no experiment is run: leave out --checkout, or name the experiment "
+                "that uses it"
             )
         list_experiments(names or [], hint=not listing)
     elif dry_run:

@@ -246,7 +246,7 @@ def paths_of(names: Sequence[str]) -> dict[str, Path]:
     for name in names:
         if name not in paths_by_name and not name.endswith(".toml"):
             hint = unknown("experiment", name, paths_by_name)
-            raise UsageError(f"{hint}; your own is a file that ends in .toml")
+            raise UsageError(f"{hint}; an experiment of your own is a file that ends in .toml")
         path = paths_by_name.get(name, Path(name))
         if paths.setdefault(path.stem, path) != path:
             raise UsageError(f"{path} and {paths[path.stem]} have the same name; rename one")
@@ -288,7 +288,9 @@ def read_experiment(path: Path, checkout: Path | None = None, *, runs: bool = Tr
         conditions = decode(table, Conditions, f"{path}: sweep {number}")
         own = {name: value for name, value in table.items() if name not in {"when", "remember"}}
         if refused := {"output", "samples"} & own.keys():
-            raise UsageError(f"{path}: sweep {number}: '{min(refused)}' is for the command line")
+            raise UsageError(
+                f"{path}: sweep {number}: '{min(refused)}' is only for the command line"
+            )
         try:
             sweep = read_sweep({**confined(path, own), **kernels})
             planned = plan(sweep, sweep.device, multiprocessors=1)  # any number will do
@@ -316,7 +318,7 @@ def _require_kept(series: Series, file: ExperimentFile) -> None:
             raise ValueError(f"rule '{rule.statement}': {unknown('series', rule.than, published)}")
         holds, words = rule.observe(rule.concerned(series.figure, series.published, published))
         if not holds:
-            text = f"the published figures break it: {words}"
+            text = f"the published figures break this rule: {words}"
             raise ValueError(f"rule '{rule.statement}': {text}")
 
 

@@ -76,7 +76,7 @@ def foresee(names: Sequence[str], options: Mapping[str, Any], checkout: Path | N
                 expected_s = prepare_dry(each.sweep).forecast().expected_s
                 expected, total_s = minutes(expected_s), total_s + expected_s
             listing.add_row(experiment.name, each.words, str(each.points), expected)
-    in_all = f"about {minutes(total_s)} in all" if total_s else "no sweep can run here"
+    in_all = f"about {minutes(total_s)} in all" if total_s else "no sweep can run on this machine"
     console().print(listing, Text("\n".join(["", *codes, f"{in_all}; nothing is run"])))
 
 
@@ -128,7 +128,7 @@ def run_reproduce(
 def _open_pools(asked: Sweep, on: str | None, stack: ExitStack) -> tuple[dict[str, Pool], str]:
     """Return a pool for the CPU, a pool for the GPU if there is a GPU, and why there is no GPU."""
     pools: dict[str, Pool] = {}
-    no_gpu = "--device cpu was given" if asked.device == "cpu" else ""
+    no_gpu = "because of --device cpu" if asked.device == "cpu" else ""
     if not no_gpu:
         gpu = replace(asked, device=asked.device.replace("auto", "cuda"))
         try:
@@ -216,7 +216,7 @@ def reproduce(
         measured, note = [], ""
         if each.conditions.remember:
             with suppress(UsageError):  # the file is missing or damaged, or has other columns
-                measured, note = read(loops), f": measured before, kept in {loops.parent}"
+                measured, note = read(loops), f": measured earlier, read from {loops.parent}"
         say(f"{experiment.name}, sweep {number} of {len(planned)}: {each.words}{note}", err=True)
         if not measured:
             path = _sweep_file(folder, experiment, number)

@@ -46,8 +46,9 @@ def show(
         Format | None,
         typer.Option(
             "--format",
-            help="Tables, or rows for programs. Default: the format that the name of --output "
-            "states, else text.",
+            help="text prints tables; other formats are for programs. Default: the format that the "
+            "name "
+            "of --output has, or else text.",
             metavar=f"[{'|'.join(Format)}]",
         ),
     ] = None,

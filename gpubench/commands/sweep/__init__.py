@@ -46,7 +46,7 @@ def sweep(
             say(f"\n{needed.sentence}")
         return
     if to_find:
-        raise UsageError("--to-find: add --dry-run, which says how many rounds to measure")
+        raise UsageError("--to-find: add --dry-run, which prints how many rounds to measure")
     if resume:
         options, config = option.resumed(resume, option.option_texts(options, config)), None
     sweep = option.read_sweep(options, config)

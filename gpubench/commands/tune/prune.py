@@ -112,10 +112,12 @@ class Builds:
             fastest_resources
             and fastest_resources.spill_bytes <= MAX_SPILL_BYTES < resources.spill_bytes
         ):
-            return f"spills more than {MAX_SPILL_BYTES} bytes of registers a thread"
+            return f"spills more than {MAX_SPILL_BYTES} bytes of registers per thread"
         bounds_hold = self.least_us(fastest) < fastest_us
         if bounds_hold and self.least_us(point) > fastest_us:
-            return "even at the peak, its waves take longer than the fastest configuration took"
+            return (
+                "even at the peak rate, this configuration takes longer than the fastest one took"
+            )
         return None
 
     def _build(self, point: Point, launch: Launch) -> Resources:

@@ -159,7 +159,9 @@ def tune(
         try:
             keep_winners(winners, chosen)
         except UsageError as error:
-            raise UsageError(f"{error}; then --resume {output} keeps the winners") from error
+            raise UsageError(
+                f"{error}; afterwards, --resume {output} writes the winners"
+            ) from error
     for file in kept:
         file.remove_partial()
     return Tuned(race=race, confirmed=confirmed, winners=chosen)

@@ -198,7 +198,10 @@ class _Contest:
         if len(race.racing) < 2 and rounds:  # noqa: PLR2004 # the last configuration has won
             return "one configuration is left"
         if rounds and race.decided:
-            return f"all that are left are within {100 * self._within:g} % of each other"
+            return (
+                f"all configurations that are left are within {100 * self._within:g} % of each "
+                "other"
+            )
         if race.settled:
             return f"not distinguished in {rounds} rounds, each in a new process"
         return f"--budget ended after {counted(rounds, 'round')}"

@@ -76,7 +76,10 @@ def conclude_table(tabled: Tabled, path: Path, sweep: Sweep) -> int:
     if len(paired) > 1:
         ours_us = sum((row.weight or 1) * (row.median_us or 0) for row in paired)
         library_us = sum((row.weight or 1) * (row.library_us or 0) for row in paired)
-        say(f"all together, by weight: {library_us / ours_us:.3f} × as fast as the fastest library")
+        say(
+            f"all problems together, by weight: {library_us / ours_us:.3f} × as fast as the "
+            "fastest library"
+        )
     say(
         f"round 1: {counted(len(tabled.first.rows), 'point')} in {tabled.first.wall_s:.1f} s; "
         f"then {len(again.rows)} points in {again.wall_s:.1f} s: {again.path}",

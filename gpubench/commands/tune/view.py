@@ -59,7 +59,7 @@ def _statement(race: Sequence[Row], within: float) -> str:
         return (
             f"{name}: undecided. Of {count} configurations, {len(left)} were measured in at most "
             f"{rounds}{none}: a verdict needs {MIN_VISITS} rounds. No winner is kept. "
-            "Give a longer --budget, or leave it out"
+            "Use a longer --budget, or leave out --budget"
         )
     are = "is" if len(left) == 1 else "are"
     return (

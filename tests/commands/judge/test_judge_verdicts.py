@@ -132,7 +132,7 @@ def test_a_time_that_no_other_process_confirms_is_not_decided() -> None:
     rows = timed("blas", 1.0), replace(timed("mine", 0.5), clock="own")
     (result,) = judge_rows(rows, {"mine": ("blas",)})
     assert result.verdict == "not decided"
-    assert result.reason == "no other process confirms its time: see notes"
+    assert result.reason == "no other process confirms the time: see the notes"
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_a_file_is_judged_without_a_description(
     [
         ("none.py:product", "none.py: no such file"),
         ("rows.cu", "rows.cu defines no kernel"),
-        ("kernel.cu", "how its kernel is launched; describe the kernel by 'gpubench new-kernel"),
+        ("kernel.cu", "how its kernel is launched; describe the kernel with 'gpubench new-kernel"),
         ("libmine.so:run", "libmine.so: declare its function, such as 'libmine.so:run"),
         ("text.so:run(double*A)", "text.so: this file is not a shared library"),
         ("rows.py:products", "KERNEL: unknown function 'products'; "),
@@ -328,7 +328,7 @@ def outside(variant: str, factor: float, **facts: object) -> Row:
 def test_a_time_that_is_too_short_to_be_timed_from_outside_decides_nothing() -> None:
     (result,) = judge_rows([outside("blas", 1.0), outside("mine", 0.5)], {"mine": ("blas",)})
     assert result.verdict == "faster"
-    texts = "above 5 %", "µs a launch is too short"
+    texts = "above 5 %", "µs is too short"
     for facts, factor, text in (({"overhead_us": 30.0}, 0.5, texts[0]), ({}, 0.3, texts[1])):
         rows = [outside("blas", 1.0), outside("mine", factor, **facts)]
         (result,) = judge_rows(rows, {"mine": ("blas",)})

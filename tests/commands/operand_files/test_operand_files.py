@@ -92,7 +92,9 @@ def test_a_file_cut_anywhere_or_too_long_is_refused(tmp_path: Path) -> None:
     whole = binary(*operands(3, 5))
     for at in range(len(whole)):
         path.write_bytes(whole[:at])
-        assert ("truncated" if at >= 16 else "the header has 16 bytes") in refusal(path)
+        assert ("truncated" if at >= 16 else "the header of an operand file has 16") in refusal(
+            path
+        )
     path.write_bytes(whole + b"\0")
     assert "97 bytes, but 3x5 elements of A and 5 of v take 96: it is too long" in refusal(path)
 

@@ -72,7 +72,7 @@ def test_a_users_own_experiment_is_measured_and_its_verdicts_are_kept(folder: Pa
         "mine: Two loops",
         "1.25",
         "minimum at cpu_blas: measured at cpu_blas, published at cpu_blas",
-        "left out, because they need an NVIDIA GPU: naive (--device cpu was given)",
+        "left out, because they need an NVIDIA GPU: naive (because of --device cpu)",
     ):
         assert part in out
     assert "mine, sweep 1 of 1: cpu_naive, cpu_blas (gemm, float32)" in err
@@ -116,7 +116,7 @@ REFUSED = {
         ("mine.toml", "--device", "cpu", "--dir", "old"),
         "--dir: old/reproduce.md exists; --force overwrites it",
     ),
-    "listing with a checkout": (("--list", "--checkout", "."), "leave --checkout out"),
+    "listing with a checkout": (("--list", "--checkout", "."), "leave out --checkout"),
     "all and a name": (("--all", "mine.toml"), "--all and NAME: "),
 }
 

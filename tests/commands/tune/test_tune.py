@@ -142,7 +142,9 @@ def test_the_group_has_the_equally_fast_tiles_and_all_others_leave_and_keep_thei
     assert max(row.rounds or 0 for row in gone) <= (rows["8"].rounds or 0)
     assert min(row.rounds or 0 for row in gone) == 3
     assert not partial_of(tmp_path / "a.csv").exists()
-    assert list(outcome.race.endings.values()) == ["all that are left are within 1 % of each other"]
+    assert list(outcome.race.endings.values()) == [
+        "all configurations that are left are within 1 % of each other"
+    ]
 
 
 @pytest.mark.usefixtures("choose")
@@ -229,7 +231,7 @@ def test_a_confirmation_that_was_interrupted_is_continued_and_its_winner_kept(
 def test_winners_that_could_not_be_written_are_kept_by_a_resumed_race(tmp_path: Path) -> None:
     output, winners = tmp_path / "a.csv", tmp_path / "w.toml"
     winners.mkdir()
-    with pytest.raises(UsageError, match=r"then --resume .*a\.csv keeps the winners"):
+    with pytest.raises(UsageError, match=r"afterwards, --resume .*a\.csv writes the winners"):
         tuned(output=output, winners=winners)
     winners.rmdir()
     rest = Counting()
