@@ -1,6 +1,6 @@
-"""Data types: what is measured, how it is measured, and the outcome.
+"""Defines the data types that state what is measured, how it is measured, and the result.
 
-Standard library only.
+Apart from gpubench itself, the package imports only the standard library.
 """
 
 from gpubench.model.config import Config as Config

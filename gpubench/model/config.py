@@ -1,4 +1,4 @@
-"""Configurations: a kernel's parameters by name, and the combinations that a variant takes."""
+"""Defines a kernel's configuration, and the space of configurations that a variant can take."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from itertools import chain, pairwise, product
 from typing import Any
 
 Value = int | str
-"""A parameter's value: a number, or text such as `2x1`."""
+"""Type of a parameter's value, which is a number or a text such as `2x1`."""
 
 Names = tuple[str, ...]
 
 ConfigParts = tuple[tuple[tuple[str, Value], ...], Names, Names]
-"""Arguments of `Config` as plain data: the parameters by name, the names of the block's numbers,
-and the names of the thread tile's numbers."""
+"""Arguments of `Config` as plain data. They are the parameters with their values, the names of the
+block's extents, and the names of the thread tile's extents."""
 
 MARKS = {"stages": "s", "splits": "k"}
-"""Parameters that are written with a letter, `/s3` and `/k4`. A value of 1 is left out."""
+"""Maps each parameter that is written as a letter and a number, such as `/s3` or `/k4`, to its
+letter. A parameter whose value is 1 is not written."""
 
 BLOCK = ("BM", "BN", "BK")
-"""Names of a block's numbers if no `Space` names them. A single number is an `edge`."""
+"""Names of a block's extents if no `Space` names these extents. A single extent is named `edge`."""
 
 THREAD = ("TM", "TN")  # names of the two numbers after the first slash
 
 NO_PARAMETERS = "-"
-"""Text of the configuration of a kernel without tile parameters."""
+"""Text for the configuration of a kernel that has no tile parameters."""
 
 _NUMBER = r"0*[1-9]\d{0,8}"
 _TEXT = re.compile(
@@ -39,16 +40,17 @@ _TEXT = re.compile(
 )
 
 MAX_LISTED = 3
-"""Lists up to this length are printed in full; longer lists as a range where possible."""
+"""Maximum number of values that are printed in full. A longer list is printed as a range where
+possible."""
 
 
 class Config(Mapping[str, Any]):
-    """A kernel's parameters in order, each an int or a text: `config["BM"]`.
+    """Holds a kernel's parameters in order. `config["BM"]` is an int or a text.
 
     `str` returns the text that users write: `128x128x8/8x8/s3/cluster=2x1` is a block of 128×128
     elements of C in steps of 8 along K, 8×8 elements per thread, three stages, and one more
-    parameter. `block` names the numbers before the first slash, and `thread` the two numbers after
-    it. `Config()` has no parameters and prints as `-`.
+    parameter. `block` names the numbers before the first slash, and `thread` names the two numbers
+    after this slash. `Config()` has no parameters and prints as `-`.
     """
 
     __slots__ = ("_block", "_thread", "_values")
@@ -91,25 +93,25 @@ class Config(Mapping[str, Any]):
 
     @property
     def parts(self) -> ConfigParts:
-        """Arguments of `Config` that make this configuration, also in another process."""
+        """The arguments with which `Config` makes an equal configuration in any process."""
         return tuple(self.items()), self._block, self._thread
 
     def numbers(self, *names: str) -> tuple[int, ...]:
-        """Return the values of the named parameters: `bm, bn = config.numbers("BM", "BN")`."""
+        """Return the values of the named parameters, as in `m, n = config.numbers("BM", "BN")`."""
         return tuple(self[name] for name in names)
 
     @property
     def arguments(self) -> str:
-        """The values as template arguments, in order. The text `2x1` gives two arguments."""
+        """The parameters' values as C++ template arguments, in order. `2x1` gives two arguments."""
         values = (re.sub(r"(?<=\d)x(?=\d)", ", ", str(value)) for value in self.values())
         return ", ".join(values)
 
     @classmethod
     def parse(cls, text: str, block: Names = (), thread: Names = THREAD) -> Config:
-        """Return the configuration that `str(config)` wrote. Raise ValueError for any other text.
+        """Parse a text that `str(config)` wrote. Raise ValueError for any other text.
 
-        `block` and `thread` are the names of the numbers in the text. If the text has another
-        number of block extents than `block`, the extents get the usual names (`BLOCK`).
+        `block` and `thread` are the names of the numbers in the text. If the text does not have one
+        block extent for each name in `block`, the extents get the usual names (`BLOCK`).
         """
         if text == NO_PARAMETERS:
             return cls()
@@ -138,28 +140,31 @@ class Space:
 
     A configuration is computed only when the space is iterated.
 
-    `Space()` is the space of a kernel without tile parameters: one configuration, written `-`.
+    `Space()` is the space of a kernel without tile parameters. This space has one configuration,
+    which is written `-`.
     """
 
     axes: Mapping[str, Sequence[Value]] = field(default_factory=dict)
-    """Each parameter's values, a range or a tuple, in the order of the template's parameters."""
+    """The values of each parameter, as a range or a tuple. The parameters are in the order of the
+    template's parameters."""
 
     block: Names = ()
-    """The one to three parameters that are written first, `128x128x8`."""
+    """Names of the one to three parameters that are written first, such as `128x128x8`."""
 
     thread: Names = ()
-    """The two parameters that are written after the block, `/8x8`. `stages` and `splits` follow
-    as `/s3` and `/k4`, and all further parameters by name, `/cluster=2x1`."""
+    """Names of the two parameters that are written after the block, such as `/8x8`. The parameters
+    `stages` and `splits` follow as `/s3` and `/k4`. All further parameters are written with their
+    names, such as `/cluster=2x1`."""
 
     default: tuple[str, ...] = (NO_PARAMETERS,)
-    """The tiles that are swept when the user names no tiles, as users write them."""
+    """Texts of the tiles that are swept when the user names no tiles."""
 
     constraint: Callable[[Config], str | None] | None = None
-    """Returns why a combination of values of the axes is not legal, or None if it is legal."""
+    """Takes a configuration, and returns why it is not legal, or None if it is legal."""
 
     outside: str = ""
-    """Message about a value that is not on its axis. Empty means a message that lists the
-    values."""
+    """Message about a value that is not on its axis. If this text is empty, the message lists the
+    values of the axis."""
 
     def __post_init__(self) -> None:
         named = {*self.block, *self.thread} <= self.axes.keys()
@@ -200,7 +205,7 @@ class Space:
         return tuple(drawn)
 
     def read(self, text: str) -> Config:
-        """Return the configuration that a user's text means. Raise ValueError for any other text.
+        """Return the configuration that a user's text describes. Raise ValueError for other texts.
 
         Missing parameters come from the first default or legal configuration that agrees with the
         text. If no configuration agrees, the parameters stay missing, and `why_not` returns the
@@ -236,7 +241,7 @@ class Space:
 
     @property
     def summary(self) -> str:
-        """The values of each axis, in words."""
+        """A text that lists the values of each axis."""
         listed = {name: _listed(values, ", ") for name, values in self.axes.items()}
         return "; ".join(f"{name} {axis}".removeprefix("edge ") for name, axis in listed.items())
 
@@ -266,7 +271,7 @@ class Space:
 def edges(
     low: int, high: int, *, because: str, default: Sequence[int] = (1, 2, 4, 8, 16, 32)
 ) -> Space:
-    """Return the space of tiles that are one number, an edge from `low` to `high`.
+    """Return a space in which each tile is a single number, an edge from `low` to `high`.
 
     `because` is the reason for the limits.
     """

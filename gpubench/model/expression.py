@@ -1,8 +1,8 @@
-"""Whole numbers from plain expressions, such as the grid `N/64` of a kernel that needs no Python.
+"""Computes whole numbers from expressions, such as the size of a kernel's grid from `N/64`.
 
-An expression has whole numbers, names, parentheses, `+`, `-`, `*`, `/`, `//` and `%`. `/` rounds
-up, so that `N/64` blocks of 64 columns cover all N columns. `//` rounds down, as `/` does in C++
-for positive numbers.
+An expression consists of whole numbers, names, parentheses, `+`, `-`, `*`, `/`, `//` and `%`. `/`
+rounds up, so that `N/64` blocks of 64 columns cover all N columns. `//` rounds down, as `/` does in
+C++ for positive numbers.
 """
 
 import ast
@@ -27,9 +27,10 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def evaluate(expression: Expression, names: Mapping[str, object]) -> int:
-    """Compute an expression with the values of its names.
+    """Return the value of an expression. `names` has the value of each name.
 
-    Raise ValueError for other operators, a name without a whole number, and a division by zero.
+    Raise ValueError for an operator that is not allowed, a name without a whole number, and a
+    division by zero.
     """
     if isinstance(expression, int) and not isinstance(expression, bool):
         return expression
@@ -45,7 +46,7 @@ def evaluate(expression: Expression, names: Mapping[str, object]) -> int:
 
 @lru_cache(maxsize=1000)
 def parse(text: str) -> ast.expr:
-    """Parse an expression of Python, without Python's own warnings, such as for `1if`.
+    """Parse a Python expression, and suppress Python's warnings, such as the warning about `1if`.
 
     Raise ValueError for any other text, and for a text of more than `MAX_CHARACTERS`.
     """

@@ -1,4 +1,4 @@
-"""The types of an outcome: a device, and what was measured on it. Standard library only."""
+"""Defines the types of a device and of a measurement's result."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ CLOCKS_AGREE = 1.05
 reported time."""
 
 LONGEST_REASON = 2000
-"""Maximum number of characters of the reason why a point has no time."""
+"""Maximum number of characters in the text that states why a point has no time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """The device that runs the kernels: the properties on which results depend."""
+    """The properties of the device that runs the kernels. Results depend on these properties."""
 
     backend: str
     name: str
@@ -26,14 +26,15 @@ class Device:
     index: int = 0
     compute_capability: tuple[int, int] | None = None
     multiprocessors: int = 0
-    """Number of streaming multiprocessors, or of the CPUs that the process may use."""
+    """Number of streaming multiprocessors of a GPU, or number of CPUs that the process may use."""
 
     sm_clock_mhz: float | None = None
-    """Highest clock of the multiprocessors, from which peaks are computed."""
+    """Highest clock of the multiprocessors. The device's peak rates are computed from this
+    clock."""
 
     memory_bandwidth_gbytes_per_s: float | None = None
     l2_bytes: int = 0
-    """Bytes of the last-level cache."""
+    """Size of the last-level cache in bytes."""
 
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of driver, CUDA, CuPy and the BLAS."""
@@ -43,61 +44,64 @@ class Device:
 
     @property
     def architecture(self) -> str:
-        """The name of a GPU's architecture for compilers, such as `sm_90`; empty for a CPU."""
+        """The GPU's architecture as compilers name it, such as `sm_90`. Empty for a CPU."""
         return "sm_{}{}".format(*self.compute_capability) if self.compute_capability else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """The resources that the compiler gave a kernel, per thread and per block."""
+    """The registers and the memory that the compiler assigned to a kernel."""
 
     registers: int
     local_bytes: int
-    """Bytes of the stack frame: spilled registers, and arrays that do not fit into registers."""
+    """Size of a thread's stack frame in bytes. The frame holds spilled registers, and arrays that
+    do not fit into registers."""
 
     spill_bytes: int
-    """Bytes of spill stores, for registers that did not fit."""
+    """Number of bytes that a thread's spill stores write, for values that did not fit into
+    registers."""
 
     shared_bytes: int
-    """Bytes of static shared memory."""
+    """Size of a block's static shared memory in bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """The samples of one point and round."""
+    """The samples that one round took of one point."""
 
     times_us: tuple[float, ...]
-    """Time per launch of each sample in microseconds, in the order of measurement."""
+    """Time per launch in microseconds, with one value for each sample, in the order of
+    measurement."""
 
     launches_per_sample: int
     stop_reason: str
-    """Why sampling stopped."""
+    """The reason why sampling stopped."""
 
     joules: float | None = None
-    """Energy of the whole device per launch. None: not known."""
+    """Energy that the whole device uses per launch. None means that the energy is not known."""
 
     @property
     def median_us(self) -> float:
-        """The median time per launch."""
+        """The median of the samples' times per launch, in microseconds."""
         return statistics.median(self.times_us)
 
     @property
     def device_s(self) -> float:
-        """Sum of all samples in seconds: the device time of this series."""
+        """The device time of this series in seconds, which is the time of all its samples."""
         return sum(self.times_us) * self.launches_per_sample / 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """The state of a device at a moment. None: not known."""
+    """The state of a device at one moment. A field that is None is not known."""
 
     sm_mhz: float | None = None
-    """Mean clock of a multiprocessor since the last reading, from cycles and times in the
-    stream."""
+    """Mean clock of a multiprocessor since the last reading. This clock is computed from cycles and
+    times that were read in the stream."""
 
     overhead_us: float | None = None
-    """Time of a sample beyond the time of its launches, calibrated in this process and
-    subtracted."""
+    """Time that a sample takes in addition to its launches. This process calibrates the time, and
+    subtracts it from each sample."""
 
     host_us: float | None = None
     """Median time that the CPU took to enqueue a launch, since the last reading."""
@@ -107,7 +111,7 @@ class Health:
     temperature_c: float | None = None
     power_w: float | None = None
     throttle: tuple[str, ...] = ()
-    """The reasons for a lower clock, such as `power cap`."""
+    """Reasons why the clock is lower than the highest clock, such as `power cap`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,29 +131,32 @@ class Measurement:
     status: Status
     reason: str = ""
     max_relative_error: float | None = None
-    """The error that decides whether the output is right: `Compared.judged`."""
+    """The error that decides whether the output is right (`Compared.judged`)."""
 
     largest_error: float | None = None
     """The largest error of an element (`Compared.largest`), which includes the rounding of the sum
     to the result's type."""
 
     rms_error: float | None = None
-    """Root of the mean square of the errors of all elements: `Compared.rms`."""
+    """Root mean square of the errors of all elements (`Compared.rms`)."""
 
     fingerprints: dict[int, int] = field(default_factory=dict)
-    """Fingerprints of right outputs, by the content of the operand set (`rotation.content_of`)."""
+    """Maps the content of an operand set (`rotation.content_of`) to the fingerprint of the right
+    output."""
 
     series: Series | None = None
     resources: Resources | None = None
     launch: Launch | None = None
     algorithm: str = ""
-    """The library's algorithm, and how it was chosen. Empty: not known."""
+    """The library's algorithm, and how the algorithm was chosen. Empty if the algorithm is not
+    known."""
 
     code_hash: str = ""
     """Hash of the compiled code. Empty if gpubench did not compile the code."""
 
     kernels_run: str = ""
-    """Names of the kernels that a launch runs, with counts. Empty if unknown, or on a CPU."""
+    """Names of the kernels that a launch runs, each with its count. Empty on a CPU, or if the names
+    are not known."""
 
     notes: str = ""
     """What a call does besides computing, such as allocating memory."""
@@ -159,7 +166,7 @@ class Measurement:
     the variant is not a function."""
 
     threads: int | None = None
-    """CPU threads that the kernel used. None on a GPU."""
+    """Number of CPU threads that the kernel used. None on a GPU."""
 
     before: Health = Health()
     after: Health = Health()
@@ -167,11 +174,12 @@ class Measurement:
     """Start of the round, with microseconds. The time identifies a round that is received twice."""
 
     seed: int | None = None
-    """Seed of the operands, chosen when this round of a user's kernel began. None: the operands
-    have the job's seed."""
+    """Seed of the operands of a user's kernel, which is chosen when the round begins. None means
+    that the operands have the job's seed."""
 
     clock_ratio: float | None = None
-    """Time per launch by the parent's clock, divided by the reported time. None: not examined."""
+    """Time per launch on the parent's clock, divided by the reported time. None means that the
+    parent did not examine the measurement."""
 
     is_walled: bool | None = None
     """Whether another process owned the results of a function on a GPU, and timed the function.
@@ -181,12 +189,12 @@ class Measurement:
     """UUID of the GPU that measured the point."""
 
     slot: str = ""
-    """The device's place in its host: its address on the PCI bus, or a CPU worker's name."""
+    """Address of the GPU on the host's PCI bus, or name of the CPU worker."""
 
     hostname: str = ""
 
     def __post_init__(self) -> None:
-        """Cut the reason. An exception's text may have megabytes."""
+        """Cut the reason to `LONGEST_REASON`, because an exception's text may have megabytes."""
         if len(self.reason) > LONGEST_REASON:
             object.__setattr__(self, "reason", f"{self.reason[: LONGEST_REASON - 1]}…")
 
@@ -196,17 +204,19 @@ class PairedTimes:
     """Times of a kernel and of a library, measured in turns at the power limit."""
 
     heated_s: float
-    """Seconds of launches before the first pair, until clock and power were stationary."""
+    """Time in seconds for which launches ran before the first pair, until clock and power were
+    stationary."""
 
     times_us: tuple[float, ...]
     """Median time per launch of each visit to the kernel, in microseconds."""
 
     library_times_us: tuple[float, ...]
-    """Times of the library's visits. Each visit to the library is next to the visit to the kernel
-    with the same index."""
+    """Median time per launch of each visit to the library, in microseconds. Each visit to the
+    library is next to the visit to the kernel with the same index."""
 
     joules: float | None = None
-    """Energy that the whole device takes for a launch of the kernel; None if it is not counted."""
+    """Energy that the whole device uses for a launch of the kernel. None if the device does not
+    count energy."""
 
     library_joules: float | None = None
-    """Energy that the whole device takes for a launch of the library."""
+    """Energy that the whole device uses for a launch of the library."""

@@ -1,7 +1,7 @@
-"""An operation: the shapes of its operands and its result, its meaning and its work.
+"""Defines an operation by the shapes of its arrays, its formula and its amount of work.
 
-The file `kernels/<op>/operation.py` states the operation. No other code contains its name.
-Standard library only.
+The file `kernels/<op>/operation.py` states an operation. No other code contains the operation's
+name.
 """
 
 import math
@@ -17,7 +17,8 @@ from gpubench.model.expression import evaluate
 Shape = tuple[int, ...]
 
 Size = tuple[int, ...]
-"""M, N and K, each 1 if the operation lacks it, and then the operation's further extents."""
+"""Type of a size, which has M, N and K, and then the operation's further extents. M, N or K is 1 if
+the operation lacks it."""
 
 PRODUCT_EXTENTS = ("M", "N", "K")
 """The extents that have a column of their own in result files."""
@@ -25,7 +26,7 @@ PRODUCT_EXTENTS = ("M", "N", "K")
 MATRIX = 2  # number of dimensions of a matrix
 
 LARGEST = 2**31 - 1
-"""Largest extent: kernels take extents as 32-bit integers."""
+"""Largest extent, because kernels take extents as 32-bit integers."""
 
 DEFAULT_OP = "gemm"  # operation of a command without `--op`
 DEFAULT_FILE_OP = "atax"  # operation of a command that reads operand files
@@ -51,7 +52,7 @@ class Array:
 
     @property
     def dimensions(self) -> tuple[str, ...]:
-        """The extents."""
+        """The array's extents as texts, one for each dimension, such as `("M", "K")`."""
         return tuple(self.shape.split())
 
 
@@ -59,7 +60,7 @@ class Compared(NamedTuple):
     """The result of comparing an output with the right result."""
 
     reason: str
-    """Why the output is wrong; empty for a right output."""
+    """The reason why the output is wrong. Empty if the output is right."""
 
     judged: float
     """The error that decides whether the output is right, divided by the tolerance."""
@@ -69,7 +70,7 @@ class Compared(NamedTuple):
 
 
 class ListedSize(NamedTuple):
-    """A problem of an operation whose only problems are listed."""
+    """A problem in the list of an operation that has only listed problems."""
 
     name: str
     """The problem's name in tables."""
@@ -88,7 +89,7 @@ class Operation:
     """
 
     idea: str
-    """The formula, in a line."""
+    """The operation's formula, in one line of text."""
 
     extents: tuple[str, ...]
     """The extents in the order of `--sizes`, such as `("M", "N", "K")`."""
@@ -100,10 +101,12 @@ class Operation:
     """The result, which is the argument after the operands."""
 
     reference: Callable[..., Any]
-    """(xp, operands…) → the result. `xp` is the module of the arrays, NumPy or CuPy."""
+    """Takes (xp, operands…) and returns the result. `xp` is the module of the arrays, NumPy or
+    CuPy."""
 
     flops: str
-    """Number of floating-point (or integer) operations. A multiply-add counts as two."""
+    """Expression for the number of floating-point or integer operations. A multiply-add counts as
+    two operations."""
 
     linear_in: tuple[str, ...] = ()
     """The operands in which the result is linear. An operand that is a factor twice, such as A in
@@ -114,36 +117,39 @@ class Operation:
     hold zeros, the result is the product alone, which is probed exactly."""
 
     scaled: Callable[..., tuple[Any, Any]] | None = None
-    """(xp, operands…) → the first two operands, each element multiplied by its scale. The other
-    operands are the scales. The operation's result is the product of the two returned arrays."""
+    """Takes (xp, operands…) and returns the first two operands, with each element multiplied by its
+    scale. The other operands are the scales. The operation's result is the product of the two
+    returned arrays."""
 
     terms: str = ""
-    """The extent over which products are summed for an element of the result; empty if there is no
-    sum."""
+    """The extent over which products are summed for an element of the result. Empty if the
+    operation has no sum."""
 
     tolerance: float | None = None
     """Largest error of a right result, relative to the `scale` of its elements. None means the
     precision's tolerance for sums."""
 
     scale: Callable[..., Any] | None = None
-    """(xp, operands…) → the scale of each element, such as the sum of magnitudes. Errors are
-    relative to the scale plus the element's size. The scale of a product is the product of
-    norms."""
+    """Takes (xp, operands…) and returns the scale of each element, such as the sum of magnitudes.
+    Errors are relative to the scale plus the element's size. The scale of a product is the product
+    of norms."""
 
     make: Callable[..., Sequence[Any]] | None = None
-    """(generator, shapes) → the operands as NumPy arrays. None if uniform values suit."""
+    """Takes (generator, shapes) and returns the operands as NumPy arrays. None if the operands may
+    have uniformly distributed values."""
 
     comparison: Callable[..., tuple[Any, Callable[[Any], Compared]]] | None = None
-    """(operands…) → the right result, and the function that compares an output with this. Operands
-    are NumPy arrays, and an output is an array of the backend. None if a scale and a tolerance
-    suffice."""
+    """Takes (operands…) and returns the right result, and a function that compares an output with
+    the right result. The operands are NumPy arrays, and an output is an array of the backend. None
+    if a scale and a tolerance suffice."""
 
     listed: tuple[ListedSize, ...] = ()
-    """The only problems that the operation has; empty if it has problems of any size. With a list,
-    the only extent is the number of a problem, from 1 on, and the list has shapes and work."""
+    """The only problems that the operation has. Empty if the operation has problems of any size. An
+    operation with a list has a single extent, which is the number of a problem, from 1 on. The list
+    states the shapes and the work of each problem."""
 
     dtype: str = ""
-    """The only precision that a listed operation has."""
+    """The only precision of an operation whose problems are listed."""
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -168,7 +174,7 @@ class Operation:
 
     @property
     def has_layouts(self) -> bool:
-        """Whether the operands are two matrices, so that `--layouts` has a letter for each."""
+        """Whether the operation has matrices A and B, for which `--layouts` has one letter each."""
         return {"A", "B"} <= set(self.matrices)
 
     @property
@@ -184,7 +190,7 @@ class Operation:
 
     @property
     def is_linear(self) -> bool:
-        """Whether the result is linear in each operand, so that an operand may have a factor."""
+        """Whether the result is linear in each operand, so that an operand may be scaled."""
         return {array.name for array in self.inputs} == set(self.linear_in)
 
     @property
@@ -197,7 +203,7 @@ class Operation:
 
     @cached_property
     def batch(self) -> str:
-        """The extent that counts separate operations; empty if there is none.
+        """The extent that counts the separate operations of a batch. Empty if there is no batch.
 
         This extent is the first extent of all arrays, such as `BATCH M K`, and is not M, N or K.
         """
@@ -207,7 +213,7 @@ class Operation:
 
     @cached_property
     def has_product(self) -> bool:
-        """Whether the operation is a product or a batch of products, apart from terms and scales.
+        """Whether the operation is a product or several products, ignoring terms and scales.
 
         Exact probes, and probes of the widths of sums, then show errors that a tolerance hides.
         """
@@ -249,7 +255,7 @@ class Operation:
         return evaluate(self.flops, names) / elements
 
     def work(self, extents: Mapping[str, int]) -> int:
-        """Return the number of operations for the extents by name.
+        """Return the number of arithmetic operations. `extents` has the number of each extent.
 
         Raise ValueError for an unknown name, and for the number of a problem that is not listed.
         """
@@ -262,7 +268,7 @@ class Operation:
         return self.listed[number - 1]
 
     def shape(self, array: Array, extents: Mapping[str, int]) -> Shape:
-        """Return the shape of an array for the extents by name.
+        """Return the shape of an array. `extents` has the number of each extent.
 
         Raise ValueError for an unknown name.
         """
@@ -276,7 +282,7 @@ class Operation:
         return tuple(name for name in self.extents if name not in PRODUCT_EXTENTS)
 
     def named(self, size: Size) -> dict[str, int]:
-        """Return the extents by name, in the operation's order."""
+        """Return a size as a dictionary of extents by name, in the operation's order."""
         values = dict(zip((*PRODUCT_EXTENTS, *self.further), size, strict=False))
         return {name: values.get(name, 1) for name in self.extents}
 
@@ -286,19 +292,19 @@ class Operation:
         return tuple(named.get(name, 1) for name in (*PRODUCT_EXTENTS, *self.further))
 
     def further_text(self, values: Iterable[int]) -> str:
-        """Write the further extents as the CSV has them: `batch=8;heads=2`."""
+        """Write the further extents in the form of the CSV's column, such as `batch=8;heads=2`."""
         pairs = zip(self.further, values, strict=True)
         return ";".join(f"{name.casefold()}={value}" for name, value in pairs)
 
 
 def size_of(row: Any) -> Size:
-    """Return the size of a row with the columns m, n, k and extents."""
+    """Return the size that a row of results has in its columns m, n, k and extents."""
     further = (text.partition("=")[2] for text in row.extents.split(";"))
     return (row.m, row.n, row.k, *(int(text[:10]) for text in further if text.isdecimal()))
 
 
 def size_text(op: str, size: Size) -> str:
-    """Write a size as `--sizes` takes it: `1024`, `320x640x320`, or `320x640` without K.
+    """Write a size in the form of `--sizes`, such as `1024`, `320x640x320`, or `320x640` without K.
 
     If the operation is not known here, its further extents are written first.
     """
@@ -312,17 +318,17 @@ def size_text(op: str, size: Size) -> str:
 
 
 class Operations(Mapping[str, Operation]):
-    """The operations by name. The files of gpubench are read when an operation is first needed.
+    """Maps names to operations. The files of gpubench are read when an operation is first needed.
 
-    A file states an operation with its folder's name, or several operations by name, which share
-    the folder's kernels.
+    A file states one operation, which has the folder's name, or several operations by name, which
+    share the folder's kernels.
     """
 
     def __init__(self, folder: Path, package: str) -> None:
         self._folder, self._package = folder, package
         self.files: dict[str, Path] = {}
-        """The file of each operation. A new process for users' kernels has none of the users'
-        files."""
+        """Maps the name of each operation to its file. In a new process for users' kernels, the
+        users' files are missing."""
 
     @cached_property
     def _by_name(self) -> dict[str, Operation]:
@@ -334,7 +340,7 @@ class Operations(Mapping[str, Operation]):
         return by_name
 
     def is_ours(self, name: str) -> bool:
-        """Whether an operation belongs to gpubench."""
+        """Whether an operation is stated by gpubench itself, and not by a user."""
         return name in self and self.files[name].is_relative_to(self._folder)
 
     def named_by(self, folder: str) -> list[str]:
@@ -359,7 +365,7 @@ class Operations(Mapping[str, Operation]):
 
 
 def stated(operation: Any, path: Path) -> dict[str, Any]:
-    """Return the operations of a file by name: one with the folder's name, or several."""
+    """Return the operations of a file by name. A single operation has the folder's name."""
     return operation if isinstance(operation, dict) else {path.parent.name: operation}
 
 

@@ -1,4 +1,4 @@
-"""A point to measure, and the conditions under which it is measured. Standard library only."""
+"""Defines a point to measure, and the conditions of its measurement."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,10 +27,10 @@ class Launches(StrEnum):
     launch overlaps the end of the previous launch."""
 
     GRAPH = "graph"
-    """As `alone`, but the launches are nodes of a CUDA graph that is replayed."""
+    """The launches begin as with `alone`, and are nodes of a CUDA graph that is replayed."""
 
     GRAPH_OVERLAPPED = "graph_overlapped"
-    """As `overlapped`, but the launches are nodes of a CUDA graph that is replayed."""
+    """The launches begin as with `overlapped`, and are nodes of a CUDA graph that is replayed."""
 
     WAITED = "waited"
     """A launch begins when the host has waited for the previous launch. The time of a launch
@@ -48,23 +48,25 @@ class Launches(StrEnum):
 
 
 class Scope(StrEnum):
-    """What is timed: the kernel alone, or allocation and copies too."""
+    """Whether only the kernel is timed, or also the allocation of memory and the copies."""
 
     KERNEL = "kernel"
     END_TO_END = "end-to-end"
 
 
 class Fill(StrEnum):
-    """The values of the operands. The values decide how many bits switch, and so the power."""
+    """The values of the operands, which decide how many bits switch and how much power is used."""
 
     UNIFORM = "uniform"
-    """Random values from [−1, 1]; integers from their whole range."""
+    """Random values between −1 and 1. Integers come from the whole range of their type."""
 
     INDEX = "index"
-    """Element i is i in the first operand, 2·i in the second, and so on. Integers wrap around."""
+    """The element with index i has the value i in the first operand, 2·i in the second operand, and
+    so on. Integers wrap around."""
 
     POSITIVE = "positive"
-    """Random values from [0, 1]; integers from 0 to the largest. Large sums have large errors."""
+    """Random values between 0 and 1. Integers come from the range between 0 and the largest integer
+    of their type. Large sums have large errors."""
 
     NORMAL = "normal"
     """Random values with mean 0 and standard deviation 1. The standard deviation of integers is a
@@ -81,7 +83,7 @@ class Fill(StrEnum):
 
     @property
     def reveals_errors(self) -> bool:
-        """Whether a lost product, or an operand rounded without permission, shows in the result.
+        """Whether the result shows a lost product, or a forbidden rounding of an operand.
 
         Errors do not show if the mantissas are so short that they survive rounding, or if all
         products are equal.
@@ -95,7 +97,11 @@ class Fill(StrEnum):
 
 
 class Timer(StrEnum):
-    """The clock: events (time per launch in a stream), CUPTI (execution), or the host's clock."""
+    """The clock that times the launches.
+
+    Events measure the time per launch in a stream, CUPTI measures the execution of kernels, and
+    `host` is the host's clock.
+    """
 
     EVENTS = "events"
     CUPTI = "cupti"
@@ -121,7 +127,7 @@ class Status(StrEnum):
 
 
 class State(StrEnum):
-    """The load on the device before a launch, on which clock and power limit depend."""
+    """The load on the device before a launch. The clock depends on this load."""
 
     BURST = "burst"
     """Samples follow a short warm-up. The clock is the highest that the device allows."""
@@ -132,7 +138,7 @@ class State(StrEnum):
 
 
 class PointKey(NamedTuple):
-    """The values that identify a point in all files: the key columns of the CSV."""
+    """The values of the CSV's key columns, which identify a point in all files."""
 
     op: str
     variant: str
@@ -172,7 +178,7 @@ class Point:
 
     @property
     def key(self) -> PointKey:
-        """The columns that identify the point."""
+        """The values of the key columns, which identify the point."""
         problem, variant = self.problem, self.variant
         return PointKey(
             op=problem.op,
@@ -201,6 +207,6 @@ class Point:
 
     @property
     def label(self) -> str:
-        """The point in words: `shared_tile 16 at 1024 float32`."""
+        """A text that names the point, such as `shared_tile 16 at 1024 float32`."""
         tile = "" if self.tile is None else f" {self.tile}"
         return f"{self.variant.name}{tile} at {self.problem.size} {self.problem.dtype}"

@@ -1,4 +1,4 @@
-"""The precisions in one table: element types, the type of the sum, and rounding."""
+"""Lists the precisions, each with its element types, the type of its sum, and its rounding."""
 
 import math
 import re
@@ -34,33 +34,35 @@ class Precision:
     """Element type of the result. Empty means the operands' type."""
 
     accumulator: str = "float32"
-    """Type of the sum."""
+    """Type in which products are summed."""
 
     cpp: str
-    """An operand's C++ type in a kernel's template arguments."""
+    """C++ type of an operand's elements, as a kernel's template argument."""
 
     tensor_map_code: int
-    """The element type as a number of CUtensorMapDataType (cuda.h)."""
+    """Number of the element type in the enumeration CUtensorMapDataType (cuda.h)."""
 
     sum_roundoff: float
-    """Unit roundoff of the sum. 0: exact, modulo 2³²."""
+    """Unit roundoff of the sum. 0 means that the sum is exact, modulo 2³²."""
 
     input_roundoff: float = 0.0
-    """Unit roundoff with which operands may be rounded. 0: no rounding is allowed."""
+    """Unit roundoff with which operands may be rounded. 0 means that operands are not rounded."""
 
     result_roundoff: float = 0.0
-    """Unit roundoff with which the sum becomes the result. 0: the sum is not rounded."""
+    """Unit roundoff of the conversion from the sum to the result. 0 means that the sum is not
+    rounded."""
 
     column_major: tuple[str, ...] = ()
-    """The matrices that are column-major for all kernels: 8-bit operands are multiplied along k."""
+    """The matrices that are column-major for all kernels, because kernels multiply 8-bit operands
+    along k."""
 
     rate_of: str = ""
     """The precision whose peak this precision shares, because both use the same instructions. Empty
     means the precision itself."""
 
     in_blas: str = ""
-    """The precision in which the vendor's BLAS computes instead, if the BLAS lacks this precision;
-    else empty."""
+    """The precision that the vendor's BLAS uses instead of this precision. Empty if the BLAS has
+    this precision."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "element", self.element or self.name)
@@ -69,27 +71,27 @@ class Precision:
 
     @property
     def bits(self) -> int:
-        """Bits of an operand's element."""
+        """Number of bits in an operand's element."""
         return 8 * self.item_bytes
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of an operand's element."""
+        """Number of bytes in an operand's element."""
         return bytes_of_element(self.element)
 
     @property
     def result_bytes(self) -> int:
-        """Bytes of a result's element."""
+        """Number of bytes in an element of the result."""
         return bytes_of_element(self.result)
 
     @property
     def is_integer(self) -> bool:
-        """Whether products are exact, modulo 2³²."""
+        """Whether the precision has integers, whose sums are exact modulo 2³²."""
         return self.sum_roundoff == 0
 
     @property
     def sum_bits(self) -> int:
-        """Significant bits that a sum keeps.
+        """Number of significant bits that a sum keeps.
 
         A sum that is cut off keeps one bit more than a rounded sum.
 
@@ -110,7 +112,7 @@ class Precision:
 
 @cache
 def bytes_of_element(element: str) -> int:
-    """Return the bytes of an element type.
+    """Return the number of bytes in an element of a type.
 
     The number of bits is the first number in the type's name.
     """
@@ -196,7 +198,7 @@ DTYPE_ALIASES = {
     "fp8": "float8_e4m3",
     "int": "int32",
 }
-"""Other names of element types that users may write."""
+"""Maps other names of precisions, which users may write, to the names in `PRECISIONS`."""
 
 CPP_ALIASES = {
     **dict.fromkeys(("half", "half_t"), "__half"),
@@ -204,19 +206,19 @@ CPP_ALIASES = {
     **dict.fromkeys(("int8_t", "char"), "signed char"),
     "int32_t": "int",
 }
-"""Other names of C++ types, with the names that `PRECISIONS` has."""
+"""Maps other names of C++ types to the names in `PRECISIONS`."""
 
 _VECTOR = re.compile(r"(?<=[a-z6])[24]$")  # the end of a name such as `float4`
 
 CORE_DTYPES = ("float32", "float64", "int32")
-"""The precisions of a template kernel without tensor instructions."""
+"""The precisions that a template kernel without tensor instructions computes."""
 
 ITEM_BYTES = {name: precision.item_bytes for name, precision in PRECISIONS.items()}
-"""Bytes of an operand's element."""
+"""Number of bytes in an operand's element, for each precision."""
 
 
 def element_of_cpp(cpp: str) -> str:
-    """Return the element type of a C++ type as a precision names it: `float` for `float4`."""
+    """Return the element type of a C++ type in a precision's spelling: `float` for `float4`."""
     name = _VECTOR.sub("", cpp.rpartition("::")[2])
     return CPP_ALIASES.get(name, name)
 

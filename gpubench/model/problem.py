@@ -1,4 +1,4 @@
-"""A problem: an operation at one size, in one dtype. Standard library only."""
+"""Defines a problem, which is an operation with one size and one dtype."""
 
 import math
 from collections.abc import Iterable
@@ -8,14 +8,16 @@ from gpubench.model.operation import OPERATIONS, Array, Operation, Shape, Size, 
 from gpubench.model.precision import PRECISIONS, Precision, bytes_of_element
 
 LAYOUTS: dict[str, tuple[str, ...]] = {"nn": (), "nt": ("B",), "tn": ("A",), "tt": ("A", "B")}
-"""The column-major matrices of each value of `--layouts`. A value is a letter for A, then for B.
+"""Maps each value of `--layouts` to its column-major matrices. A value has a letter for A, and then
+a letter for B.
 
-n: the matrix is row-major. t: the matrix is column-major, that is, its transpose is row-major.
+The letter n means that the matrix is row-major. The letter t means that the matrix is column-major,
+that is, its transpose is row-major.
 """
 
 
 def layouts_of(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the values of `--layouts` for layouts in the form of the CSV's column.
+    """Convert layouts from the form of the CSV's column to values of `--layouts`.
 
     The result is empty if all matrices are row-major, which is the default, or have the layout that
     a kernel requires.
@@ -26,7 +28,7 @@ def layouts_of(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def layout_text(column_major: tuple[str, ...]) -> str:
-    """Return a layout in the form of the CSV's column: `row-major`, or `column-major B`."""
+    """Write a layout in the form of the CSV's column, such as `row-major` or `column-major B`."""
     return f"column-major {' '.join(column_major)}" if column_major else "row-major"
 
 
@@ -38,7 +40,7 @@ class Problem:
     m: int
     n: int
     k: int = 1
-    """The inner extent; 1 for operations on a matrix and a vector."""
+    """The inner extent, which is 1 for an operation on a matrix and a vector."""
 
     further: tuple[int, ...] = ()
     """The operation's extents beyond M, N and K, in the operation's order."""
@@ -60,27 +62,27 @@ class Problem:
 
     @property
     def precision(self) -> Precision:
-        """The element types and rounding."""
+        """The problem's precision, which states the element types and the rounding."""
         return PRECISIONS[self.dtype]
 
     @property
     def operation(self) -> Operation:
-        """The operation's shapes and work."""
+        """The problem's operation, which states the shapes and the work."""
         return OPERATIONS[self.op]
 
     @property
     def extents(self) -> dict[str, int]:
-        """The extents by name, in the operation's order."""
+        """The problem's extents by name, in the operation's order."""
         return self.operation.named(self.numbers)
 
     @property
     def numbers(self) -> Size:
-        """M, N, K and the further extents."""
+        """The size as numbers, which are M, N, K and the further extents."""
         return self.m, self.n, self.k, *self.further
 
     @classmethod
     def of(cls, op: str, size: Size, dtype: str) -> "Problem":
-        """Return a problem of a size."""
+        """Return the problem with an operation, a size and a dtype."""
         return cls(op=op, m=1, n=1, dtype=dtype).at(size)
 
     def at(self, size: Size) -> "Problem":
@@ -90,17 +92,17 @@ class Problem:
 
     @property
     def flops(self) -> int:
-        """Number of floating-point (or integer) operations. A multiply-add counts as two."""
+        """Number of floating-point or integer operations. A multiply-add is two operations."""
         return self.operation.work(self.extents)
 
     @property
     def bytes(self) -> int:
-        """Minimum number of bytes that must move: each operand once, the result once."""
+        """Number of bytes that move if each operand and the result move only once."""
         return sum(self.bytes_of_arrays)
 
     @property
     def bytes_of_arrays(self) -> tuple[int, ...]:
-        """Bytes of each operand, and of the result."""
+        """Number of bytes of each operand, and number of bytes of the result."""
         arrays = zip(self.shapes, self.types, strict=True)
         return tuple(math.prod(shape) * bytes_of_element(kind) for shape, kind in arrays)
 
@@ -126,7 +128,7 @@ class Problem:
 
     @property
     def shapes_of_one(self) -> tuple[Shape, ...]:
-        """Shapes of the operands and the result of one operation of the batch."""
+        """Shapes of the operands and the result in one operation of the batch."""
         return tuple(shape[1:] for shape in self.shapes) if self.operation.batch else self.shapes
 
     @property
@@ -138,7 +140,7 @@ class Problem:
 
     @property
     def by_columns(self) -> tuple[bool, ...]:
-        """For each operand and then the result: whether it is column-major."""
+        """Whether each array is column-major, in the order of the operands and the result."""
         return tuple(name in self.column_major for name in self.operation.arrays)
 
     @property
@@ -148,7 +150,7 @@ class Problem:
 
     @property
     def strides(self) -> dict[str, int]:
-        """The leading dimension of each matrix, in elements, by its BLAS name: `lda`."""
+        """Maps the BLAS name of each leading dimension, such as `lda`, to its value in elements."""
         return {
             f"ld{name.casefold()}": shape[0 if by_columns else 1]
             for name, shape, by_columns in zip(
@@ -159,7 +161,7 @@ class Problem:
 
     @property
     def tolerance(self) -> float:
-        """Largest error of a right result (`Precision.tolerance`)."""
+        """Largest error that a right result may have, as the operation or the precision states."""
         stated = self.operation.tolerance
         return self.precision.tolerance if stated is None else stated
 
@@ -170,7 +172,7 @@ class Problem:
 
     @property
     def size(self) -> str:
-        """The size as `--sizes` takes it."""
+        """The problem's size in the form of `--sizes`."""
         return size_text(self.op, self.numbers)
 
     def _shape(self, array: Array) -> Shape:

@@ -1,4 +1,4 @@
-"""A kernel's parameters as its C++ declares them, and the values that the parameters get."""
+"""Reads a kernel's parameters from its C++ signature, and finds the values of the parameters."""
 
 import re
 import struct
@@ -25,17 +25,19 @@ FORMATS = {
     **dict.fromkeys(("half", "__half", "cute::half_t", "cutlass::half_t"), "e"),
     **dict.fromkeys(("nv_bfloat16", "__nv_bfloat16"), "bfloat16"),
 }
-"""The types of numbers that a kernel may take by value, as `struct` names them (Linux, 64 bits)."""
+"""Maps each C++ type of a number that a kernel may take by value to its format in `struct` (Linux,
+64 bits). `struct` has no format for bfloat16."""
 
 MAX_CHARACTERS = 500
-"""Maximum length of a parameter."""
+"""Maximum number of characters in a parameter's text."""
 
 ELEMENT_BYTES = {
     "float": 4,
     "double": 8,
     **dict.fromkeys(("half", "__half", "nv_bfloat16", "__nv_bfloat16"), 2),
 }
-"""Number of bytes of an element, by its type. A pointer to integers may have packed elements."""
+"""Number of bytes in an element of each C++ type. Integer types are missing, because a pointer to
+integers may point to packed elements."""
 
 WORKSPACE = "workspace"  # value of a pointer that gets the workspace
 NULL = "null"  # value of a pointer that gets a null pointer
@@ -68,7 +70,7 @@ class Parameter:
 
     @property
     def type_name(self) -> str:
-        """The type without pointer and `const`."""
+        """The parameter's type without `const`, `*` and `&`."""
         return re.sub(r"\bconst\b|[*&]", "", self.cpp).strip()
 
 
@@ -91,7 +93,7 @@ def parameters(signature: str) -> tuple[Parameter, ...]:
 
 
 def split(text: str) -> list[str]:
-    """Return the parts between the commas that no bracket encloses."""
+    """Split a text at the commas that are outside all brackets, and return the parts."""
     parts, start, depth = [], 0, 0
     for mark in re.finditer(r"[(<\[{)>\]},]", text):
         depth += (mark[0] in "(<[{") - (mark[0] in ")>]}")
@@ -112,7 +114,7 @@ def position_after(text: str, opening: int, brackets: str) -> int:
 
 
 def why_unknown(parameter: Parameter, op: str, *, on_host: bool = False) -> str | None:
-    """Return why the value of a parameter is not known, or None.
+    """Return why a parameter's value or type cannot be used, or None if it can be used.
 
     With `on_host`, the parameter belongs to a host function, which also takes streams and addresses
     of numbers in host memory.
@@ -136,7 +138,7 @@ def why_unknown(parameter: Parameter, op: str, *, on_host: bool = False) -> str 
 
 
 def array_index(parameter: Parameter, op: str) -> int | None:
-    """Return the index of the array that a pointer gets, or None.
+    """Return the index of the array that a pointer gets, or None if it gets no array.
 
     The arrays are the operands, the output and the workspace.
     """
@@ -161,7 +163,7 @@ def only_extent(signature: str, op: str) -> str:
 
 
 def why_other_element(parameter: Parameter, problem: Problem) -> str | None:
-    """Return why the elements of a pointer differ from the elements of its array, or None."""
+    """Return a message if a pointer's elements and its array's elements differ in size."""
     index = array_index(parameter, problem.op) if parameter.is_pointer else None
     size = ELEMENT_BYTES.get(parameter.type_name)
     if index is None or index >= len(problem.types) or size is None:
@@ -192,7 +194,7 @@ def number(parameter: Parameter, problem: Problem) -> float:
 
 
 def packed(parameter: Parameter, value: float, scalar: str) -> bytes:
-    """Return the bytes of a number in its C++ type. `Scalar` means the type `scalar`."""
+    """Convert a number to the bytes of its C++ type. `Scalar` means the type `scalar`."""
     name = parameter.type_name
     form = FORMATS[scalar if name == "Scalar" else name]
     if form == "bfloat16":  # the upper half of a float; 0, 1 and -1 are exact

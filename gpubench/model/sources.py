@@ -1,4 +1,4 @@
-"""A CUDA C++ file and the files it includes."""
+"""Reads a CUDA C++ file, and finds the files that this file includes."""
 
 import os
 import re
@@ -21,7 +21,7 @@ def read_source(path: Path) -> str:
 
 
 def encoded_source(text: str) -> bytes:
-    """Return the bytes of a text from `read_source`."""
+    """Encode a text that `read_source` returned, and return the bytes."""
     return text.encode(errors="surrogateescape")
 
 
@@ -63,7 +63,7 @@ def flattened(path: Path, folders: Sequence[Path] = (), inserted: set[Path] | No
 
 
 def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
-    """Return the file, then each file that it includes directly or through another file, once.
+    """Return a file, and all files that it includes directly or through another file.
 
     A name in quotes is searched in the folder of the file that includes it, then in `folders`. A
     name in angle brackets is searched in `folders`. All other names are left to the compiler.
@@ -80,12 +80,12 @@ def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
 
 
 def _candidates(file: Path, quote: str, name: str, folders: Sequence[Path]) -> list[Path]:
-    """Return the files that an include may mean. The compiler includes the first of these files."""
+    """Return the files that an include may mean. The compiler includes the first of the files."""
     beside = (file.parent,) if quote == '"' else ()
     paths = (folder / name for folder in (*beside, *folders))
     return [_real(path) for path in paths if path.is_file()]
 
 
 def _real(path: Path) -> Path:
-    """Return a path with its links followed. `Path.resolve` raises for a loop of links."""
+    """Return a path after its links are followed. Unlike `Path.resolve`, accept a loop of links."""
     return Path(os.path.realpath(path))

@@ -1,4 +1,4 @@
-"""The description of matrices for the tensor memory accelerator. Standard library only."""
+"""Describes matrices for the tensor memory accelerator."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ L2_PROMOTION_BYTES = (0, 64, 128, 256)  # possible values, in the order of CUten
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMap:
-    """A row-major matrix, or a batch of them, for the tensor memory accelerator (TMA).
+    """A row-major matrix, or a batch of such matrices, for the tensor memory accelerator (TMA).
 
     The TMA is part of compute capability 9.0.
     """
@@ -20,10 +20,11 @@ class TensorMap:
     """Index of the array that contains the matrix, among operands, output and workspace."""
 
     shape: tuple[int, int]
-    """Rows and columns."""
+    """Number of rows and number of columns of a matrix."""
 
     box: tuple[int, int]
-    """Rows and columns of one copy, at most 256 each. A copy reads zeros outside the matrix."""
+    """Number of rows and number of columns that one copy moves, each at most 256. A copy reads
+    zeros outside the matrix."""
 
     offset_bytes: int = 0
     """Number of bytes from the start of the array to the matrix."""
@@ -34,7 +35,7 @@ class TensorMap:
 
     batch: int = 0
     """Number of matrices, which follow each other in memory. The map then has three dimensions, and
-    a box lies in one matrix. 0 means one matrix, and two dimensions."""
+    a box lies in one matrix. 0 means one matrix, and the map then has two dimensions."""
 
     swizzle_bytes: int = 0
     """Width of the swizzle, the pattern that spreads the box over the banks of shared memory. The
@@ -49,7 +50,7 @@ class TensorMap:
 
     @property
     def elements(self) -> int:
-        """Number of elements of all matrices."""
+        """Number of elements that all matrices have together."""
         rows, columns = self.shape
         return rows * columns * max(self.batch, 1)
 

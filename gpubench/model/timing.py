@@ -1,11 +1,11 @@
-"""The policy for how long points are measured. Imports the standard library only."""
+"""Defines the policy for how long points are measured. Imports the standard library only."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """The policy of measuring: when there are enough samples, and when a point is too slow."""
+    """The limits that decide when a point has enough samples, and when a point is too slow."""
 
     rounds: int = 5
     precision: float = 0.005
@@ -14,14 +14,15 @@ class Timing:
 
     min_samples: int = 10
     min_device_s: float = 0.05
-    """Minimum number of samples and minimum device time of a point, over all its rounds."""
+    """Minimum device time of a point. Like `min_samples`, this limit is for all rounds together."""
 
     few_samples: int = 3
-    """Minimum number of samples if launches are longer than `slow_launch_s`, over all rounds."""
+    """Minimum number of samples of a point whose launches are longer than `slow_launch_s`, over all
+    rounds."""
 
     slow_launch_s: float = 0.1
     sample_us: float = 100.0
-    """Minimum duration of a sample. Shorter launches are batched."""
+    """Minimum duration of a sample. A sample contains several launches if a launch is shorter."""
 
     max_wall_s: float = 1.5
     """Sampling of a point stops after this time, over all its rounds, if the point has enough
@@ -42,7 +43,7 @@ class Timing:
     limit, `hang_s`."""
 
     budget_s: float | None = None
-    """Wall time for all points together. None: no limit."""
+    """Maximum wall time for all points together. None means that there is no limit."""
 
     examined_in: int = 10
     """The parent's clock examines each measurement of a function. The clock examines the first
@@ -59,20 +60,20 @@ class Timing:
 
     @property
     def round_wall_s(self) -> float:
-        """Wall time of a round: its share of `max_wall_s`."""
+        """Maximum wall time of a round, which is an equal part of `max_wall_s`."""
         return self.max_wall_s / self.rounds
 
     @property
     def round_samples(self) -> int:
-        """Minimum number of samples of a round: its part of `min_samples`, and at least two."""
+        """Minimum number of samples in a round: an equal part of `min_samples`, at least two."""
         return max(2, -(-self.min_samples // self.rounds))
 
     @property
     def round_few_samples(self) -> int:
-        """Minimum number of samples of a round for slow launches."""
+        """Minimum number of samples in a round of a point with slow launches."""
         return -(-self.few_samples // self.rounds)
 
     @property
     def round_device_s(self) -> float:
-        """Minimum device time of a round."""
+        """Minimum device time of a round, which is an equal part of `min_device_s`."""
         return self.min_device_s / self.rounds
