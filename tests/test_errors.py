@@ -105,3 +105,17 @@ def test_an_error_of_gpubench_is_its_message_and_any_other_has_its_place() -> No
 
     assert place(errors.LaunchError("it replaces time.time")) == "it replaces time.time"
     assert place(KeyError("x")).startswith("KeyError: 'x' (test_errors.py:")
+
+
+def test_the_place_of_an_error_is_in_a_users_file_and_not_in_a_library(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    names: dict[str, Any] = {}
+    exec(compile("import ast\n\ndef run():\n    ast.parse('(')", path, "exec"), names)  # noqa: S102 # a kernel
+    with pytest.raises(SyntaxError) as raised:
+        names["run"]()
+    error = raised.value
+    assert errors.with_place(error).endswith("(<unknown>, line 1) (mine.py:4)")
+    frames = error.__traceback__
+    while frames and not frames.tb_frame.f_code.co_filename.endswith("ast.py"):
+        frames = frames.tb_next
+    assert errors.with_place(error.with_traceback(frames)).endswith("(<unknown>, line 1)")
