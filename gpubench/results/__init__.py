@@ -1,1 +1,1 @@
-"""Results: rows, the files that hold rows, and the store."""
+"""Results of measurements: their rows, the files with these rows, and the store of saved files."""

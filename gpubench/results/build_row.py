@@ -1,4 +1,6 @@
-"""`BuildRow`, the only definition of the columns of a build file, which describes compiled kernels.
+"""`BuildRow`, the only definition of the columns of build files.
+
+A build file describes compiled kernels.
 
 `gpubench build` writes such files, and `gpubench diff` compares them.
 """
@@ -17,7 +19,7 @@ from gpubench.results.columns import Columns, OfSize, column
 
 
 class BuildKey(NamedTuple):
-    """The key of a row: a launch of a kernel, compiled for an architecture, at a size."""
+    """The key of a row. It names a launch of a compiled kernel, the architecture and the size."""
 
     op: str
     variant: str
@@ -39,7 +41,9 @@ _key, _outcome, _code, _multiprocessor, _grid, _loop, _accesses, _context = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildRow(OfSize):
-    """Description of one launch of a compiled kernel: the columns of the file, in order.
+    """A row of a build file, which describes one launch of a compiled kernel.
+
+    The fields are the columns of the file, in order.
 
     None is written as an empty field.
     """
@@ -114,20 +118,20 @@ class BuildRow(OfSize):
 
     @property
     def compute_mode(self) -> str:
-        """The element type, under the name of the column of results."""
+        """The element type. The rows of a sweep have a column with this name."""
         return self.dtype
 
     @property
     def label(self) -> str:
-        """The name of the row for users: `shared_tile 16 float32 sm_90`."""
+        """The name of the row that users see, such as `shared_tile 16 float32 sm_90`."""
         words = [self.variant, self.tile, self.dtype, self.architecture]
         words += [f"launch {self.launch}"] if self.launch > 1 else []
         return " ".join(filter(None, words))
 
 
 REQUIRED = (*BuildKey._fields[:-1], "status", "registers", "loop_instructions")
-"""Columns that every file must have, and by which a build file is recognized. Files of older
-versions lack `extents`, the last column of the key."""
+"""Columns that every build file must have. A file with these columns is recognized as a build file.
+Files of older versions lack `extents`, the last column of the key."""
 
 _FILE = Columns(BuildRow, REQUIRED, "a build file")
 COLUMNS, NAMES = _FILE.fields, _FILE.names
@@ -135,10 +139,10 @@ encode, is_build_file = _FILE.encode, _FILE.are_in
 
 
 def read(path: Path) -> list[BuildRow]:
-    """Read the rows of a file, as `Columns.read` does.
+    """Read the rows of a build file, in the forms that `Columns.read` accepts.
 
     Raises UsageError for a file without rows or without a column of `REQUIRED`, for a row that
-    occurs twice, and for an invalid field; the message names the line and the column.
+    occurs twice, and for an invalid field. The message about a field names the line and the column.
     """
     rows = _FILE.read(path)
     if not rows:

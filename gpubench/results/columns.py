@@ -1,4 +1,4 @@
-"""The form of the CSV files: how columns are declared, written and read.
+"""Declares the columns of CSV files, and writes and reads the files.
 
 `Columns` serves the rows of sweeps (`row.py`), of build files (`build_row.py`) and of tables of
 tiles (`tile_table.py`).
@@ -36,36 +36,37 @@ MAX_BYTES = 2**27
 """Maximum size of a file that `diff`, `plot` and `report` read."""
 
 MAX_HEADER = 2**16
-"""Maximum number of characters of the first line."""
+"""Maximum number of characters of a file's first line, which has the names of the columns."""
 
 MIN_VALUE = 1e-30
-"""Smallest magnitude of a nonzero measurement."""
+"""Smallest absolute value of a measurement that is not 0."""
 
 MAX_VALUE = 1e30
-"""Largest magnitude of a measurement."""
+"""Largest absolute value of a measurement."""
 
 _FORMULA = re.compile(r"'*(?:[=+@]|-(?!\Z))")
-"""Pattern of the beginning of a text that a spreadsheet would compute as a formula. The pattern
-also matches apostrophes before the formula, which prevent the computation."""
+"""Matches the beginning of a text that a spreadsheet would compute as a formula. The pattern also
+matches apostrophes before the formula, which prevent the computation."""
 
 _MISSING = {"", "nan", "NaN", "NAN"}
-"""Texts that stand for a missing number. pandas may write NaN."""
+"""Texts that are read as a missing number. pandas may write NaN."""
 
 _OFTEN_EMPTY = {"tile", "extents"}
 """Columns of the key that are empty for most rows of some files."""
 
 MAX_TEXT = 30_000
-"""Maximum number of characters of a text: room for the times or the seeds of 1000 rounds."""
+"""Maximum number of characters of a text. The times or the seeds of 1000 rounds fit into such a
+text."""
 
 _SHARED = 1000
-"""Maximum number of different texts or whole numbers of a column that are cached. Rows with equal
-values then share an object."""
+"""Maximum number of values that the parser of a column caches. Rows with equal values then share
+one object."""
 
 
 def column(
     group: str, meaning: str, *, low: float = 0.0, high: float = MAX_VALUE, default: object = None
 ) -> Any:
-    """Declare a column with its group, its meaning, and its lowest and highest number.
+    """Declare a column: its group, its meaning, and its lowest and highest valid number.
 
     Only columns of the group `key` are mandatory, unless they have a `default`.
     """
@@ -90,15 +91,18 @@ class OfSize:
 
     @property
     def size(self) -> str:
-        """The size, as `--sizes` takes it."""
+        """The size in the form that `--sizes` accepts."""
         return size_text(self.op, self.numbers)
 
 
 class Columns(Generic[R]):
-    """The columns of a file, which are the fields of the rows' class (a dataclass with slots)."""
+    """The columns of a file.
+
+    Each column is a field of a dataclass with slots, which describes a row.
+    """
 
     def __init__(self, row: type[R], required: Collection[str], kind: str) -> None:
-        """`required` are the columns that every file must have; `kind` names the file."""
+        """`required` has the columns that every file must have. Messages call the file `kind`."""
         self.fields: tuple[Field[Any], ...] = fields(row)  # type: ignore[arg-type]
         self.names = tuple(each.name for each in self.fields)
         self._key = {each.name for each in self.fields if each.metadata["group"] == "key"}
@@ -110,7 +114,7 @@ class Columns(Generic[R]):
         self._parsers = {each.name: _parser(each) for each in self.fields}
 
     def encode(self, rows: Iterable[R]) -> bytes:
-        """Return the rows as the bytes of a CSV that `read` accepts.
+        """Return the bytes of a CSV with these rows. `read` accepts this CSV.
 
         A number that `read` would refuse, such as infinity, becomes an empty field.
         """
@@ -132,10 +136,10 @@ class Columns(Generic[R]):
 
         Columns may be in any order, columns that are not required may be missing, and unknown
         columns are ignored. Fields may be separated by commas, semicolons or tabs. `*.gz` is
-        decompressed. `columns` names the columns that the caller needs in addition to the key;
-        fewer columns are read faster.
+        decompressed. `columns` names the columns that the caller needs in addition to the key.
+        Reading fewer columns takes less time.
 
-        Raises UsageError for a file of more than `MAX_ROWS` rows, and for an invalid field; the
+        Raises UsageError for a file of more than `MAX_ROWS` rows, and for an invalid field. The
         message names the line and the column of the field.
         """
         with opened(path) as file:
@@ -146,7 +150,7 @@ class Columns(Generic[R]):
             return self._rows(text, str(path), refusal, columns)
 
     def _of_json(self, text: str, refusal: str) -> IO[str]:
-        """Return the rows in the JSON output of `show` or `judge`, as a CSV."""
+        """Convert the JSON output of `show` or `judge` to a CSV, and return the CSV as a file."""
         try:
             document = json.loads(text)
         except (ValueError, RecursionError):
@@ -193,23 +197,23 @@ class Columns(Generic[R]):
         return rows
 
     def are_in(self, path: Path) -> bool:
-        """Return whether a path is a regular file that has the required columns."""
+        """Return whether the path is a file with all required columns."""
         if not path.is_file():
             return False
         with opened(path, MAX_HEADER) as file:
             return {*self._required} <= set(next(_lines(file), []))
 
     def rows_of(self, table: pd.DataFrame) -> list[R]:
-        """Return the rows of a frame with the columns of the file, in any order.
+        """Return the rows of a pandas frame that has the file's columns, in any order.
 
-        pandas writes the frame as a CSV, which is then read. Raises the errors of `read`.
+        pandas writes the frame as a CSV, and this CSV is read. Raises the errors of `read`.
         """
         names = [name for name in self.names if name in table.columns]
         file = io.StringIO(table.to_csv(columns=names, index=False))
         return self._rows(file, "the frame", "not a gpubench frame")
 
     def _make(self, values: Mapping[str, Any]) -> R:
-        """Make a row from parsed values, 15 times as fast as a call of the row's class.
+        """Make a row from parsed values. Calling the class of the row would take 15 times as long.
 
         The parsers have already cleaned the text.
         """
@@ -220,7 +224,7 @@ class Columns(Generic[R]):
 
 
 def encode_csv(names: Sequence[str], lines: Iterable[Iterable[object]]) -> bytes:
-    """Return a CSV whose text is safe in terminals and spreadsheets."""
+    """Return a CSV whose texts cannot control a terminal and are no formulas in a spreadsheet."""
     text = io.StringIO(newline="")
     out = csv.writer(text, lineterminator="\n")
     out.writerow(names)
@@ -229,7 +233,7 @@ def encode_csv(names: Sequence[str], lines: Iterable[Iterable[object]]) -> bytes
 
 
 def as_field(value: object) -> object:
-    """Return a value as it is written into a field. The numbers of a tuple are joined by `;`."""
+    """Convert a value to the content of a field. The numbers of a tuple are joined by `;`."""
     if isinstance(value, tuple):
         return ";".join(map(repr, value)) or None
     return value
@@ -243,13 +247,13 @@ def _field(value: object) -> object:
 
 
 def unguarded(text: str) -> str:
-    """Return a text without the apostrophe that `_field` put before it."""
+    """Return a text without the apostrophe that `_field` put before the text."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
 @contextmanager
 def opened(path: Path, most_bytes: int = MAX_BYTES + 1) -> Iterator[IO[str]]:
-    """Open a CSV as text, or only its first `most_bytes` bytes; `*.gz` is decompressed.
+    """Open the first `most_bytes` bytes of a CSV as text. A file `*.gz` is decompressed.
 
     Raises UsageError for a file of more than `MAX_BYTES` or `MAX_ROWS` before any line is read, and
     if reading under `with` shows that the text is not a CSV.
@@ -272,24 +276,27 @@ def opened(path: Path, most_bytes: int = MAX_BYTES + 1) -> Iterator[IO[str]]:
 
 
 def _lines(file: IO[str]) -> Any:
-    """Return a reader of a file's lines, whose `line_num` is the number of the current line."""
+    """Return a CSV reader of a file. Its attribute `line_num` is the number of the current line."""
     header = file.readline(MAX_HEADER)
     delimiter = max(",;\t", key=header.count)  # no column's name contains one of these
     return csv.reader(chain([header], file), delimiter=delimiter)
 
 
 def in_range(number: float, low: float = 0.0, high: float = MAX_VALUE) -> float:
-    """Return the number. Raises ValueError for NaN, and for a number outside the range."""
+    """Return `number`. Raises ValueError for NaN, and for a number outside the range."""
     if low <= number <= high and (not number or abs(number) >= MIN_VALUE):
         return number
     raise ValueError(f"{number} is not a number from {low:g} to {high:g}")
 
 
 def _parser(column: Field[Any]) -> Callable[[str], Any]:
-    """Return the function that reads a field of a column. An empty field is read as None.
+    """Return the function that parses the fields of a column.
 
-    The function raises ValueError for an invalid field; the message names the column and its valid
-    values.
+    For an empty field, the returned function gives the default of the column. For a column of the
+    key, it gives an empty text.
+
+    The returned function raises ValueError for an invalid field. The message names the column and
+    the valid values.
     """
     name, kind = column.name, str(column.type).partition(" ")[0]
     convert, what = _CONVERSIONS.get(name) or _CONVERSIONS[kind]
@@ -320,14 +327,17 @@ _TILES = (1, LARGEST)
 
 
 def _tile(text: str) -> str:
-    """Return a tile as text. pandas writes an edge of 16 as `16.0` if some fields are empty."""
+    """Parse a tile, and return it as text.
+
+    If some fields are empty, pandas writes `16` as `16.0`.
+    """
     if re.fullmatch(r"\d+(\.\d*(e[+-]\d+)?)?", text):
         return str(in_range(_whole(text), *_TILES))
     return unguarded(text)
 
 
 def _whole(text: str) -> int:
-    """Read `1024`, which pandas and spreadsheets may write as `1024.0` or `1.024e+03`."""
+    """Parse a whole number. pandas and spreadsheets may write 1024 as `1024.0` or `1.024e+03`."""
     try:
         return int(text)
     except ValueError:
@@ -338,7 +348,7 @@ def _whole(text: str) -> int:
 
 
 def _rounds(text: str) -> tuple[float, ...]:
-    """Read numbers joined by `;`."""
+    """Parse numbers that are joined by `;`."""
     if len(text) > MAX_TEXT:
         raise ValueError
     return tuple(in_range(float(number), MIN_VALUE) for number in text.split(";"))
@@ -351,5 +361,5 @@ _CONVERSIONS: dict[str, tuple[Callable[[str], Any], str]] = {
     "int": (_whole, "a whole number"),
     "float": (float, "a number"),
 }
-"""For a column or a type: the function that reads a field, and the name of such a field in
+"""Maps a column or a type to the function that parses a field, and to the name of such a field in
 messages."""

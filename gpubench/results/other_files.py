@@ -1,7 +1,10 @@
-"""Recognizes files that hold no results of a sweep, by the texts at their start."""
+"""Recognizes files that are not results of a sweep.
+
+Texts at the start of a file show what the file is.
+"""
 
 MAX_HEAD = 4096
-"""Number of characters at the start of a file by which the file is recognized."""
+"""Number of characters that are searched at the start of a file."""
 
 _ELSEWHERE = (
     "gpubench reads its own results: describe the kernel, and sweep it (docs/own-kernels.md)"
@@ -32,14 +35,16 @@ FORMS = (
     (("{", '"gpubench"'), "JSON of gpubench without rows", "name the CSV of the sweep"),
     (("{",), "JSON of another program", _ELSEWHERE),
 )
-"""Forms of files. Each form has texts that all occur at the start of such a file, the form's name,
-and advice on what to do with the file."""
+"""Kinds of files. Each entry has texts that all occur at the start of such a file, the name of the
+kind, and advice on what to do with the file."""
 
 
 def what_it_is(head: str) -> str:
-    """Return what a file is, and what to do with it; an empty text if the file is not recognized.
+    """Return the kind of a file, and advice on what to do with the file.
 
-    A file of JSON must begin with a brace.
+    Return an empty text if the file is not recognized.
+
+    Text in JSON is only recognized if it begins with a brace.
     """
     head = head.removeprefix("\ufeff").lstrip()
     for texts, name, advice in FORMS:

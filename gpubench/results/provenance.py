@@ -1,4 +1,4 @@
-"""Records the code that was measured: hashes of sources, and the commit of this package."""
+"""Computes hashes of the measured code, and finds the commit of this package."""
 
 import hashlib
 from functools import cache
@@ -11,14 +11,16 @@ from gpubench.model import Variant
 from gpubench.process.child import run_program
 
 GIT_LIMIT_S = 10
-"""Time limit for git: a repository on a slow disk must not delay a sweep."""
+"""Time limit of a git command in seconds. A repository on a slow disk must not delay a sweep."""
 
 
 @cache
 def package_version() -> tuple[str, str | None]:
-    """Return a hash (12 digits) of this package's files, and the package's git commit or None.
+    """Return a hash (12 digits) of this package's files, and the package's commit.
 
-    The commit ends with `+` if files of the package differ from it.
+    The commit is None outside a checkout.
+
+    The commit ends with `+` if files of the package differ from the commit.
     """
     folder = Path(gpubench.__file__).parent
     digest = hashlib.sha256()
@@ -33,7 +35,7 @@ def package_version() -> tuple[str, str | None]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Return the output of git, or an empty text if git is missing or fails.
+    """Run git, and return the output. If git is missing or fails, return an empty text.
 
     The command leaves git's index unchanged.
     """

@@ -1,4 +1,4 @@
-"""The file of a sweep: JSON lines of measurements while the sweep runs, and then a CSV."""
+"""Writes the file of a sweep: JSON lines while the sweep runs, and a CSV when the sweep ends."""
 
 import gzip
 import os
@@ -23,7 +23,7 @@ MAX_CONTEXT_BYTES = 2**20
 """Maximum length of the first line of a partial file. gpubench never writes a longer line."""
 
 PointOf = Callable[[PointKey], Point | None]
-"""Function that returns the point of a key, or None if the sweep has no such point."""
+"""Function that returns the point with a key, or None if the sweep has no such point."""
 
 Context = Mapping[str, Any]
 """Facts that must be the same when a sweep is continued: options, device, versions, sources
@@ -38,22 +38,22 @@ _MEASUREMENT: Any = msgspec.defstruct(
 
 
 class _Line(msgspec.Struct):
-    """A line of the partial file: a measurement, and the key of its point."""
+    """A line of the partial file. It has a measurement and the key of the measured point."""
 
     key: PointKey
     measurement: _MEASUREMENT
 
 
 def encode_line(measurement: Measurement) -> bytes:
-    """Return a measurement as a line of the partial file."""
+    """Encode a measurement as a line of the partial file."""
     values = {name: getattr(measurement, name) for name in _MEASUREMENT.__struct_fields__}
     return _line(_Line(key=measurement.point.key, measurement=_MEASUREMENT(**values)))
 
 
 def decode_line(text: bytes, point_of: PointOf) -> Measurement:
-    """Return the measurement in a line of `encode_line`.
+    """Decode a line that `encode_line` wrote, and return its measurement.
 
-    Raises ValueError, which names the reason, if the line is invalid.
+    Raises ValueError if the line is invalid. The error's text has the reason.
     """
     try:
         line = msgspec.json.decode(text, type=_Line)
@@ -86,7 +86,7 @@ def _require_times(measurement: Measurement) -> None:
 
 
 class ResultFile:
-    """Appends measurements to `NAME.csv.partial`, one JSON line each, and writes `NAME.csv`.
+    """Appends each measurement to `NAME.csv.partial` as a JSON line, and writes `NAME.csv`.
 
     The first line is the sweep's context. `finish` removes the partial file or keeps it as
     `samples`. If a sweep ends early, the partial file stays, and `resume=True` continues the sweep.
@@ -103,7 +103,7 @@ class ResultFile:
     ) -> None:
         self.path, self.partial = path, partial_of(path)
         self.continued_by = path
-        """The path that `--resume` takes."""
+        """The path that the user must give to `--resume`."""
 
         self.keeps_partial = False
         """Whether the partial file of a complete sweep stays until `remove_partial`."""
@@ -115,7 +115,7 @@ class ResultFile:
         self._samples: Output | None = None
 
     def open(self, context: Context, point_of: PointOf) -> list[Measurement]:
-        """Start the file, or continue it and return its measurements in the order they were made.
+        """Start or continue the partial file, and return the file's measurements in order.
 
         Raises UsageError if the file exists, cannot be written, is being written by another
         process, or was started with other settings or other points.
@@ -159,7 +159,7 @@ class ResultFile:
         return measurements
 
     def _is_ours(self, measurements: Iterable[Measurement]) -> bool:
-        """Whether this sweep wrote the existing CSV when it was interrupted."""
+        """Return whether this sweep wrote the existing CSV before the sweep was continued."""
         ours = {(taken.point.key, taken.started_utc) for taken in measurements}
         try:
             return all((row.key, row.started_utc or "") in ours for row in read(self.path))
@@ -179,7 +179,7 @@ class ResultFile:
             raise self._lost(what, not_written(error)) from error
 
     def close(self) -> None:
-        """Leave the file as it is, so that the sweep can be continued later."""
+        """Close the partial file without changing it, so that the sweep can be continued later."""
         if self._file is not None:
             self._file.close()
 
@@ -231,7 +231,7 @@ def partial_of(path: Path, flag: str = "--output") -> Path:
 
 
 def read_context(path: Path) -> dict[str, Any]:
-    """Return the context of the sweep into `path`.
+    """Return the context of the sweep whose results go to `path`.
 
     Raises UsageError if there is no sweep to continue, or if the sweep still runs.
     """
@@ -240,7 +240,7 @@ def read_context(path: Path) -> dict[str, Any]:
 
 
 def _open_partial(path: Path) -> IO[bytes]:
-    """Open and lock the partial file of the sweep into `path`. Raises UsageError if this fails."""
+    """Open and lock the partial file that belongs to `path`. Raises UsageError if this fails."""
     partial = partial_of(path, "--resume")
     try:
         file = open_regular(partial, "r+b")
@@ -256,7 +256,7 @@ def _open_partial(path: Path) -> IO[bytes]:
 
 
 def _is_at(path: Path, file: IO[bytes]) -> bool:
-    """Whether a path still names an open file. Someone may have removed the file's directory."""
+    """Return whether the path still names the open file. Someone may have removed the directory."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
     except OSError:
@@ -279,7 +279,7 @@ MAY_DIFFER = {("options", "samples"), ("options", "budget")}
 
 
 def _require_same(started: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
-    """Raise UsageError, which names the first difference, if the settings differ.
+    """Raise UsageError if the settings of a sweep differ. The message names the first difference.
 
     The file of samples and the budget may differ, because they change no measurement. The devices
     may differ, because one device can complete a sweep of several devices.
@@ -294,7 +294,7 @@ def _require_same(started: Mapping[str, Any], now: Mapping[str, Any], path: Path
 
 
 def _settings(context: Mapping[str, Any]) -> dict[tuple[str, str], object]:
-    """Return the values of a context by group and name."""
+    """Return each value of a context. The key of a value is its group and name."""
     return {
         (group, name): value
         for group, values in context.items()

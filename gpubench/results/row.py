@@ -1,4 +1,4 @@
-"""`Row`, the only definition of the columns of a sweep's CSV: names, types, units and meaning."""
+"""`Row`, which alone defines the columns of a sweep's CSV: names, types, units and meanings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _key, _outcome, _time, _rates, _why, _pairs, _clocks, _host, _context = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row(OfSize):
-    """One point of a sweep: the columns of the CSV, in order. None is written as an empty field.
+    """A row of a sweep's CSV, which describes one point. The fields are the columns, in order.
+
+    None is written as an empty field.
 
     Each text is one printable line (`clean`), even if it came from a compiler or a file.
     """
@@ -183,36 +185,39 @@ class Row(OfSize):
 
     @property
     def problem_key(self) -> tuple[str | int, ...]:
-        """The key without variant and tile: rows with equal values may be compared."""
+        """The key without variant and tile. Rows with equal problem keys may be compared."""
         return tuple(getattr(self, name) for name in PROBLEM_KEY)
 
     @property
     def kernel(self) -> str:
-        """The variant and its tile: `shared_tile 16`."""
+        """The variant and its tile, such as `shared_tile 16`."""
         return f"{self.variant} {self.tile}".strip()
 
     @property
     def label(self) -> str:
-        """The name of the point for users: `shared_tile 16 at 1024 float32`."""
+        """The name of the point that users see, such as `shared_tile 16 at 1024 float32`."""
         return " ".join(filter(None, (self.variant, self.tile, "at", self.size, self.dtype)))
 
     @property
     def conditions(self) -> str:
-        """Text for a title: `cold cache`, then a state, scope or timer that is not the default."""
+        """Text for a title.
+
+        It has the cache state, and a state, scope or timer that is not the default.
+        """
         usual = {"", "burst", "kernel", "events", "host", "outside"}
         named = [value for value in (self.state, self.scope, self.timer) if value not in usual]
         return ", ".join([f"{self.cache} cache", *named])
 
     @property
     def special(self) -> str:
-        """Text for a title: launches, layout and operands that are not the default."""
+        """Text for a title, with the launches, layout and operands that are not the default."""
         usual = {"", "alone", "row-major", "uniform"}
         named = {"launches ": self.launches, "": self.layout, "operands ": self.operands}
         return "".join(f", {what}{text}" for what, text in named.items() if text not in usual)
 
     @property
     def half_interval(self) -> float | None:
-        """Distance from the median to the farther end of its interval, divided by the median."""
+        """Distance from the median to the farther end of the interval, divided by the median."""
         if not self.median_us or self.ci_low_us is None or self.ci_high_us is None:
             return None
         half_us = max(self.ci_high_us - self.median_us, self.median_us - self.ci_low_us)
@@ -226,7 +231,10 @@ class Row(OfSize):
 
     @property
     def unstable(self) -> bool:
-        """Whether rounds disagree. The row's time must then not be compared with other times."""
+        """Whether rounds disagree.
+
+        If rounds disagree, the row's time must not be compared with other times.
+        """
         medians = self.round_medians_us
         return bool(medians) and max(medians) > STABLE * min(medians)
 
@@ -243,11 +251,11 @@ COLUMNS, NAMES = _FILE.fields, _FILE.names
 encode, read, rows = _FILE.encode, _FILE.read, _FILE.rows_of
 
 STABLE = 1.1
-"""Maximum ratio of the largest to the smallest round median at which rounds agree."""
+"""Rounds agree if the largest round median divided by the smallest is at most this value."""
 
 
 def objects(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """Return the rows as objects for JSON. None stands for a missing or an infinite value."""
+    """Return the rows as objects for JSON. A missing or infinite value becomes None."""
 
     def finite(value: object) -> object:
         return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -256,12 +264,15 @@ def objects(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def write(rows: Iterable[Row], path: Path) -> None:
-    """Write the rows into a file, or replace a file. Raises UsageError if writing fails."""
+    """Write the rows into a file, and replace an existing file.
+
+    Raises UsageError if writing fails.
+    """
     Output(path, overwrite=True).write(encode(rows))
 
 
 def frame(rows: Iterable[Row]) -> pd.DataFrame:
-    """Return the rows as pandas would read them from the CSV."""
+    """Return a frame with the rows. pandas would read the same frame from the CSV."""
     import pandas as pd
 
     lines = [tuple(map(as_field, values)) for values in map(attrgetter(*NAMES), rows)]

@@ -1,4 +1,7 @@
-"""Builds rows from measurements: merges a point's rounds, and computes rates from its time."""
+"""Builds rows from measurements.
+
+The rounds of a point are merged, and rates are computed from the point's time.
+"""
 
 import math
 import re
@@ -38,8 +41,8 @@ _RETURNS = "its time includes a copy of the result that it returns"
 _NUMBER = re.compile(r"\d[\d,.]*")
 
 MAX_OVERHEAD_SPREAD = 0.01
-"""Maximum difference of the overheads of rounds, divided by the time of a sample. The limit keeps
-the error of a time within ±0.5 %."""
+"""Maximum difference between the overheads of a point's rounds, divided by the time of a sample.
+The limit keeps the error of a time within ±0.5 %."""
 
 BETWEEN_SWEEPS_US = 0.033
 """Standard deviation of a launch's time between sweeps, in addition to the deviation between
@@ -52,7 +55,7 @@ def build_rows(
     device: Device,
     source_hashes: Mapping[Variant, str],
 ) -> list[Row]:
-    """Build a row for each point that has measurements. The oldest round comes first.
+    """Build a row for each point that has measurements. `measured` has the oldest round first.
 
     If a round failed, the row has the status of this round, and no time. If the overheads that
     rounds subtracted differ too much, the row has the status `error`. The row of an eliminated
@@ -162,7 +165,7 @@ def _rates(
 
 
 def _clocks(rounds: Sequence[Measurement]) -> dict[str, Any]:
-    """Return the columns of clocks, temperature and power, and of the CPU's time per launch."""
+    """Return the columns with clocks, temperature, power, and the CPU's time per launch."""
     healths = [health for taken in rounds for health in (taken.before, taken.after)]
     clocks: dict[str, Any] = {
         name: known_median(getattr(taken.after, name) for taken in rounds)
@@ -176,7 +179,7 @@ def _clocks(rounds: Sequence[Measurement]) -> dict[str, Any]:
 
 
 def _confirmed(point: Point, rounds: Sequence[Measurement], *, is_timed: bool) -> dict[str, Any]:
-    """Return the columns that state which process's clock confirms the time."""
+    """Return the columns that state whether the clock of the parent process confirms the time."""
     ratio = known_median(taken.clock_ratio for taken in rounds)
     is_parents = point.timer == Timer.OUTSIDE or (ratio is not None and ratio <= CLOCKS_AGREE)
     clock = "parent" if is_parents else "child"
@@ -186,7 +189,7 @@ def _confirmed(point: Point, rounds: Sequence[Measurement], *, is_timed: bool) -
 
 
 def _resources(last: Measurement, device: Device) -> dict[str, Any]:
-    """Return the columns of the resources that a compiled kernel uses."""
+    """Return the columns that state which resources a compiled kernel uses."""
     resources, launch = last.resources, last.launch
     code = _named(resources, "registers", "local_bytes", "spill_bytes", "shared_bytes")
     if resources and launch:
@@ -209,7 +212,10 @@ def _stated(point: Point) -> tuple[str, ...]:
 
 
 def _named(owner: object, *names: str) -> dict[str, Any]:
-    """Return attributes of an object as columns with the same names; None if there is no object."""
+    """Return attributes of an object as columns with the same names.
+
+    If the object is None, each column is None.
+    """
     return {name: getattr(owner, name, None) for name in names}
 
 
@@ -219,7 +225,10 @@ def _without_end(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
 
 
 def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
-    """Return the rounds, or one error in their place if their overheads differ too much."""
+    """Return the rounds.
+
+    If the overheads of the rounds differ too much, return one round with an error instead.
+    """
     overheads_us = _overheads_us(rounds)
     series = [taken.series for taken in rounds if taken.series]
     if not _is_burst(rounds[0].point) or not overheads_us or len(series) < len(rounds):
@@ -236,7 +245,10 @@ def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
 
 
 def _overheads_us(rounds: Sequence[Measurement]) -> list[float]:
-    """Return the time that each round subtracted from a sample; empty if nothing is subtracted."""
+    """Return the time that each round subtracted from a sample.
+
+    Return an empty list if nothing was subtracted.
+    """
     point = rounds[0].point
     in_queue = not (point.launches.in_graph or point.launches == Launches.WAITED)
     if point.timer != Timer.OUTSIDE and not (_is_burst(point) and in_queue):
@@ -246,12 +258,15 @@ def _overheads_us(rounds: Sequence[Measurement]) -> list[float]:
 
 
 def _is_burst(point: Point) -> bool:
-    """Whether samples are batches behind a blocking kernel, so that an overhead is subtracted."""
+    """Return whether a sample is a batch of launches that waits behind a blocking kernel.
+
+    An overhead is then subtracted from the sample.
+    """
     return (point.timer, point.scope, point.state) == (Timer.EVENTS, Scope.KERNEL, State.BURST)
 
 
 def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
-    """Return the time columns of rounds that all have samples."""
+    """Return the columns with times, from rounds that all have samples."""
     series = [measurement.series for measurement in rounds if measurement.series]
     medians = [float(np.median(taken.times_us)) for taken in series]
     # Rounds differ more than the samples of one round do (clocks, placement).
@@ -273,7 +288,10 @@ def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
 
 
 def _bits(error: float | None) -> float | None:
-    """Return the number of right bits of a relative error; None if the error is 0 or unknown."""
+    """Convert a relative error to a number of right bits.
+
+    Return None if the error is 0 or unknown.
+    """
     return -math.log2(error) if error else None
 
 
@@ -282,7 +300,7 @@ def _highest(values: Iterable[float | None]) -> float | None:
 
 
 def _said(texts: Iterable[str]) -> str | None:
-    """Join the rounds' sentences. If sentences differ only in numbers, keep the first sentence."""
+    """Join the sentences. If sentences differ only in their numbers, keep the first sentence."""
     sentences: dict[str, str] = {}
     for text in texts:
         sentences.setdefault(_NUMBER.sub("", text), text)
@@ -290,5 +308,5 @@ def _said(texts: Iterable[str]) -> str | None:
 
 
 def _joined(texts: Iterable[str]) -> str | None:
-    """Join the distinct texts that are not empty."""
+    """Join the texts by `;`, without empty texts and repeated texts."""
     return ";".join(dict.fromkeys(filter(None, texts))) or None

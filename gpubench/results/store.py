@@ -1,4 +1,4 @@
-"""Keeps results by name: in a directory for each device and name, with a file for each save.
+"""Keeps results under names. Each device and name has a directory, with a file for each save.
 
 A file is `<store>/<device>/<name>/<utc time>.csv`. The store is `$GPUBENCH_STORE`, or a directory
 in the user's data directory. No file is ever overwritten.
@@ -24,21 +24,21 @@ MAX_SWEEPS = 20
 """Maximum number of saved sweeps that are pooled as one side of `diff`."""
 
 _BUILD = ("device", "source_hash", "tree_hash", "driver", "cuda")
-"""Columns that are equal in all results of one build on one machine."""
+"""Columns whose values are equal in all results of one build on one machine."""
 
 
 def directory() -> Path:
-    """Return the directory of the store. The directory may not exist."""
+    """Return the path of the store's directory. The directory may not exist."""
     return Path(os.environ.get(VARIABLE) or platformdirs.user_data_path("gpubench") / "results")
 
 
 def slug(text: str) -> str:
-    """Return a device's name as part of a path: `NVIDIA H200` becomes `nvidia-h200`."""
+    """Convert the name of a device to a part of a path: `NVIDIA H200` becomes `nvidia-h200`."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40]
 
 
 def checked(name: str, flag: str) -> str:
-    """Return the name. Raises UsageError if the name is not valid for a directory."""
+    """Return `name`. Raises UsageError if a directory must not have this name."""
     if _NAME.fullmatch(name):
         return name
     raise UsageError(
@@ -47,12 +47,18 @@ def checked(name: str, flag: str) -> str:
 
 
 def save(rows: Sequence[Row], name: str, flag: str = "--save") -> Path:
-    """Keep the rows of one device under a name, and return the file's path. Raises UsageError."""
+    """Save the rows of one device under a name, and return the path of the new file.
+
+    Raises UsageError if saving fails.
+    """
     return keep(rows[0].device or "", checked(name, flag), ".csv", encode(rows), flag)
 
 
 def keep(device: str, name: str, suffix: str, content: bytes, flag: str = "--save") -> Path:
-    """Write a new file for a device and a name, and return its path. Raises UsageError."""
+    """Save a file for a device and a name, and return the path of the file.
+
+    Raises UsageError if saving fails.
+    """
     folder = directory() / (slug(device) or "unknown") / name
     make_directory(folder, flag)
     path = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}{suffix}"
@@ -61,20 +67,29 @@ def keep(device: str, name: str, suffix: str, content: bytes, flag: str = "--sav
 
 
 def saved(name: str, device: str | None = None, suffix: str = ".csv") -> list[Path]:
-    """Return the files under a name, for one device or for all devices, oldest first."""
+    """Return the files that were saved under a name, oldest first.
+
+    If `device` is None, return the files of all devices.
+    """
     of_device = slug(device) if device else "*"
     paths = directory().glob(f"{of_device}/{name}/*{suffix}")
     return sorted(filter(Path.is_file, paths), key=lambda path: path.name)
 
 
 def names(device: str | None = None) -> list[str]:
-    """Return the names under which results of one device, or of all devices, are kept."""
+    """Return the names under which results were saved.
+
+    If `device` is None, return the names of all devices.
+    """
     of_device = slug(device) if device else "*"
     return sorted({path.parent.name for path in directory().glob(f"{of_device}/*/*.csv")})
 
 
 def require(name: str, device: str | None, flag: str) -> list[Path]:
-    """Return the saved files. Raises UsageError, which lists existing names, if none exists."""
+    """Return the files that were saved under a name.
+
+    Raises UsageError if there are no such files.
+    """
     if paths := saved(checked(name, flag), device):
         return paths
     where = f"for {device}" if device else f"in {directory()}"
@@ -88,10 +103,10 @@ def require(name: str, device: str | None, flag: str) -> list[Path]:
 def newest_build(
     paths: Sequence[Path], check: Callable[[Path], object]
 ) -> tuple[list[Path], list[str]]:
-    """Return the newest files of one build, oldest first, and why other files were skipped.
+    """Return the newest files of one build, oldest first, and the reasons for skipping other files.
 
     The function returns at most `MAX_SWEEPS` files. A file is skipped if `check` raises UsageError
-    for it. Raises UsageError if all files are skipped.
+    for this file. Raises UsageError if all files are skipped.
     """
     newest: list[Path] = []
     unreadable: list[str] = []

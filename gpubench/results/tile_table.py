@@ -13,7 +13,10 @@ _key, _time, _context = (partial(column, group) for group in ("key", "time", "co
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TileRow(OfSize):
-    """The kernel that was chosen for one problem: the columns of the table, in order."""
+    """A row of the table: the kernel that was chosen for one problem.
+
+    The fields are the columns of the table, in order.
+    """
 
     problem: str | None = _context("name in the list of --sizes")
     op: str = _key("operation, such as gemm")

@@ -1,4 +1,4 @@
-"""Estimates, by the roofline model, how much of a time's change the GPU's clock explains."""
+"""Estimates how much of a time's change comes from the GPU's clock, by the roofline model."""
 
 import math
 
@@ -8,23 +8,25 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 CLOCK_REPEATS = 0.01
-"""Relative difference up to which two clocks count as equal. On an H200, the clock frequencies of
-405 points, which were read in the CUDA stream, differed between sweeps by up to 0.52 %."""
+"""Two clock frequencies count as equal up to this relative difference. On an H200, the frequencies
+of 405 points differed between sweeps by up to 0.52 %. The frequencies were read in the CUDA
+stream."""
 
 COMPUTE_BOUND = (
     0.1  # up to this fraction of the memory bandwidth, the whole time depends on the clock
 )
 BUSY_MEMORY = 0.3
-"""Fraction of the memory bandwidth. If a point reaches this fraction, the smallest share of its
-time that depends on the clock is the point's fraction of the arithmetic peak."""
+"""Fraction of the memory bandwidth. If a point reaches this fraction, the point's fraction of the
+arithmetic peak is the smallest part of its time that depends on the clock."""
 
 SHARED_BOUND = 0.6
-"""Fraction of the measured copy bandwidth up to which the clock may explain the whole change of a
-time."""
+"""Fraction of the measured copy bandwidth. Up to this fraction, a change of the clock may explain
+the whole change of a time."""
 
 MEMORY_BOUND = 0.9
-"""Fraction of the copy bandwidth from which on the clock explains at most the share `MIN_EXCUSE` of
-a change, because the memory does not run at the clock of the multiprocessors and caches."""
+"""Fraction of the copy bandwidth. From this fraction on, the clock explains at most the part
+`MIN_EXCUSE` of a change. The reason is that the memory has another clock than the multiprocessors
+and caches."""
 
 MIN_EXCUSE = 0.2
 
@@ -32,15 +34,15 @@ MIN_EXCUSE = 0.2
 def clock_shares(
     gbytes_per_s: Floats, percent_of_copy: Floats, percent_of_peak: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the smallest and the largest share of each point's time that depends on the clock.
+    """Return the smallest and the largest fraction of each point's time that depends on the clock.
 
-    The arguments have the shape (points, 2), with a column for each side of the comparison; NaN
-    means unknown.
+    The arguments have the shape (points, 2), with a column for each side of the comparison. NaN
+    stands for an unknown value.
 
-    The shares follow the roofline (Williams, Waterman, Patterson 2009). If a point needs little
+    The fractions follow the roofline (Williams, Waterman, Patterson 2009). If a point needs little
     memory bandwidth, its whole time depends on the clock. If a point reaches the bandwidth of a
     copy, hardly any part of its time depends on the clock. Between these bandwidths, or if the copy
-    was not measured, the smallest share is at least the point's fraction of the arithmetic peak. If
+    was not measured, the smallest fraction is at least the point's part of the arithmetic peak. If
     a point's rates are unknown, its whole time counts as dependent on the clock.
     """
     copies = 100 * gbytes_per_s / percent_of_copy
@@ -58,14 +60,21 @@ def clock_shares(
 
 
 def explained(time: Floats, clock: Floats, shares: tuple[Floats, Floats]) -> Floats:
-    """Return the part of the clock's shift, within `shares`, that best cancels the time's shift."""
+    """Return the shift of each time that the shift of the clock explains.
+
+    A part of the clock's shift, between the two `shares`, is chosen so that it best cancels the
+    shift of the time.
+    """
     low, high = shares
     cancelling = np.divide(-time, clock, out=np.zeros_like(time), where=clock != 0)
     return np.clip(cancelling, low, high) * clock
 
 
 def clock_shift(base_mhz: float | None, new_mhz: float | None) -> float:
-    """Return the logarithm of the clocks' ratio, new to base; 0 if it is unknown or negligible."""
+    """Return the logarithm of the new clock frequency divided by the base's clock frequency.
+
+    Return 0 if the ratio is unknown or negligible.
+    """
     if not (base_mhz and new_mhz):
         return 0.0
     shift = math.log(new_mhz / base_mhz)

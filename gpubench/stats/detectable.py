@@ -1,4 +1,4 @@
-"""Computes which slow-downs a comparison finds, and how many rounds find a given slow-down."""
+"""Computes which slow-downs can be found, and how many rounds are needed to find a slow-down."""
 
 import math
 from bisect import bisect_left
@@ -14,8 +14,8 @@ from gpubench.stats.polish import polish
 from gpubench.stats.shortest import compare_shortest
 
 COVERED = 0.95
-"""Fraction of the points, or of the kernels, whose slow-down the measured rounds must show. `diff`
-promises a fraction of only 0.9."""
+"""Fraction of the points, or of the kernels, whose slow-down must be found. `diff` promises only a
+fraction of 0.9."""
 
 
 POWER = 0.9  # fraction of the cases in which a slow-down must be found
@@ -31,19 +31,20 @@ DRAW_SEED = 83
 
 @dataclass(frozen=True, kw_only=True)
 class Detectable:
-    """Smallest slow-downs that are found in nine of ten cases: 0.05 is 5 %.
+    """The smallest slow-downs that are found in nine of ten cases. 0.05 stands for 5 %.
 
-    None: no slow-down, however large, is found in nine of ten cases.
+    A field is None if even large slow-downs are not found in nine of ten cases.
     """
 
     everything: float | None = None
-    """A slow-down of all points except the points of the BLAS."""
+    """The smallest slow-down that is found if all points slow down, except the points of the
+    BLAS."""
 
     kernel: float | None = None
-    """A slow-down of all points of one kernel, which is found for nine of ten kernels."""
+    """The smallest slow-down of a whole kernel that is found for nine of ten kernels."""
 
     point: float | None = None
-    """A slow-down of a single point, which is found for nine of ten points."""
+    """The smallest slow-down of a single point that is found for nine of ten points."""
 
 
 def smallest(
@@ -93,11 +94,11 @@ def smallest(
 
 
 def _covering(lines: Floats) -> float:
-    """Return the smallest slow-down that is found in the fraction `COVERED` of the lines.
+    """Return the smallest slow-down that is found for the fraction `COVERED` of the lines.
 
-    Each line is for a point or a set of points, and has two slow-downs. The first slow-down is the
-    smallest that is found. The second slow-down was measured in a round that was left out, and
-    slow-downs near it are not found.
+    Each line describes a point or a set of points by two numbers. The first number is the smallest
+    slow-down that is found. The second number is a slow-down that was measured in a round that was
+    left out. A slow-down near the second number is not found.
     """
     sizes, aside = lines.T
     tries = np.sort(np.append(sizes, (1 + NEAR) * aside))
@@ -110,22 +111,24 @@ def _covering(lines: Floats) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Needed:
-    """Numbers of repeats (rounds or sweeps) per side that find a slow-down in nine of ten cases.
+    """Numbers of repeats per side that are needed to find a slow-down in nine of ten cases.
 
-    None: the number is too large.
+    A repeat is a round or a sweep. A field is None if the number is too large.
     """
 
     kernel: int | None
-    """Number of repeats that find a slow-down of a whole kernel, for nine of ten kernels."""
+    """Number of repeats that are needed to find a slow-down of a whole kernel, for nine of ten
+    kernels."""
 
     point: int | None
-    """Number of repeats that find a slow-down of a single point, for nine of ten points."""
+    """Number of repeats that are needed to find a slow-down of a single point, for nine of ten
+    points."""
 
 
 def rounds_to_find(
     size: float, kernels: Sequence[str | None], logs: Floats, threshold: float, q: float
 ) -> Needed:
-    """Return how many rounds each side needs to show a slow-down that is as large as `size`.
+    """Return the number of rounds that each side needs to show a slow-down of at least `size`.
 
     Rounds are assumed to scatter like the recorded rounds.
 
@@ -155,7 +158,9 @@ def rounds_to_find(
 def sweeps_to_find(
     size: float, kernels: Sequence[str | None], logs: Floats, threshold: float, q: float
 ) -> Needed:
-    """Return how many sweeps each side needs on a CPU, by the test of the shortest times.
+    """Return the number of sweeps that each side needs to show a slow-down on a CPU.
+
+    The slow-down is tested with the shortest times of the sweeps.
 
     The arguments are the same as for `rounds_to_find`, but `logs` has the shortest time of each
     sweep instead of the times of rounds. Comparisons are simulated with sweeps that are drawn from
@@ -182,7 +187,7 @@ def sweeps_to_find(
 def _needed(
     kernels: Sequence[str | None], by_points: Callable[[float, float], Floats], q: float
 ) -> Needed:
-    """Return the numbers of repeats that find a slow-down of one kernel, and of one point.
+    """Return the numbers of repeats that are needed to find a slow-down of a kernel and of a point.
 
     `by_points` returns the number of repeats for each point. The arguments of `by_points` are
     the level of the test, and the fraction of the cases in which a slow-down must be found.
@@ -198,6 +203,9 @@ def _needed(
 
 
 def _in_most(numbers: Sequence[float] | Floats, part: float) -> int | None:
-    """Return the number that suffices for a fraction of the cases, or None if it is infinite."""
+    """Return the number of repeats that suffices in the fraction `part` of the cases.
+
+    Return None if the number is infinite.
+    """
     enough = np.quantile(numbers, part, method="higher") if len(numbers) else np.inf
     return math.ceil(enough) if np.isfinite(enough) else None

@@ -1,4 +1,4 @@
-"""Computes intervals of medians, and estimates of scatter that a few outliers do not move."""
+"""Computes intervals of medians, and measures of scatter that a few outliers hardly change."""
 
 import math
 import statistics
@@ -31,18 +31,18 @@ MAD_TO_SIGMA = 1.4826
 """Standard deviation of a normal distribution divided by its median absolute deviation (MAD)."""
 
 SMALL_MAD = {2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
-"""Factor, by the number of values, that makes the scaled MAD of normal values unbiased (Croux and
-Rousseeuw, Computational Statistics 1, 1992, section 3)."""
+"""Maps a number of values to the factor that makes the scaled MAD of normal values unbiased (Croux
+and Rousseeuw, Computational Statistics 1, 1992, section 3)."""
 
 
 def known_median(values: Iterable[float | None]) -> float | None:
-    """Return the median of the values that are known; None if no value is known."""
+    """Return the median of the values that are not None. Return None if there is no such value."""
     numbers = [value for value in values if value is not None]
     return float(statistics.median(numbers)) if numbers else None
 
 
 def median_scale(values: NDArray[np.float64]) -> float:
-    """Return a standard deviation of normal values, estimated by the MAD; 0 for a single value."""
+    """Estimate the standard deviation of normal values by the MAD. Return 0 for a single value."""
     count = len(values)
     if count < 2:  # noqa: PLR2004 # one value has no scale
         return 0.0
@@ -51,8 +51,8 @@ def median_scale(values: NDArray[np.float64]) -> float:
 
 
 WINSOR = 2.0
-"""Maximum distance of a value from the median, in standard deviations that the MAD estimates.
-Values that are further away are moved to this distance."""
+"""Maximum distance of a value from the median, divided by the standard deviation. Values that are
+further away are moved to this distance. The MAD estimates the standard deviation."""
 
 WINSOR_DF = 0.7
 """Degrees of freedom of a winsorized mean's standard error, divided by the number of values minus
@@ -60,7 +60,7 @@ one. The ratio is from a simulation of 400,000 pairs of samples with 3, 5 and 10
 
 
 class RobustMean(NamedTuple):
-    """A mean that a few outliers do not move, with its standard error."""
+    """A mean that a few outliers hardly change, with its standard error."""
 
     mean: float
     standard_error: float
@@ -84,7 +84,9 @@ def robust_mean(values: NDArray[np.float64]) -> RobustMean:
 
 
 def median_interval(times: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median and its 95 % interval from order statistics: (low, median, high).
+    """Return the lower end of the median's 95 % interval, the median, and the upper end.
+
+    The ends are order statistics.
 
     The ranks come from the normal approximation of the binomial distribution, with continuity
     correction (David and Nagaraja, Order Statistics, 7.1). With fewer than six samples no pair of
@@ -101,8 +103,8 @@ def rounds_interval(
 ) -> tuple[float, float] | None:
     """Return the 95 % interval of a point's time from the medians of its rounds.
 
-    Return None for fewer than `MIN_ROUNDS`. The t-interval of the logarithms contains the median of
-    many rounds in 95 % of sweeps, whether a sweep has three rounds or ten.
+    Return None for fewer than `MIN_ROUNDS` rounds. The t-interval of the logarithms contains the
+    median of many rounds in 95 % of sweeps, whether a sweep has three rounds or ten.
 
     `between_sweeps` is the standard deviation between sweeps, in the unit of the medians. The
     rounds of one sweep do not show this deviation, because it shifts all rounds equally.

@@ -1,11 +1,11 @@
-"""Plans when and how strictly a comparison is judged before all its pairs are measured.
+"""Plans how often, and how strictly, a comparison is judged while its pairs are still measured.
 
-A look is a judgement of the pairs that have been measured so far. Several looks have several
-chances of a false verdict. So the false discovery rate `q` is divided among the looks, and the
-parts sum to `q` (Bonferroni; this is valid however the looks depend on each other). The last look
-has the largest part. The intervals of a look have the confidence of the look's part, so they are
-valid at whichever look the comparison ends (Jennison and Turnbull, Group Sequential Methods, 2000,
-chapter 9).
+A look is a judgement of the pairs that have been measured so far. Each look is a further chance of
+a false verdict. So the false discovery rate `q` is divided among the looks, and the parts sum to
+`q` (Bonferroni; this is valid however the looks depend on each other). The last look has the
+largest part. The intervals of a look have the confidence of the look's part, so they are valid at
+whichever look the comparison ends (Jennison and Turnbull, Group Sequential Methods, 2000, chapter
+9).
 """
 
 FIRST = 10
@@ -20,7 +20,10 @@ EARLY = 0.5
 
 
 def early_looks(pairs: int) -> list[int]:
-    """Return the numbers of pairs at the looks before the last look, if `pairs` is the maximum."""
+    """Return the number of pairs at each look before the last look.
+
+    `pairs` is the maximum number of pairs.
+    """
     looks, look = list[int](), float(FIRST)
     while round(look) < pairs:
         looks.append(round(look))
@@ -29,7 +32,9 @@ def early_looks(pairs: int) -> list[int]:
 
 
 def share(measured: int, pairs: int, *, is_last: bool) -> float:
-    """Return the fraction of `q` for the look after `measured` pairs; 0 if there is no such look.
+    """Return the fraction of `q` that belongs to the look after `measured` pairs.
+
+    Return 0 if there is no such look.
 
     `pairs` is the maximum number of pairs. A budget may end the comparison earlier; the last look
     is then earlier, too.

@@ -1,4 +1,4 @@
-"""The moderated t-test: each point's variance is shrunk towards a common value.
+"""The moderated t-test, which shrinks the variance of each point towards a common value.
 
 The method is limma's: Smyth, Statistical Applications in Genetics and Molecular Biology 3 (2004),
 article 3. The test against a threshold is `treat`, McCarthy and Smyth, Bioinformatics 25 (2009). As
@@ -17,11 +17,11 @@ from scipy import special
 Floats = NDArray[np.float64]
 
 TOP = 0.1
-"""Fraction of the points that are left out when the prior is estimated: the points with the largest
-variances."""
+"""When the prior is estimated, this fraction of the points is left out. These points have the
+largest variances."""
 
 REJECTED = 0.01
-"""A point keeps its own variance if, by the prior, a larger variance has a probability below this
+"""A point keeps its own variance if the prior gives a larger variance a probability below this
 value."""
 
 LEAST_SD = 1e-5
@@ -30,29 +30,36 @@ because times are rounded."""
 
 
 class RoundStatistics(NamedTuple):
-    """Statistics of the rounds of one side: arrays with an element for each point."""
+    """Statistics of the rounds of one side.
+
+    Each field is an array with an element for each point.
+    """
 
     number: Floats
     """Number of rounds."""
 
     mean: Floats
-    """Mean of the logarithms."""
+    """Mean of the logarithms of the times."""
 
     squares: Floats
-    """Sum of the squared deviations from the mean."""
+    """Sum of the squared deviations of the logarithms from the mean."""
 
     low: Floats
     high: Floats
     gap: Floats
-    """Largest step between consecutive rounds, after the rounds are sorted by time."""
+    """Largest difference between two neighbouring logarithms after sorting."""
 
     group: Floats
-    """Width of the wider of the two groups into which the largest step divides the sorted
-    rounds."""
+    """Width of the wider of two groups of rounds. The rounds are sorted, and divided at the largest
+    step."""
 
 
 def summarize(logs: Floats) -> RoundStatistics:
-    """Return the statistics of the logarithms of times, of shape (points, rounds); NaN: no time."""
+    """Return statistics of the rounds of each point.
+
+    `logs` has the logarithms of the times, of shape (points, rounds). NaN stands for a missing
+    time.
+    """
     ordered, point = np.sort(logs, axis=1), np.arange(len(logs))  # NaNs last
     number = np.isfinite(logs).sum(axis=1)
     with np.errstate(invalid="ignore"):
@@ -66,14 +73,14 @@ def summarize(logs: Floats) -> RoundStatistics:
 
 
 class Variance(NamedTuple):
-    """The error of the difference of two means: arrays with an element for each point.
+    """Standard error of the difference between two means. Each field has an element for each point.
 
-    Both arrays have NaN for a point that has no variance.
+    Both fields are NaN for a point that has no variance.
     """
 
     standard_error: Floats
     df: Floats
-    """Degrees of freedom."""
+    """Degrees of freedom of the standard error."""
 
 
 def moderate(
@@ -82,11 +89,14 @@ def moderate(
     level_variance: Floats | float = 0.0,
     level_df: Floats | float = np.inf,
 ) -> Variance:
-    """Return the standard error of `new.mean - base.mean`, from each point's rounds and the prior.
+    """Return the standard error of `new.mean - base.mean` for each point, with degrees of freedom.
 
-    `level_variance` is the variance of the shift that all points share, with `level_df` degrees of
-    freedom. The degrees of freedom of the sum follow Satterthwaite's formula. A point with one
-    round per side has no variance, so its elements are NaN.
+    The variance of each point's rounds is shrunk towards the prior.
+
+    `level_variance` is the variance of the shift that all points share. It has `level_df` degrees
+    of freedom, and is added to each point's variance. The degrees of freedom of the sum follow
+    Satterthwaite's formula. A point with one round per side has no variance, so its elements are
+    NaN.
     """
     df = base.number + new.number - 2
     judged = df > 0
@@ -100,7 +110,7 @@ def moderate(
 
 
 def shrunk(variance: Floats, df: Floats) -> tuple[Floats, Floats]:
-    """Return variances shrunk towards a common value, and their degrees of freedom.
+    """Shrink variances towards a common value. Return the new variances and degrees of freedom.
 
     The method is in Smyth 2004, section 3.
     """
@@ -117,9 +127,9 @@ def shrunk(variance: Floats, df: Floats) -> tuple[Floats, Floats]:
 def _prior(variance: Floats, df: Floats) -> tuple[float, float]:
     """Return the degrees of freedom and the variance of the prior: Smyth 2004, section 6.2.
 
-    The parameters follow from mean and variance of log s², which is distributed as the logarithm of
-    s₀² times an F-distributed number. The result's degrees of freedom are at most the sum of the
-    degrees of freedom of all points, without the largest.
+    The parameters follow from the mean and the variance of log s², which is distributed as the
+    logarithm of s₀² times an F-distributed number. The result's degrees of freedom are at most the
+    sum of the degrees of freedom of all points, without the largest.
     """
     if len(variance) < 2:  # noqa: PLR2004 # a single point has no prior
         return 0.0, 1.0
@@ -132,7 +142,7 @@ def _prior(variance: Floats, df: Floats) -> tuple[float, float]:
 
 
 def _without_top(values: Floats) -> tuple[float, float]:
-    """Return mean and variance of normal values, estimated without the largest values."""
+    """Estimate the mean and the variance of normal values without using the largest values."""
     kept = np.sort(values)[: len(values) - int(TOP * len(values))]
     if len(kept) == len(values):
         return float(values.mean()), float(values.var(ddof=1))

@@ -1,4 +1,4 @@
-"""Finds points with two speeds: a process runs at one speed, so rounds fall into two groups."""
+"""Finds points with two speeds. A process runs at one speed, so rounds fall into two groups."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,8 @@ MODE_GAP = 2.0
 factor."""
 
 DECIDING_ROUNDS = 20
-"""Minimum number of rounds, of both sides together, to judge a point with bimodal rounds."""
+"""A point with bimodal rounds is judged if both sides together have at least this number of
+rounds."""
 
 NEAR = 0.25
 """A time that was left out has two distances: from the level of the other side, and from the level
@@ -29,36 +30,36 @@ this fraction of the shift."""
 
 
 class Speeds(NamedTuple):
-    """The two speeds of a point, from the rounds of both sides of the comparison."""
+    """The two speeds of a point, computed from the rounds of both sides of the comparison."""
 
     fast: float
     slow: float
-    """Means of the logarithms of the times."""
+    """Means of the logarithms of the times at the fast speed and at the slow speed."""
 
     part: float
     """Fraction of the rounds that were slow."""
 
 
 class Modes(NamedTuple):
-    """The points with two speeds."""
+    """The points that have two speeds, and the changes that these speeds may explain."""
 
     speeds: dict[int, Speeds]
-    """The two speeds of each of these points, by the number of the point."""
+    """Maps the index of a point with two speeds to the two speeds."""
 
     explain: Flags
     """Whether two speeds may explain the shift of each point."""
 
     hides: Floats
-    """Largest slow-down of each point that its two speeds would explain; 0 for a point with a
+    """Largest slow-down that the two speeds of each point would explain. It is 0 for a point with a
     single speed."""
 
     aside: Floats
-    """Slow-down of each point, relative to the base, in the slowest round that was left out; 0 if
-    there is no such round."""
+    """Slow-down of each point in its slowest round of the base that was left out. It is 0 if there
+    is no such round, or if the slow-down is within the threshold."""
 
     @property
     def overlapping(self) -> list[Speeds]:
-        """The speeds of the points whose shifts the two speeds may explain."""
+        """The two speeds of each point whose shift may come from two speeds."""
         return [speeds for point, speeds in self.speeds.items() if self.explain[point]]
 
 
@@ -96,7 +97,7 @@ def find_modes(
 
 
 def two_speeds(logs: Floats) -> Speeds:
-    """Return the two speeds of a point, whose rounds are divided at the largest gap."""
+    """Divide the rounds of a point at the largest gap, and return the speeds of the two groups."""
     ordered = np.sort(logs[np.isfinite(logs)])
     fast, slow = np.split(ordered, [int(np.diff(ordered).argmax()) + 1])
     return Speeds(float(fast.mean()), float(slow.mean()), len(slow) / len(ordered))
@@ -128,7 +129,10 @@ def may_be_modes(
 
 
 def hidden_steps(sides: tuple[RoundStatistics, RoundStatistics], modes: Modes, q: float) -> Floats:
-    """Return each point's largest slow-down that two speeds explain, if no other point slowed."""
+    """Return the largest slow-down of each point that the point's two speeds explain.
+
+    The result is valid if no other point slowed.
+    """
     base, new = (side.number for side in sides)
     expected, step = np.zeros((2, len(base)))
     for fast, slow, part in sorted(modes.overlapping, key=lambda speeds: speeds.fast - speeds.slow):

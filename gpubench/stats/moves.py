@@ -1,4 +1,4 @@
-"""Finds when times moved: the change points of many points over several results of a device.
+"""Finds at which of several results of a device the times of points changed.
 
 A result is a whole sweep, so a move must exceed the usual difference between sweeps. Each run of
 consecutive results is compared with the point's other results, and the difference is tested against
@@ -29,12 +29,12 @@ from gpubench.stats.polish import STEPS, row_medians
 
 MARGIN = float(np.log1p(0.01))  # a move exceeds 1 %
 Q = 0.002
-"""The false discovery rate. In 3 % of the histories in which nothing moved, a move is found,
-because some kernels scatter in steps (results/operating/history.md)."""
+"""The false discovery rate. A move is found in 3 % of the histories without a move, because some
+kernels scatter in steps (results/operating/history.md)."""
 
 MIN_RESULTS = 3
-"""Minimum number of results of a point whose changes are sought. Two results do not show how much
-results scatter."""
+"""Moves of a point are sought only if the point has at least this number of results. Two results do
+not show how much results scatter."""
 
 MIN_REFERENCES = 2
 """Minimum number of reference points that show the machine's shift. A single reference point may
@@ -49,7 +49,7 @@ speeds."""
 
 
 class Move(NamedTuple):
-    """A change of the time of one point."""
+    """A lasting change of the time of one point."""
 
     point: int
     at: int  # index of the first result after the change
@@ -57,10 +57,11 @@ class Move(NamedTuple):
 
 
 def machine_levels(levels: Floats, references: NDArray[np.bool_]) -> Floats:
-    """Return the machine's effect on all points in each result, as logarithms.
+    """Return the effect of the machine on the times in each result, as a logarithm.
 
-    The effect is the median of the references' deviations from their own medians; 0 if there are
-    too few references. `levels` has logarithms of times, of shape (points, results); NaN: no time.
+    The deviation of each reference point from its own median is computed. The effect is the median
+    of these deviations, or 0 if there are too few references. `levels` has logarithms of times, of
+    shape (points, results). NaN stands for a missing time.
     """
     effects, chosen = np.zeros(levels.shape[1]), levels[references]
     if len(chosen) >= MIN_REFERENCES:
@@ -71,10 +72,10 @@ def machine_levels(levels: Floats, references: NDArray[np.bool_]) -> Floats:
 
 
 def find_moves(levels: Floats, speeds: Floats, margin: float = MARGIN, q: float = Q) -> list[Move]:
-    """Return the changes that exceed a margin, ordered by point and time.
+    """Return the moves that exceed a margin, ordered by point and time.
 
-    `speeds` has, for each point, the largest distance between two groups of rounds in one result;
-    0: the rounds form one group. A step of about this distance is not a move.
+    `speeds` has the largest distance between two groups of a point's rounds in one result. A
+    distance of 0 means that the rounds form one group. A step of about this distance is not a move.
     """
     there = np.isfinite(levels)
     rows = np.flatnonzero(there.sum(axis=1) >= MIN_RESULTS)
@@ -109,7 +110,10 @@ def find_moves(levels: Floats, speeds: Floats, margin: float = MARGIN, q: float 
 
 
 class Differences(NamedTuple):
-    """Differences of newest results from an anchor, as logarithms, with an element per point."""
+    """Differences between newest results and an anchor, as logarithms.
+
+    Each field is an array with an element for each point.
+    """
 
     step: Floats
     low: Floats
@@ -120,7 +124,7 @@ class Differences(NamedTuple):
 def since_anchor(
     anchor: Floats, levels: Floats, edges: Sequence[Sequence[int]], margin: float, q: float
 ) -> Differences:
-    """Return the differences of each point's newest results from the results of an anchor.
+    """Compare the newest results of each point with the results of an anchor.
 
     `anchor` and `levels` have the shape (points, results). `edges` has, for each point, the indices
     of the results at which the point's code changed or its time moved. Only the results after the
@@ -148,7 +152,7 @@ def since_anchor(
 
 
 def _steps(point: int, row: Floats, edges: set[int], margin: float) -> list[Move]:
-    """Return the steps of a point's times at the edges, if the steps exceed the margin."""
+    """Return the moves of a point at the edges. Steps that are within the margin are no moves."""
     columns = np.flatnonzero(np.isfinite(row))
     cuts = sorted({int(np.searchsorted(columns, edge)) for edge in edges} - {0, len(columns)})
     means = [float(run.mean()) for run in np.split(row[columns], cuts)]
@@ -160,7 +164,7 @@ def _steps(point: int, row: Floats, edges: set[int], margin: float) -> list[Move
 
 
 class _Runs(NamedTuple):
-    """The run of each point that differs most from the point's other results, as arrays."""
+    """The run of results of each point that differs most from the point's other results."""
 
     p: Floats
     edges: NDArray[np.int64]  # the start and the end of each run, of shape (points, 2)
@@ -168,7 +172,7 @@ class _Runs(NamedTuple):
 
 
 def _runs(levels: Floats, usual: Floats, usual_df: Floats, margin: float) -> _Runs:
-    """Return the run of each point that differs most from the point's other results.
+    """Return the run of results of each point that differs most from the point's other results.
 
     `usual` has the variances of further points, which did not move, and `usual_df` has the degrees
     of freedom of these variances.

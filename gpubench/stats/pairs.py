@@ -1,4 +1,4 @@
-"""Ratios of neighbouring measurements.
+"""Computes ratios of measurements that were made one after the other.
 
 If a disturbance slows both measurements of a pair, the ratio of their times does not change.
 """
@@ -40,7 +40,10 @@ def ratio_of_pairs(
 def ratio_of_rounds(
     numerators: Sequence[float], denominators: Sequence[float], level: float = 0.95
 ) -> Ratio | None:
-    """Return the ratio over the rounds that both series have; None for fewer than `MIN_ROUNDS`."""
+    """Return the ratio of two series over the rounds that both series have.
+
+    Return None for fewer than `MIN_ROUNDS` common rounds.
+    """
     count = min(len(numerators), len(denominators))
     if count < MIN_ROUNDS:
         return None
@@ -64,7 +67,7 @@ def drifting_low(
     of independent rounds. So the interval is widened, by the factor of an autoregressive process of
     first order. The correlation of the process is estimated, corrected for the number of rounds
     (Marriott and Pope, 1954), and increased by `DRIFT_MARGIN`. Return None for fewer than
-    `MIN_ROUNDS`.
+    `MIN_ROUNDS` rounds.
     """
     ratio = ratio_of_rounds(numerators, denominators, level)
     if ratio is None:

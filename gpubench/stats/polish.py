@@ -1,4 +1,4 @@
-"""Median polish: the effect of a round on all of its points, and times without that effect.
+"""Median polish, which estimates the effect of a round on all its points and subtracts the effect.
 
 The effect of a round is the median, over the points, of the difference between the point's time in
 that round and the point's median (Tukey, Exploratory Data Analysis, 1977, chapter 11).
@@ -14,8 +14,8 @@ from gpubench.stats.intervals import RobustMean, median_scale, robust_mean
 Floats = NDArray[np.float64]
 
 MIN_POINTS = 6
-"""Minimum number of points from which the effect of a round is estimated in spite of the points'
-noise."""
+"""Minimum number of points from which the effect of a round is estimated. Fewer points have too
+much noise."""
 
 STEPS = 3
 """Number of iterations of the polish. After two iterations, the effects of recorded sweeps change
@@ -38,11 +38,11 @@ disturbed: in the other rounds, these points ran at the slower of two speeds."""
 
 
 class Polished(NamedTuple):
-    """Times of points without the effects of their rounds."""
+    """Times of points after the effects of the rounds were subtracted."""
 
     logs: Floats
-    """Logarithms of times without the effects, of shape (points, rounds). NaN: no time, or the
-    round is left out."""
+    """Logarithms of times without the effects, of shape (points, rounds). An element is NaN if
+    there is no time, or if the round is left out."""
 
     effects: Floats
     """Effect of each round on the logarithm of a time, relative to the robust mean of all
@@ -52,14 +52,15 @@ class Polished(NamedTuple):
     """Whether each round is left out, because its disturbance was uneven."""
 
     set_aside: Floats
-    """Logarithms of the times that are left out, as measured; NaN: no such time."""
+    """Logarithms of the measured times in the rounds that are left out. All other elements are
+    NaN."""
 
     scatter: float
     """Robust standard deviation of the effects."""
 
     level: RobustMean
-    """Mean of the effects of the rounds that were kept, before this mean was subtracted, and its
-    standard error. The level that all points share has the same standard error."""
+    """Mean effect of the rounds that were kept, with its standard error. This mean is subtracted
+    from the effects. The level that all points share has the same standard error."""
 
 
 def polish(logs: Floats) -> Polished:
@@ -100,7 +101,7 @@ def polish(logs: Floats) -> Polished:
 
 
 def row_medians(values: Floats) -> Floats:
-    """Return the median of each row without its NaNs; 0 for a row of NaNs."""
+    """Return the median of each row, ignoring NaNs. The median of a row with only NaNs is 0."""
     count = np.isfinite(values).sum(axis=1)
     ordered, rows = np.sort(values, axis=1), np.arange(len(values))  # NaNs last
     last = np.maximum(count - 1, 0)

@@ -24,7 +24,8 @@ LEVEL = 0.005
 """Probability that the bound of one difference is wrong in one round."""
 
 WIDTHS = stdtrit(np.maximum(np.arange(200), 1), 1 - LEVEL)
-"""Half-width of a bound in standard errors, by its degrees of freedom."""
+"""Half-width of a bound, divided by the standard error. The index is the number of degrees of
+freedom."""
 
 MIN_VISITS = 7
 """Minimum number of rounds that a configuration and the leader must share before their differences
@@ -66,7 +67,7 @@ class Race:
         self.margin = math.log1p(within)
         self._order = random.Random(seed)  # noqa: S311 # a shuffle, not a secret
         self._logs: dict[tuple[int, int], float] = {}
-        """Logarithm of the time of each visit, by the configuration and the round."""
+        """Maps the configuration and the round of each visit to the logarithm of the time."""
 
         self._entered, self._patient = 0, patient
         self.round = 1
@@ -75,21 +76,21 @@ class Race:
         """Survivors that were not visited in this round yet, in the order of their visits."""
 
         self.leader: int | None = None
-        """The configuration whose upper bound is lowest."""
+        """The configuration whose time has the lowest upper bound."""
 
         self.leader_error = math.inf
         """Half of the leader's 95 % interval, as a fraction of its time."""
 
         self.slower: dict[int, float] = {}
-        """Lower bound of the slow-down of each eliminated configuration, relative to the leader:
-        0.1 is 10 %."""
+        """Lower bound of the slow-down of each eliminated configuration, relative to the leader.
+        0.1 stands for 10 %."""
 
         self.apart: dict[int, tuple[float, float]] = {}
-        """Lower and upper bound of the slow-down of each survivor, relative to the leader, as
-        logarithms, after the last round."""
+        """Lower and upper bound of each survivor's slow-down relative to the leader, as logarithms.
+        The last round determined these bounds."""
 
         self.behind: dict[int, float] = {}
-        """Estimate of the slow-down of each survivor, relative to the leader, as a logarithm."""
+        """Estimated slow-down of each survivor relative to the leader, as a logarithm."""
 
     def enter(self, count: int = 1) -> list[int]:
         """Add configurations to the race from this round on, and return their numbers."""
@@ -105,7 +106,7 @@ class Race:
         self._logs[number, self.round] = math.log(time_us)
 
     def withdraw(self, number: int) -> None:
-        """Take out a configuration that failed, or that cannot be the best."""
+        """Remove a configuration that failed, or that cannot be the best, from the race."""
         self.racing.discard(number)
         if number in self.waiting:
             self.waiting.remove(number)
@@ -161,13 +162,16 @@ class Race:
 
 
 class Standings(NamedTuple):
-    """The comparison of all survivors with the leader: arrays with an element for each survivor."""
+    """The comparison of all survivors with the leader.
+
+    Each array has an element for each survivor.
+    """
 
     leader: int
     leader_error: float
     behind: Floats
-    """Estimate of the logarithm of the survivor's time divided by the leader's time; NaN: no common
-    round."""
+    """Estimated logarithm of the survivor's time divided by the leader's time. It is NaN if no
+    round has both times."""
 
     low: Floats
     high: Floats
@@ -177,7 +181,8 @@ class Standings(NamedTuple):
 def compare(logs: Floats, margin: float) -> Standings:
     """Return the comparison of all configurations with the leader.
 
-    `logs` has a row for each configuration and a column for each round; NaN: no visit.
+    `logs` has a row for each configuration and a column for each round. NaN stands for a missing
+    visit.
 
     `margin` is the logarithm of the factor up to which configurations count as equal.
     """

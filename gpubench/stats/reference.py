@@ -21,12 +21,12 @@ MIN_REFERENCES = 2
 speeds."""
 
 MIN_VOTES = 3
-"""Minimum number of votes if the machine's shift is the median vote. The BLAS and each unchanged
-kernel have a vote."""
+"""Minimum number of votes to use the median vote as the machine's shift. The BLAS and each
+unchanged kernel have a vote."""
 
 ALIKE = 0.8
-"""Fraction of the votes from which the scatter of the votes is computed: the votes nearest to the
-median. The remaining votes may be of kernels with two speeds."""
+"""Fraction of the votes from which the scatter of the votes is computed. These votes are nearest to
+the median. The remaining votes may be of kernels with two speeds."""
 
 
 class Shift(NamedTuple):
@@ -108,7 +108,7 @@ def _votes_by_round(logs: Floats, voters: Sequence[NDArray[np.bool_]]) -> Floats
 
 
 def _variance(by_round: Sequence[Floats]) -> tuple[float, float]:
-    """Return the variance of the difference of two means over rounds, and its degrees of freedom.
+    """Return the variance of the difference between two means, and its degrees of freedom.
 
     The degrees of freedom follow Welch and Satterthwaite's formula.
     """
@@ -118,7 +118,7 @@ def _variance(by_round: Sequence[Floats]) -> tuple[float, float]:
 
 
 def _scattered(shift: Shift, scatter: float, df: int) -> Shift:
-    """Return the shift with the scatter of its references added to its variance."""
+    """Add the scatter of the references to the variance of a shift, and return the shift."""
     variance = shift.variance + scatter**2
     by_df = shift.variance**2 / shift.df + scatter**4 / df
     return shift._replace(variance=variance, df=variance**2 / by_df if by_df else shift.df)
@@ -160,13 +160,13 @@ def shift_by_blas(
 
 
 def shared_part(shift: Any, other: Any) -> Any:
-    """Return what two shifts have in common: the smaller shift, if they have the same direction."""
+    """Return the smaller of two shifts if both have the same direction, or else 0."""
     smaller = np.where(np.abs(shift) < np.abs(other), shift, other)
     return np.where(shift * other > 0, smaller, 0.0)
 
 
 def shared_median(shifts: Floats, blas: NDArray[np.bool_]) -> float:
-    """Return the `shared_part` of the median shifts of BLAS points and of other points.
+    """Apply `shared_part` to the median shift of BLAS points and the median shift of other points.
 
     Return 0 if there are no BLAS points, or no other points.
     """

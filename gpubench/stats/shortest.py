@@ -1,4 +1,4 @@
-"""Tests whether the shortest times of two sides differ, although disturbances lengthen many times.
+"""Tests whether the shortest times of two sides differ. No disturbance lengthened these times.
 
 While other programs run, times fall into two groups, and a mean shows little. The shortest times of
 both sides are times that no disturbance lengthened. So the shortest times are compared by their
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from gpubench.stats.reference import shared_median
 
 NEAR = 6
-"""Number of sweeps of each side, before a sweep and after it, that count as measured at the same
-time as this sweep. The number was chosen with recorded sweeps: results/decisions/ab_shortest.md."""
+"""Two sweeps count as measured at the same time if their positions within their sides differ by at
+most this value. The value was chosen with recorded sweeps: results/decisions/ab_shortest.md."""
 
 
 def compare_shortest(base: NDArray[np.float64], new: NDArray[np.float64], margin: float) -> float:
@@ -40,7 +40,7 @@ def decide_by_shortest(
     p: NDArray[np.float64],
     effect: NDArray[np.float64],
 ) -> NDArray[np.bool_]:
-    """Update `p` and `effect`; return for each point whether its shortest times decided both.
+    """Update `p` and `effect` by the shortest times. Return whether these times decided each point.
 
     `sides` has both sides' times of each point, or None for a point without a test. `p` and
     `effect` come from another test. A point with both tests gets twice the smaller p-value. A shift
@@ -59,7 +59,7 @@ def decide_by_shortest(
 
 
 def _shift(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
-    """Return the new side's low quantile minus the base's low quantile.
+    """Return the low quantile of the new side's times minus the low quantile of the base's times.
 
     If both sides have the same number of times with a rank (`_ranked`), the quantile is the median
     of these times.
@@ -71,7 +71,7 @@ def _shift(base: NDArray[np.float64], new: NDArray[np.float64]) -> float:
 def _levels(
     first: NDArray[np.float64], second: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return, for each time of both sides, the shortest time near the moment of its measurement."""
+    """Return the shortest time of both sides near the moment at which each time was measured."""
     length = max(len(first), len(second))
     of_both = np.full((2, length + 2 * NEAR), np.inf)
     of_both[0, NEAR : NEAR + len(first)] = first
@@ -96,7 +96,7 @@ def _chance(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
 
 
 def _ranked(number: int) -> int:
-    """Return the number of the shortest times that get a rank.
+    """Return how many of the shortest times get a rank, if there are `number` times.
 
     The square root and the factor were chosen with recorded sweeps:
     results/decisions/ab_shortest.md.
