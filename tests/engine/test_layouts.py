@@ -78,6 +78,7 @@ def cuts_mantissas(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     np.matmul(*short, out=c)
 
 
+@pytest.mark.parametrize("facts", [{}, {"path": Path("mine.py")}], ids=["ours", "of a user"])
 @pytest.mark.parametrize(
     ("wrong", "fill"),
     [
@@ -88,11 +89,14 @@ def cuts_mantissas(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
     ],
 )
 def test_operands_that_hide_an_error_do_not_hide_it_from_the_check(
-    wrong: Callable[..., None], fill: Fill, monkeypatch: pytest.MonkeyPatch
+    wrong: Callable[..., None],
+    fill: Fill,
+    facts: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The exact probe rejects these kernels too, but at other sizes.
     monkeypatch.setattr(Trials, "probe", lambda _self, _point: None)
-    at = replace(point(variant(wrong)), operands=fill)
+    at = replace(point(variant(wrong, **facts)), operands=fill)
     assert Runner(FakeBackend(), Timing(), seed=1).measure(at).status == Status.WRONG
 
 

@@ -142,8 +142,7 @@ class Visits:
             with self._phase("compiling"):
                 self._take_over(point, operands, earlier, earlier.series)
         self._on_ready()
-        if is_first:
-            self._verify_first(point, kernel, check)
+        checks = self._verify_first(point, kernel, check) if is_first else [check]
         with self._phase("sampling"):
             kernel = self._on_best_threads(point, kernel)
             if is_outside:  # the parent derives the length of its batches from this time
@@ -153,7 +152,8 @@ class Visits:
             else:
                 result = self._time(result, kernel, check, wall_limit_s)
         with self._phase("verifying"):
-            check.settle()
+            for each in checks:
+                each.settle()
             if point.scope == Scope.KERNEL and not is_outside:
                 self._trials.require_independent(point, operands, kernel, result, is_first=is_first)
         resources, algorithm = answers(kernel)
@@ -244,8 +244,12 @@ class Visits:
                     break
         return f"estimated {digits(estimate_s)} s a launch, over --launch-limit {limit_s:g}"
 
-    def _verify_first(self, point: Point, kernel: Kernel, check: Check) -> None:
-        """Verify a point that no process has verified. Raises WrongError."""
+    def _verify_first(self, point: Point, kernel: Kernel, check: Check) -> list[Check]:
+        """Verify a point that no process has verified.
+
+        Return the checks that `settle` must complete after the timed launches. Raises WrongError.
+        """
+        checks = [check]
         with self._phase("verifying"):
             self._trials.probe(point)
             if not point.operands.reveals_errors:
@@ -253,9 +257,11 @@ class Visits:
                 uniform = replace(point, operands=Fill.UNIFORM)
                 operands = self._operand_cache.operands(uniform)
                 on_uniform = self._backend.bind(uniform, operands)
-                self._compare_first(uniform, on_uniform, self.check(uniform, operands))
+                checks.append(self.check(uniform, operands))
+                self._compare_first(uniform, on_uniform, checks[-1])
                 self._states[uniform].first_us = None  # the sweep may also measure this point
             self._compare_first(point, kernel, check)
+        return checks
 
     def _compare_first(self, point: Point, kernel: Kernel, check: Check) -> None:
         """Compare the output of the first launch, and then the outputs of batches of launches.
