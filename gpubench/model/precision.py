@@ -46,7 +46,7 @@ class Precision:
     """Unit roundoff of the sum. 0 means that the sum is exact, modulo 2³²."""
 
     input_roundoff: float = 0.0
-    """Unit roundoff with which operands may be rounded. 0 means that operands are not rounded."""
+    """Unit roundoff with which operands may be rounded. 0 means that no rounding is allowed."""
 
     result_roundoff: float = 0.0
     """Unit roundoff of the conversion from the sum to the result. 0 means that the sum is not

@@ -1,4 +1,4 @@
-"""A way to compute a problem, and how it is launched. Standard library only."""
+"""Defines variants, the ways to compute a problem, and the launches of a variant."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gpubench.model.sources import include_folders, whole_source
 from gpubench.model.tensor_map import TensorMap
 
 Sample = Callable[[Callable[..., None], int], float]
-"""(function of inputs and output, number of launches) → microseconds per launch."""
+"""Takes (function of inputs and output, number of launches) and returns microseconds per launch."""
 
 _FILE = re.compile(r"[^-].*\.(cu|cpp|cc|o|a|so)")
 
@@ -43,7 +43,7 @@ LARGE_CLUSTERS = ((9, 0), (10, 0))
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """A kernel launch: the grid in blocks, the block in threads, dynamic shared memory in bytes."""
+    """A kernel launch, with its grid in blocks, its block in threads, and dynamic shared memory."""
 
     grid: tuple[int, ...]
     block: tuple[int, ...]
@@ -53,19 +53,18 @@ class Launch:
     braces: `naive<{scalar}, {edge}, true>`. Empty means the template with the variant's name."""
 
     int_arguments: tuple[int, ...] = ()
-    """Further int arguments, after the extents."""
+    """Further int arguments, which the kernel takes after the extents."""
 
     workspace_bytes: int = 0
-    """Device memory that is passed as a pointer after the output. The memory holds garbage at
-    first."""
+    """Number of bytes of device memory to which the kernel gets a pointer, after the output. The
+    memory holds garbage at first."""
 
     tensor_maps: tuple[TensorMap, ...] = ()
     """Tensor maps, which are passed by value after all other arguments, as 128-byte structures."""
 
     pdl: bool = False
-    """Whether the launch is a programmatic dependent launch (compute capability 9.0). Such a launch
-    may start before the previous launch has ended, so the kernel itself must wait for
-    the previous launch."""
+    """Whether the launch is a programmatic dependent launch (compute capability 9.0). The launch
+    may then start before the previous launch has ended, so the kernel itself must wait."""
 
     cluster: tuple[int, int, int] = (1, 1, 1)
     """Extents of a thread block cluster in blocks (compute capability 9.0). The grid's extents are
@@ -79,7 +78,7 @@ class Launch:
     """Whether the kernel gets the workspace as a pointer, and not only in its tensor maps."""
 
     note: str = ""
-    """What the launch does besides computing, for `notes` in the row."""
+    """What the launch does besides computing, as a text for `notes` in the row."""
 
     @property
     def sequence(self) -> tuple[Launch, ...]:
@@ -88,22 +87,25 @@ class Launch:
 
     @property
     def main(self) -> Launch:
-        """The first launch of the variant's own template; else of an instance; else any launch."""
+        """The first launch of the variant's own template.
+
+        Without such a launch, `main` is the first launch of an instance, or else the first launch.
+        """
         return min(self.sequence, key=lambda at: (at.kernel != "", "<" not in at.kernel))
 
     @property
     def blocks(self) -> int:
-        """Blocks in the grid."""
+        """Number of blocks in the grid."""
         return math.prod(self.grid)
 
     @property
     def dimensions(self) -> tuple[int, ...]:
-        """The x, y and z of the grid, then of the block, as CUDA's launches take them."""
+        """The extents x, y and z of the grid and then of the block, as a CUDA launch takes them."""
         return (*(*self.grid, 1, 1)[:3], *(*self.block, 1, 1)[:3])
 
     @property
     def threads_per_block(self) -> int:
-        """Threads in a block."""
+        """Number of threads in a block."""
         return math.prod(self.block)
 
 
@@ -120,22 +122,22 @@ class Gpu:
 class Variant:
     """One way to compute an operation.
 
-    The `.py` file of a variant describes the variant. Name and op come from the path.
+    The `.py` file of a variant describes the variant. The file's path determines `name` and `op`.
     """
 
     idea: str
-    """What the kernel teaches, in a line."""
+    """What the kernel teaches, in one line of text."""
 
     dtypes: tuple[str, ...] = CORE_DTYPES
     tiles: Space | None = None
     """The space of the variant's tiles. None if there is no tile to choose."""
 
     auto_tiles: Callable[[Problem, int], tuple[str, ...]] | None = None
-    """The tiles of `--tiles auto` for a problem and a number of multiprocessors, the best first.
-    None means the default tiles."""
+    """Takes (problem, number of multiprocessors) and returns the tiles of `--tiles auto`, the best
+    tile first. None means the default tiles."""
 
     baseline: str = ""
-    """Variant of the vendor's BLAS that the kernel is compared with. Empty: none."""
+    """Name of the BLAS variant that the kernel is compared with. Empty means no comparison."""
 
     default: bool = True
     """Whether a sweep that names no variants runs this variant."""
@@ -155,12 +157,13 @@ class Variant:
     """The lowest compute capability that the kernel runs on."""
 
     refuse: Callable[[Any, Problem], str | None] = lambda _tile, _problem: None
-    """(tile, problem) → why the variant cannot take the problem with the legal tile, or None. If
-    there is no tile to choose, the tile is None for a function, and `Config()` for a kernel."""
+    """Takes (legal tile, problem) and returns why the variant cannot take both, or None. If there
+    is no tile to choose, the tile is None for a function, and `Config()` for a kernel."""
 
     reuse: Callable[[Config], tuple[int, int]] | None = None
-    """Rows and columns of C that share one load from global memory: (1, 1) without tiling, (R, 1)
-    where R elements of a vector share a load of the other vector. None: not known."""
+    """Takes a tile and returns how many rows and columns of C share one load from global memory.
+    These are (1, 1) without tiling, and (R, 1) if R elements of a vector share a load of the other
+    vector. None means that the numbers are not known."""
 
     libraries: tuple[str, ...] = ()
     """Packages that the function imports, such as `torch`. The versions of these packages affect
@@ -174,7 +177,8 @@ class Variant:
     """The matrices that the kernel requires in column-major order, such as `("B",)`."""
 
     layouts: tuple[str, ...] = ()
-    """The values of `--layouts` that the kernel takes besides its own layout: `("nn", "nt")`."""
+    """The values of `--layouts` that the kernel takes besides its own layout, such as `("nn",
+    "nt")`."""
 
     reads_output: bool = False
     """Whether the kernel reads the output before writing it. The output then holds zeros at
@@ -188,7 +192,7 @@ class Variant:
     name: str = ""
     op: str = ""
     path: Path = field(default=Path(), compare=False)
-    """The descriptor's file."""
+    """The file that describes the variant."""
 
     @property
     def backend(self) -> str:
@@ -197,7 +201,7 @@ class Variant:
 
     @property
     def is_blas(self) -> bool:
-        """Whether the variant is a baseline of the vendor's BLAS, or its tuned call."""
+        """Whether the variant calls the vendor's BLAS, as a baseline or with a tuned algorithm."""
         return self.name == self.baseline or self.tunes != ""
 
     def may_overlap(self, tile: Config | None, problem: Problem) -> bool:  # noqa: ARG002 # see CudaVariant
@@ -206,7 +210,7 @@ class Variant:
 
     @property
     def source(self) -> Path:
-        """The file of the variant's code."""
+        """The file that contains the variant's code."""
         return self.path.parent / self.file if self.file else self.path
 
     @property
@@ -215,11 +219,11 @@ class Variant:
         return tuple(dict.fromkeys((self.path, self.source)))
 
     def own_layout(self, dtype: str) -> tuple[str, ...]:
-        """Return the column-major matrices of a sweep without `--layouts`."""
+        """Return the matrices that are column-major in a sweep without `--layouts`."""
         return self.column_major or PRECISIONS[dtype].column_major
 
     def tiles_for(self, problem: Problem, multiprocessors: int) -> tuple[Config, ...]:
-        """Return the tiles of `--tiles auto`, which suit a problem, the best first."""
+        """Return the tiles that `--tiles auto` picks for a problem, the best tile first."""
         if self.tiles is None:
             return ()
         texts = self.auto_tiles(problem, multiprocessors) if self.auto_tiles else ()
@@ -230,7 +234,7 @@ class Variant:
     ) -> str | None:
         """Return why the variant cannot compute a problem with a tile, or None.
 
-        `capability` is the GPU's compute capability. None: the capability is not checked.
+        `capability` is the GPU's compute capability. None means that the capability is not checked.
         """
         if capability is not None and self.capability > capability:
             needs, has = (".".join(map(str, pair)) for pair in (self.capability, capability))
@@ -254,12 +258,12 @@ def _is_installed(package: str) -> bool:
 
 
 def _missing(*_: object) -> Any:
-    """Take the place of a function that a description leaves out: raise NotImplementedError."""
+    """Raise NotImplementedError in place of a function that a description leaves out."""
     raise NotImplementedError
 
 
 def _filled(text: str, tile: Config | None, dtype: str) -> str:
-    """Replace the braces of a text by the tile's parameters and the type of an element.
+    """Replace names in braces by the tile's parameters and the C++ type of an element.
 
     Raise ValueError for other braces.
     """
@@ -282,7 +286,7 @@ class PlainLaunch:
     shared_bytes: tuple[Expression, ...]
 
     def __call__(self, tile: Config, problem: Problem) -> Launch:
-        """Return the launch. Raise ValueError for an expression that has no value."""
+        """Return the launch. Raise ValueError if one of the expressions has no value."""
         names = {**problem.extents, **tile}
         values: dict[str, tuple[int, ...]] = {}
         for name, expressions in vars(self).items():
@@ -319,7 +323,7 @@ class SourceVariant(Variant):
     def why_not(
         self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
     ) -> str | None:
-        """Also refuse what the signature does not take: other extents, or other elements."""
+        """Also refuse a problem whose extents or elements the signature does not take."""
         reasons = (why_other_element(each, problem) for each in parameters(self.signature))
         if reason := next(filter(None, reasons), None):
             return reason
@@ -329,12 +333,12 @@ class SourceVariant(Variant):
 
     @property
     def source(self) -> Path:
-        """The CUDA C++ file, or a library."""
+        """The path of the CUDA C++ file or of the library."""
         return self.path.parent / (self.file or f"{self.path.stem}.cu")
 
     @property
     def sources(self) -> tuple[Path, ...]:
-        """The descriptor, the file, and the files that it includes or that are linked."""
+        """The descriptor, the source, the linked files, and the files that these files include."""
         options = self._with_paths()
         linked = (Path(option) for option in options if _FILE.fullmatch(option))
         folders = include_folders(options)
@@ -342,7 +346,7 @@ class SourceVariant(Variant):
         return tuple(dict.fromkeys((self.path, *files)))
 
     def options(self, tile: Config | None, dtype: str) -> tuple[str, ...]:
-        """Return the compile options of an instance."""
+        """Return the compile options for a tile and a dtype."""
         return tuple(_filled(option, tile, dtype) for option in self._with_paths())
 
     def _with_paths(self) -> tuple[str, ...]:
@@ -369,7 +373,7 @@ class CudaVariant(SourceVariant):
     backend = "cuda"
 
     kernel: str = ""
-    """The kernel as C++ names it, with the tile's parameters in braces: `sgemm<{BM}, {BN}>`, where
+    """The kernel's name in C++, with the tile's parameters in braces, such as `sgemm<{BM}, {BN}>`.
     `{scalar}` is the type of an element. Empty means the template of the class docstring."""
 
     signature: str = ""
@@ -382,20 +386,22 @@ class CudaVariant(SourceVariant):
     docstring."""
 
     grid: Expression | tuple[Expression, ...] = ()
-    """Blocks in x, y and z as `model.expression` reads them: `("N/64", "M/64")`, where `/` rounds
-    up. The names are M, N, K and the tile's parameters. Empty: `launch` gives the grid."""
+    """Number of blocks in x, y and z, as expressions of `model.expression` such as `("N/64",
+    "M/64")`, where `/` rounds up. The names are M, N, K and the tile's parameters. Empty means that
+    `launch` gives the grid."""
 
     block: Expression | tuple[Expression, ...] = ()
-    """Threads of a block in x, y and z, like `grid`: `256`, `("edge", "edge")`."""
+    """Number of threads of a block in x, y and z, like `grid`: `256`, `("edge", "edge")`."""
 
     shared_bytes: Expression = 0
-    """Dynamic shared memory in bytes, like `grid`."""
+    """Number of bytes of dynamic shared memory, as an expression like in `grid`."""
 
     launch: Callable[[Config, Problem], Launch] = field(default=_missing)
-    """(tile, problem) → the launch, for kernels whose launch `grid` and `block` cannot describe."""
+    """Takes (tile, problem) and returns a launch that `grid` and `block` cannot describe."""
 
     specialize: Callable[[Launch, Config, Problem, Gpu], Launch] | None = None
-    """(launch, tile, problem, GPU) → the launch fitted to the GPU. None: `launch` suits any GPU."""
+    """Takes (launch, tile, problem, GPU) and returns the launch that fits the GPU. None means that
+    `launch` suits any GPU."""
 
     tiles: Space = Space()  # noqa: RUF009 # frozen
     """The space of the kernel's tiles. `Space()` is for a kernel without tile parameters."""
@@ -405,7 +411,8 @@ class CudaVariant(SourceVariant):
     compile the source."""
 
     architecture_suffix: str = ""
-    """`a` for instructions that only one compute capability has (`sm_90a`)."""
+    """Suffix of the architecture, such as the `a` of `sm_90a`, for instructions that only one
+    compute capability has."""
 
     def __post_init__(self) -> None:
         if self.grid != () and (self.launch is _missing or isinstance(self.launch, PlainLaunch)):
@@ -416,15 +423,15 @@ class CudaVariant(SourceVariant):
             object.__setattr__(self, "launch", PlainLaunch(*expressions))
 
     def options(self, tile: Config | None, dtype: str) -> tuple[str, ...]:
-        """Return the compile options of an instance.
+        """Return the compile options for a tile and a dtype.
 
-        The first option names the compiler if the description chooses it.
+        The first option names the compiler if the description chooses a compiler.
         """
         chosen = (f"--compiler={self.compiler}",) if self.compiler else ()
         return (*chosen, *super().options(tile, dtype))
 
     def instance(self, tile: Config, dtype: str, kernel: str = "") -> str:
-        """Return the kernel of a tile as C++ names it: `shared_tile<float, 16>`.
+        """Return the C++ name of a tile's kernel, such as `shared_tile<float, 16>`.
 
         `kernel` is the kernel of the launch, which may be another template or instance. A variant's
         signature becomes a cast to the function's type, so that the compiler refuses another
@@ -494,7 +501,7 @@ class CudaVariant(SourceVariant):
         return None
 
     def architecture(self, name: str) -> str:
-        """Add the suffix that the variant needs to an architecture such as `sm_90`."""
+        """Return an architecture such as `sm_90`, with the suffix that the variant needs."""
         return name if name[-1].isalpha() else name + self.architecture_suffix
 
     def may_overlap(self, tile: Config | None, problem: Problem) -> bool:
@@ -502,14 +509,14 @@ class CudaVariant(SourceVariant):
         return tile is not None and self.launch(tile, problem).pdl
 
     def launch_on(self, gpu: Gpu, tile: Config, problem: Problem) -> Launch:
-        """Return the launch on a GPU."""
+        """Return the launch for a problem, fitted to a GPU."""
         launch = self.launch(tile, problem)
         return self.specialize(launch, tile, problem, gpu) if self.specialize else launch
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrokenVariant(Variant):
-    """A file that cannot be used. The points of such a file are skipped. `idea` has the reason."""
+    """A file that cannot be used. The points of such a file are skipped. `idea` states why."""
 
     runs_on: str = ""
     dtypes: tuple[str, ...] = tuple(PRECISIONS)
@@ -526,31 +533,31 @@ class BrokenVariant(Variant):
 
 @dataclass(frozen=True, kw_only=True)
 class CallVariant(Variant):
-    """A function on arrays: a library's routine, or a loop compiled for the CPU."""
+    """A variant that calls a function on arrays, such as a library's routine or a CPU loop."""
 
     runs_on: str
-    """The backend, such as `cuda` or `cpu`."""
+    """Name of the backend that runs the function, such as `cuda` or `cpu`."""
 
     build: Callable[[Config | None, str], Callable[..., None]]
-    """(tile, dtype) → the function (inputs…, output), which writes its result into the output.
+    """Takes (tile, dtype) and returns a function (inputs…, output) that writes into the output.
     After a call, the row takes `resources` and `algorithm` from the function's attributes."""
 
     build_strided: Callable[[Config | None, str], Callable[..., None]] | None = None
-    """(tile, dtype) → the function for operands with any strides, that is, in another layout than
-    the variant's own. None if the function that `build` returns takes any strides."""
+    """Takes (tile, dtype) and returns the function for operands in a layout that is not the
+    variant's own. None if the function that `build` returns takes any strides."""
 
     tensors: str = ""
     """The package whose `from_dlpack` makes the function's arguments, such as `torch`. Empty means
-    that the function takes the backend's arrays: of CuPy or NumPy."""
+    that the function takes arrays of CuPy or NumPy."""
 
     returns: bool = False
     """Whether the function takes only the inputs, and returns the result. Each launch then also
     copies the result into the output."""
 
     tune: Callable[[Problem, bool, Sample, int], tuple[Callable[..., None], str]] | None = None
-    """(problem, whether operands are cold, a `Sample`, maximum number of launches per sample) → the
-    function that calls a library's fastest algorithm, and how the algorithm was chosen. None:
-    `build` returns the only algorithm."""
+    """Takes (problem, whether operands are cold, a `Sample`, maximum number of launches per
+    sample). Returns the function that calls a library's fastest algorithm, and how this algorithm
+    was chosen. None means that `build` returns the only algorithm."""
 
     threads: int = 0
     """Number of CPU threads that the function may use. 0 means the fastest number, which is
@@ -571,7 +578,7 @@ class HostVariant(SourceVariant, CallVariant):
     """
 
     entry: str
-    """The function as C++ names it, with the tile's parameters in braces: `run<{scalar}, {BM}>`."""
+    """The function's name in C++, with the tile's parameters in braces: `run<{scalar}, {BM}>`."""
 
     signature: str
     """The function's parameters, as in `CudaVariant`. `const float* alpha=1` passes the address of
@@ -585,7 +592,7 @@ class HostVariant(SourceVariant, CallVariant):
     build: Callable[[Config | None, str], Callable[..., None]] = _missing
 
     def function(self, tile: Config | None, dtype: str) -> str:
-        """Return the function of a tile as C++ names it: `run<float, 16>`."""
+        """Return the C++ name of a tile's function, such as `run<float, 16>`."""
         return _filled(self.entry, tile, dtype)
 
     def parameters(self) -> tuple[Parameter, ...]:
