@@ -18,6 +18,9 @@ FORMS: dict[str, ModuleType] = {
     "KernelBench": kernelbench,
 }
 
+NAMES = ("SOL-ExecBench", "FlashInfer-Trace", "gpu-mode", "KernelBench")
+"""Names of the forms in messages. `sol_execbench` also reads the form of FlashInfer-Trace."""
+
 PLACES = {
     "SOL-ExecBench": "solution*.json (of FlashInfer-Trace: solutions/**/*.json)",
     "gpu-mode": "submission*.py or solutions/**/*.py",

@@ -12,8 +12,10 @@ from gpubench.errors import UsageError
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import OPERATIONS, Launches
 from gpubench.plan.problems import ListedProblem
-from gpubench.plan.ranges import parse_sizes
+from gpubench.plan.ranges import parse_integers
 from gpubench.text import shown
+
+WORKLOAD_NUMBERS = "the workloads of a problem are numbers such as 1, 2..5 or 1,4"
 
 MAX_AT_ONCE = 8  # maximum number of references that run at the same time
 
@@ -103,7 +105,8 @@ def _device(options: Mapping[str, Any]) -> str:
 
 
 def _chosen(options: Mapping[str, Any]) -> list[int]:
-    return [size[0] for size in (parse_sizes(options["sizes"]) if options.get("sizes") else ())]
+    text = options.get("sizes")
+    return [*parse_integers(text, "--sizes", WORKLOAD_NUMBERS)] if text else []
 
 
 def of_problem(fields: Mapping[str, Any], solutions: Sequence[Path] | None) -> dict[str, Any]:
@@ -113,9 +116,7 @@ def of_problem(fields: Mapping[str, Any], solutions: Sequence[Path] | None) -> d
 
     text = fields["op"]
     if "kernels" in fields:
-        raise UsageError(
-            "--kernels: leave it out: the problem that --op names has its own folder of kernels"
-        )
+        raise UsageError("--kernels: leave it out: a problem has its own folder of kernels")
     problems = forms.find(Path(text))
     if len(problems) != 1:
         which = ", ".join(str(path) for _, path in problems[:3])

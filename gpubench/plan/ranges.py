@@ -43,6 +43,11 @@ def parse_sizes(text: str, op: str = DEFAULT_OP, flag: str = "--sizes") -> tuple
     return _items(text, sizes, flag, expects)
 
 
+def parse_integers(text: str, flag: str, expects: str) -> tuple[int, ...]:
+    """Return the integers that a text lists. A message about a mistake ends with `expects`."""
+    return _items(text, lambda item: _span(item, flag, expects), flag, expects)
+
+
 def parse_tiles(text: str, flag: str = "--tiles") -> tuple[str, ...]:
     """Return tiles: edges (`16`, `1..32`), block tiles (`128x128x8/8x8/s3`), `-` for no tile."""
     expects = "a tile is 16, 1..32, 1..64:x2, 128x128x8 or 128x128x8/8x8/s3"

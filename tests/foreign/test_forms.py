@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import stated_problems
+from commandline import call
 
 from gpubench.errors import UsageError
 from gpubench.foreign import forms
@@ -102,3 +103,25 @@ def test_a_task_that_cannot_be_used_is_one_line(text: str, reason: str, tmp_path
 def test_a_form_is_one_module_of_at_most_150_lines() -> None:
     for form in forms.FORMS.values():
         assert len(Path(str(form.__file__)).read_text().splitlines()) <= 150
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("levl1", (), "KERNEL: levl1: no such file or folder"),
+        ("empty", (), "no problem of SOL-ExecBench, FlashInfer-Trace, gpu-mode or KernelBench"),
+        ("level1", ("--sizes", "abc"), "'abc' is not understood; the workloads of a problem are"),
+        ("level1", ("--sizes", "1x2"), "'1x2' is not understood; the workloads of a problem are"),
+        ("level1", ("--kernels", "mine"), "a problem has its own folder of kernels"),
+    ],
+)
+def test_a_mistake_about_a_problem_is_named(
+    tmp_path: Path, name: str, options: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    stated_problems.model(tmp_path / "level1")
+    (tmp_path / "new.py").write_text("class ModelNew: pass\n")
+    words = "judge", name, "--solution", "new.py", "--device", "cpu", *options
+    done = call(tmp_path, *words)
+    assert done.code == 2
+    assert message in done.err

@@ -164,7 +164,11 @@ def _found(
         raise UsageError("--solution: name the problem, or a folder of problems, as KERNEL")
     found = forms.find(Path(names[0]))
     if not found:
-        raise UsageError(f"KERNEL: {shown(names[0])} has no problem of {', '.join(forms.FORMS)}")
+        name = shown(names[0])
+        if not os.path.exists(names[0]):  # noqa: PTH110 # Path.exists raises for a long name
+            raise UsageError(f"KERNEL: {name}: no such file or folder")
+        *other_forms, last = forms.NAMES
+        raise UsageError(f"KERNEL: {name} has no problem of {', '.join(other_forms)} or {last}")
     pairs = ((path, solutions or forms.solutions(form, path)) for form, path in found)
     if problems := [(path, beside) for path, beside in pairs if beside]:
         return problems

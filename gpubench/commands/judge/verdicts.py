@@ -155,7 +155,8 @@ def _why_of_threads(row: Row, baselines: Sequence[Row], claim: float, level: flo
     threads = counted(row.cpu_threads, "thread")
     alike = [each for each in baselines if each.cpu_threads in {row.cpu_threads, None}]
     if not alike:
-        return f"no baseline ran on {threads}: use a quiet machine, or state other threads"
+        advice = "use a quiet machine, or set another number of `threads` in the description"
+        return f"no baseline ran on {threads}: {advice}"
     baseline = min(alike, key=lambda each: each.median_us or 0.0)
     ratio = ratio_of_rounds(baseline.round_medians_us, row.round_medians_us, level)
     if ratio and ratio.high < claim:
