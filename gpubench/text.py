@@ -1,4 +1,4 @@
-"""Shows, cleans and suggests names and values."""
+"""Formats numbers, cleans and shortens texts, and suggests names for misspelled names."""
 
 import difflib
 import re
@@ -8,7 +8,8 @@ SHOWN = 60
 """Maximum number of characters of a user's text that a message repeats."""
 
 ALIKE = 0.6
-"""Names with at least this `difflib` ratio are alike: one may be a misspelling of the other."""
+"""Two names are similar if their `difflib` ratio is at least this value. Similar names may be
+misspellings."""
 
 MAX_KNOWN = 24
 """Maximum number of known names that a message lists."""
@@ -16,8 +17,8 @@ MAX_KNOWN = 24
 _UNPRINTABLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff\ufffe\uffff]"
 )
-"""Control characters, line ends, marks that change the direction of writing, lone surrogates, and
-characters that XML does not allow."""
+"""Matches control characters, line ends, marks that change the direction of writing, lone
+surrogates, and characters that XML does not allow."""
 
 
 def clean(text: str) -> str:
@@ -32,17 +33,20 @@ def clean(text: str) -> str:
 
 
 def clean_lines(text: str) -> str:
-    """Return the text with each line cleaned."""
+    """Apply `clean` to each line of a text."""
     return "\n".join(map(clean, text.split("\n")))
 
 
 def shown(text: str) -> str:
-    """Return a user's text as an error quotes it: one short line, whatever the text contains."""
+    """Return a user's text in the form in which errors quote texts: as one short line."""
     return text.encode("unicode_escape").decode()[:SHOWN]
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:
-    """Return `unknown variant 'shard_tile'; did you mean 'shared_tile'?`, or the known names."""
+    """Return a message about an unknown name, with a similar known name or with all known names.
+
+    An example is `unknown variant 'shard_tile'; did you mean 'shared_tile'?`.
+    """
     names = [*dict.fromkeys(map(shown, names))]  # names may come from a file
     name = shown(name)
     near = did_you_mean(name, names)
@@ -52,7 +56,7 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return `did you mean 'shared_tile'?` if a name is similar to one of `names`, or else ''."""
+    """Return `did you mean 'shared_tile'?` if one of `names` is similar to a name, or else ''."""
 
     def likeness(other: str) -> float:
         return difflib.SequenceMatcher(None, other, name).ratio()
@@ -62,10 +66,13 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number and its noun: `1 point`, `2,048 points`."""
+    """Return a number followed by a noun, such as `1 point` or `2,048 points`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def digits(value: float, count: int = 3) -> str:
-    """Return a number with this many significant digits, without an exponent: `1.31`, `1,310`."""
+    """Return a number with `count` significant digits, such as `1.31`.
+
+    Large numbers are rounded to whole numbers, such as `1,310`.
+    """
     return f"{value:.{count}g}" if value < 10**count - 0.5 else f"{value:,.0f}"

@@ -200,10 +200,7 @@ class Row(OfSize):
 
     @property
     def conditions(self) -> str:
-        """Text for a title.
-
-        It has the cache state, and a state, scope or timer that is not the default.
-        """
+        """Text for a title, with the cache state and any state, scope or timer that is unusual."""
         usual = {"", "burst", "kernel", "events", "host", "outside"}
         named = [value for value in (self.state, self.scope, self.timer) if value not in usual]
         return ", ".join([f"{self.cache} cache", *named])

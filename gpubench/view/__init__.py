@@ -1,1 +1,1 @@
-"""Code that several views share: console, tables, progress, pictures."""
+"""Code that several commands share to show results: console, tables, progress and pictures."""

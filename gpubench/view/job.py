@@ -1,4 +1,4 @@
-"""Prints what a job will measure, and how it ended: the time of each phase, and the files."""
+"""Prints what a job will measure. After the job, prints the time of each phase and the files."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ BEYOND = 1.1
 """A message is printed if the wall time of a sweep exceeds its budget by more than this factor."""
 
 MAX_NAMED = 3
-"""Maximum number of kernels that the message on a missing dtype names."""
+"""Maximum number of kernels that are named in the message about a missing dtype."""
 
 
 def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
     """Print each variant's points, the skipped points with reasons, and the expected time.
 
-    `ending` is the end of the output file's default name. Raises UsageError if `resume` is given.
+    `ending` is the end of the output file's default name. Raises UsageError if `resume` is not
+    None.
     """
     if resume:
         raise UsageError("--dry-run: leave out --resume, whose file has the points of its sweep")
@@ -62,7 +63,9 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
 
 
 def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
-    """Print the last lines of a command, and return the exit code. `outcome` must have a file.
+    """Print the last lines of a command, and return the command's exit code.
+
+    `outcome` must have a file.
 
     `continued_by` is the path to give to `--resume`, if it is not the path of the outcome.
     """
@@ -86,7 +89,11 @@ def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
 
 
 def without_dtypes(absent: Mapping[str, Sequence[str]]) -> str:
-    """Return `left out: cpu_blas has no int32`. Many kernels are counted, not named."""
+    """Return a message about kernels that lack a dtype, such as `left out: cpu_blas has no int32`.
+
+    If more than `MAX_NAMED` kernels lack a dtype, the message has their number instead of their
+    names.
+    """
     parts = []
     for dtype, names in absent.items():
         listed = f"{len(names)} kernels" if len(names) > MAX_NAMED else ", ".join(names)
@@ -95,7 +102,10 @@ def without_dtypes(absent: Mapping[str, Sequence[str]]) -> str:
 
 
 def where_time_went(outcome: Outcome) -> str:
-    """Return the wall time by phase: `56.6 s: sampling 39.6 s (70 %), compiling 3.1 s (5 %), …`."""
+    """Return the wall time and the time of each phase, the longest phase first.
+
+    An example is `56.6 s: sampling 39.6 s (70 %), compiling 3.1 s (5 %), …`.
+    """
     phases = {**outcome.spent_s, "other": outcome.wall_s - sum(outcome.spent_s.values())}
     parts = [
         f"{name} {spent_s:.1f} s ({spent_s / outcome.wall_s:.0%})".replace("%)", " %)")

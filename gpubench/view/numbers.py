@@ -1,14 +1,14 @@
-"""Numbers as text: times, rates, counts and lists of tiles."""
+"""Converts times, rates, other numbers and lists of tiles to text."""
 
 import re
 from collections.abc import Sequence
 from math import floor, log10
 
 WHOLE = 1000
-"""Rates from this value on are shown without decimals."""
+"""A rate of at least this value is shown without decimals."""
 
 ROUNDED = 100_000
-"""Rates from this value on are shown with four significant digits."""
+"""A rate of at least this value is rounded to four significant digits."""
 
 MAX_DECIMALS = 7
 
@@ -22,11 +22,11 @@ UNITS = {
     "bits": "bits",
     "mhz": "MHz",
 }
-"""Endings of the names of a device's facts, and the unit that a table shows for each ending."""
+"""Maps the ending of a fact's name to the unit that a table shows for the fact."""
 
 
 def with_unit(name: str) -> str:
-    """Return a table's heading for a fact of a device: `memory, bytes` for `memory_bytes`."""
+    """Convert the name of a device's fact to a heading: `memory_bytes` becomes `memory, bytes`."""
     for ending, unit in UNITS.items():
         if name.endswith(f"_{ending}"):
             return f"{name.removesuffix(f'_{ending}').replace('_', ' ')}, {unit}"
@@ -34,7 +34,7 @@ def with_unit(name: str) -> str:
 
 
 def time_text(time_us: float | None) -> str:
-    """Return a time with four significant digits: `275.3 µs`, `57.10 ms`, `1.204 s`."""
+    """Return a time with four significant digits, such as `275.3 µs`, `57.10 ms` or `1.204 s`."""
     if time_us is None:
         return ""
     factor, unit = next(
@@ -44,7 +44,7 @@ def time_text(time_us: float | None) -> str:
 
 
 def milliseconds(time_us: float | None) -> str:
-    """Return milliseconds with four significant digits: `0.006385`, `57.10`, `1204`."""
+    """Return a time in milliseconds with four significant digits, such as `0.006385` or `57.10`."""
     if time_us is None:
         return ""
     time_ms = time_us / 1e3
@@ -59,9 +59,10 @@ def number(value: float | None, digits: int) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Return a rate as text: `0.55`, `55,842`, `824,300`.
+    """Return a rate as text, such as `0.55`, `55,842` or `824,300`.
 
-    The text has four significant digits; between 1,000 and 100,000, it is a whole number.
+    The text has four significant digits. A rate between 1,000 and 100,000 becomes a whole number,
+    with all its digits.
     """
     if value is None:
         return ""
@@ -71,7 +72,7 @@ def rate(value: float | None) -> str:
 
 
 def spans(tiles: Sequence[str]) -> str:
-    """Return the tiles as one line, in which consecutive numbers become `33..64`."""
+    """Return the tiles as one line. Consecutive numbers are joined to a range such as `33..64`."""
     groups: list[list[str]] = []
     for tile in tiles:
         last = groups[-1][-1] if groups else ""
@@ -85,6 +86,6 @@ def spans(tiles: Sequence[str]) -> str:
 
 
 def tile_order(tile: str) -> tuple[object, ...]:
-    """Return the key that sorts tiles by the numbers in their names, then by their names."""
+    """Return a key for sorting tiles by the numbers in their names, and then by their names."""
     numbers = [number.lstrip("0") for number in re.findall("[0-9]+", tile)]
     return [(len(number), number) for number in numbers], tile

@@ -1,4 +1,4 @@
-"""The summary of a list of problems: the time of the whole list with each variant."""
+"""Summarizes the results of a list of problems: the time of the whole list with each variant."""
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
@@ -17,7 +17,9 @@ _PROBLEM = attrgetter("numbers", "compute_mode")
 
 
 def list_summaries(rows: Iterable[Row]) -> list[RenderableType]:
-    """Return the tables and totals of the problem lists to which rows belong, or an empty list.
+    """Return the tables and totals of each problem list to which rows belong.
+
+    Return an empty list if the rows belong to no problem list.
 
     Rows of different conditions, such as a cold and a hot cache, have separate summaries.
     Several dtypes or layouts of a list have separate summaries, too.

@@ -1,4 +1,4 @@
-"""Progress on stderr: live lines in a terminal, or plain lines in a log."""
+"""Shows progress on stderr, as a live line in a terminal, or as plain lines in a log."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from gpubench.engine.prepare import Job
 
 PLAIN_EVERY_S = 5.0
-"""Minimum time between plain lines, so that a log stays readable."""
+"""Minimum time in seconds between two plain lines, so that a log stays readable."""
 
 REFRESHES_PER_S = 4
-"""Refresh rate of the live lines. A higher rate would disturb the measurements."""
+"""Number of refreshes of the live line per second. A higher number would disturb the
+measurements."""
 
 
 class Steps:
-    """The current step of a command.
+    """Shows the current step of a command.
 
     In a terminal, the step is a line that is updated in place. In a log, a plain line is printed
     every few seconds.
@@ -46,7 +47,7 @@ class Steps:
         self._live.stop()
 
     def show(self, step: str) -> None:
-        """Show a step."""
+        """Show `step` as the current step."""
         self._live.update(Text(step[: self._console.width - 2]))
         if not self._console.is_terminal and monotonic() - self._last_s >= PLAIN_EVERY_S:
             self.line(step)
@@ -82,7 +83,7 @@ class SweepProgress(Steps, Watcher):
         self.show(f"compiling: {counted(kernels, 'kernel')}")
 
     def measuring(self, visit: Visit) -> None:
-        """Show the point and the time left."""
+        """Show the point that is measured, and the remaining time."""
         if visit.visits_left:  # a failed point has no more visits
             self._total = self._done + visit.visits_left
         left = times(monotonic() - self._started_s, visit.left_s)
@@ -90,7 +91,7 @@ class SweepProgress(Steps, Watcher):
         self.show(f"[{self._done + 1}/{self._total}] {left}; {point}")
 
     def measured(self, measurement: Measurement) -> None:
-        """Count the visit, and print a failure as a line."""
+        """Count the visit. If the measurement failed, print a line."""
         if measurement.status == Status.ELIMINATED:
             return  # the configuration was eliminated without a launch
         self._done += 1
@@ -101,6 +102,9 @@ class SweepProgress(Steps, Watcher):
 
 
 def times(elapsed_s: float, left_s: float) -> str:
-    """Return `0:12 elapsed, 1:05 left`, or only the elapsed time if the time left is unknown."""
+    """Return a text such as `0:12 elapsed, 1:05 left`.
+
+    If the remaining time is unknown, return only the elapsed time.
+    """
     left = f", {minutes(left_s)} left" if left_s else ""
     return f"{minutes(math.floor(elapsed_s))} elapsed{left}"

@@ -19,12 +19,12 @@ from gpubench.view.numbers import number, rate, spans, tile_order, time_text
 from gpubench.view.tables import Table, table
 
 NAIVE_LOOP = "cpu_naive"
-"""The kernel to which speed-ups are relative: one thread, without blocking."""
+"""The kernel to which speed-ups are relative. It has one thread and no blocking."""
 
 BEST = "*"
 TIED = "="
 UNSTABLE = "!"
-"""Marks behind a time. `LEGEND` explains the three marks."""
+"""Marks that follow a time in a table. `LEGEND` explains the three marks."""
 
 DISAGREE = f"rounds differ by more than {100 * (STABLE - 1):.0f} %"
 UNSTABLE_LEGEND = f"{UNSTABLE} {DISAGREE}: do not compare this time with others"
@@ -39,19 +39,19 @@ MIN_SAMPLES = 6
 """Minimum number of samples for an interval. Fewer samples give no 95 % interval of the median."""
 
 COARSE = 10
-"""Percentage from which an interval is shown without decimals."""
+"""An interval of at least this percentage is shown without decimals."""
 
 WIDEST = 100
-"""Percentage from which an interval is shown as `> 100 %`."""
+"""An interval of more than this percentage is shown as `> 100 %`."""
 
 MAX_TILES_WIDTH = 40
 """Maximum width of a cell with several tiles. A wider cell would break in the middle of a tile."""
 
 POWER_OF_TWO = 512
-"""Smallest power of two at which the elements of a column share few cache sets."""
+"""From this power of two on, the elements of a column share few cache sets."""
 
 PARALLEL = "_parallel"
-"""Suffix of the name of a baseline on several threads."""
+"""Suffix of the name of a baseline that runs on several threads."""
 
 CONTRADICTS = 1.25
 """If a parallel baseline takes longer than its serial variant by this factor, one of the two times
@@ -82,12 +82,12 @@ NAMES = (
 
 
 def filled(rows: Sequence[Row], columns: Iterable[Column]) -> list[Column]:
-    """Return the columns in which some row has a text. A peak, for example, may be unknown."""
+    """Return the columns in which at least one row has a text."""
     return [column for column in columns if any(map(column.text, rows))]
 
 
 def rows_table(rows: Sequence[Row], columns: Iterable[Column]) -> Table:
-    """Return a table with a line per row, without columns that are empty for all rows."""
+    """Return a table with a line for each row. Columns that are empty for all rows are left out."""
     shown = filled(rows, columns)
     left = {column.title for column in shown if column.is_text}
     grid = table(*(column.title for column in shown), left=left)
@@ -97,10 +97,10 @@ def rows_table(rows: Sequence[Row], columns: Iterable[Column]) -> Table:
 
 
 def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
-    """Return tables: times by tile, the best tile of each variant, and what was not measured.
+    """Return the tables of times by tile and of best tiles, and the list of unmeasured points.
 
     The remarks follow the tables. If `tiles` is false, the times by tile are left out. If there are
-    more than `MAX_POINTS` points, a text on how to list some of them replaces the tables.
+    more than `MAX_POINTS` points, the tables are replaced by a text on how to list some points.
     """
     if len(rows) > MAX_POINTS:
         return Group(too_many(rows))
@@ -119,7 +119,7 @@ def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
 
 
 def too_many(rows: Sequence[Row]) -> Text:
-    """Return a text on how to list some of the rows, which are too many for a table."""
+    """Return a message about too many rows for a table, with advice on how to list some rows."""
     return Text(
         f"{len(rows):,} points are too many for a table. 'gpubench show FILE --top 10' lists the "
         "fastest of each problem, and --only and --exclude choose points."
@@ -127,7 +127,7 @@ def too_many(rows: Sequence[Row]) -> Text:
 
 
 def remarks(rows: Sequence[Row], *, tiles: bool = False, intervals: bool = True) -> list[Text]:
-    """Return the legend of the marks in tables of these rows, and remarks on the figures.
+    """Return the legend of the marks in tables of these rows, and remarks on the measured values.
 
     `tiles` states whether the tables list the tiles of each kernel and mark the best tile, and
     `intervals` whether the tables have a column of intervals.
@@ -158,7 +158,7 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False, intervals: bool = True)
 
 
 def _missed_precision(rows: Sequence[Row]) -> str:
-    """Return how wide the intervals above --precision are, or an empty text if there are none."""
+    """Return a remark on the intervals that are wider than `--precision`, or an empty text."""
     missed = sorted(row.half_interval or 0.0 for row in rows if row.missed_precision)
     if not missed:
         return ""
@@ -170,7 +170,10 @@ def _missed_precision(rows: Sequence[Row]) -> str:
 
 
 def _devices_differ(rows: Sequence[Row]) -> str:
-    """Return by how much the devices of a sweep differ in speed; an empty text for one device."""
+    """Return a remark on how much the speeds of several devices differ.
+
+    Return an empty text if there is only one device.
+    """
     shared = [row for row in rows if row.percent_of_devices is not None]
     speeds = {f"{row.host} {row.slot}": row.percent_of_devices or 0.0 for row in shared}
     if len(speeds) < 2:  # noqa: PLR2004 - a comparison needs two
@@ -185,7 +188,7 @@ def _devices_differ(rows: Sequence[Row]) -> str:
 
 
 def _contradicting(rows: Iterable[Row]) -> list[str]:
-    """Report each parallel baseline that is slower than the same baseline on one thread."""
+    """Return a remark on each parallel baseline that is slower than the baseline on one thread."""
     by_name = {(row.variant, row.tile, *row.problem_key): row for row in rows}
     lines = []
     for name, row in by_name.items():
@@ -200,7 +203,10 @@ def _contradicting(rows: Iterable[Row]) -> list[str]:
 
 
 def tile_table(rows: Sequence[Row]) -> Table:
-    """Return times with a line per tile and a column per variant; the best tiles are marked."""
+    """Return a table of times with a line for each tile and a column for each variant.
+
+    The best tiles are marked.
+    """
     tiled = [row for row in rows if row.tile]
     best = best_of_each(tiled)
     cells = {(row.tile, row.variant): row for row in tiled}
@@ -212,7 +218,10 @@ def tile_table(rows: Sequence[Row]) -> Table:
 
 
 def tile_list(rows: Sequence[Row]) -> Table:
-    """Return times by variant and tile, for tiles that variants do not have in common."""
+    """Return a table of times with a line for each tile of each variant.
+
+    The table suits tiles that the variants do not have in common.
+    """
     best = best_of_each(rows)
     times = Column("time", lambda row: _time_cell(row, best[row.variant]).plain)
     ordered = sorted(rows, key=lambda row: (row.variant, tile_order(row.tile)))
@@ -220,7 +229,7 @@ def tile_list(rows: Sequence[Row]) -> Table:
 
 
 def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
-    """Return the best tile of each variant, fastest first.
+    """Return a table of the best tile of each variant. The fastest variant comes first.
 
     `all_rows` also has the row of the naive loop, to which speed-ups are relative.
     """
@@ -230,14 +239,19 @@ def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
 
 
 def _tile_names(tiles: Sequence[str]) -> str:
-    """Return the names of tiles; if they are too wide, the first name and the number of others."""
+    """Return the names of tiles.
+
+    If the text is too wide, return one name and the number of others.
+    """
     text = ", ".join(tiles)
     fits = len(text) <= MAX_TILES_WIDTH or len(tiles) == 1
     return text if fits else f"{tiles[0]} (+{len(tiles) - 1})"
 
 
 def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
-    """Return the columns of a row's speed, for the operation and backend of the example.
+    """Return the columns of a table that show times and rates.
+
+    The operation and the backend of `example` determine the columns.
 
     `rows` has the row of the naive loop to which speed-ups are relative.
     """
@@ -278,11 +292,12 @@ SUSTAINED = (
     Column("W", lambda row: number(mean_power_w(row), 0)),
     Column("pJ/op", lambda row: rate(row.pj_per_operation)),
 )
-"""Columns of long runs: the clock that the power limit allows, and the energy per operation."""
+"""Columns of long runs, such as the clock that the power limit allows and the energy per
+operation."""
 
 
 def mean_power_w(row: Row) -> float | None:
-    """Return the mean power of a long run in watts, from the energy that was measured."""
+    """Compute the mean power of a long run in watts from the measured energy."""
     return row.joules / row.median_us * 1e6 if row.joules and row.median_us else None
 
 
@@ -292,7 +307,7 @@ def is_bandwidth_bound(row: Row) -> bool:
 
 
 def is_baseline(row: Row) -> bool:
-    """Return whether the row is the BLAS to which `percent_of_blas` in its file is relative."""
+    """Return whether the row is the BLAS to which `percent_of_blas` is relative."""
     return row.percent_of_blas is not None and math.isclose(row.percent_of_blas, 100, rel_tol=1e-9)
 
 
@@ -301,13 +316,16 @@ def _size_key(row: Row) -> tuple[object, ...]:
 
 
 def by_problem(rows: Iterable[Row]) -> list[list[Row]]:
-    """Return the rows of each problem, which may be compared with each other."""
+    """Return a list of rows for each problem.
+
+    The rows of a problem may be compared with each other.
+    """
     problem = attrgetter("problem_key")
     return [list(group) for _, group in groupby(sorted(rows, key=problem), key=problem)]
 
 
 def fastest_first(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows, the fastest first."""
+    """Sort the rows by time. The fastest row comes first."""
     return sorted(rows, key=lambda row: row.median_us or 0.0)
 
 
@@ -331,7 +349,9 @@ def tied_tiles(rows: Iterable[Row], best: Row) -> list[str]:
 
 
 def uncertainty(row: Row) -> str:
-    """Return half the 95 % interval of the median, `0.3 %`, or why there is no interval.
+    """Return half of the median's 95 % interval, such as `0.3 %`.
+
+    If there is no interval, return the reason.
 
     The reason is `1 round` if there are too few rounds for an interval, and `n=5` if there are too
     few samples.
@@ -351,12 +371,12 @@ def _percent(fraction: float) -> str:
 
 
 def heading(row: Row) -> Text:
-    """Return a problem's title as the heading of its tables."""
+    """Return the heading above a problem's tables, which is the title of the problem."""
     return Text(f"\n{title(row)}", style="bold")
 
 
 def title(row: Row) -> str:
-    """Return a problem's title: operation, size, dtype, device and what is not the default."""
+    """Return the title of a problem: operation, size, dtype, device and unusual conditions."""
     mode = "" if row.compute_mode == row.dtype else f" as {row.compute_mode}"
     name = f"{row.problem} ({row.size})" if row.problem else row.size
     what = " ".join(filter(None, (row.op, name, row.dtype)))
@@ -364,13 +384,19 @@ def title(row: Row) -> str:
 
 
 def _tied(row: Row, best: Row) -> bool:
-    """Return whether the intervals overlap. Rows of fewer than three rounds have no interval."""
+    """Return whether the intervals of two rows overlap.
+
+    A row with fewer than three rounds has no interval, so the result is False.
+    """
     low_us, high_us = row.ci_low_us, best.ci_high_us
     return low_us is not None and high_us is not None and low_us <= high_us
 
 
 def marked(row: Row, text: Callable[[float | None], str] = time_text) -> str:
-    """Return the time, with a mark if it is uncertain: `1.204 ms`, `1.204 ms !`."""
+    """Return the time of a row, such as `1.204 ms`.
+
+    If rounds disagree, a mark follows: `1.204 ms !`.
+    """
     return f"{text(row.median_us)} {_doubt(row)}".strip()
 
 
@@ -389,7 +415,7 @@ def _time_cell(row: Row, best: Row) -> Text:
 
 
 def not_measured(rows: Sequence[Row]) -> list[Text]:
-    """Return a line per status and reason. A row that is `ok` may have a reason too."""
+    """Return a line for each status and reason of points that have no time or a reason."""
     tiles: dict[tuple[str | None, str | None], dict[str, list[str]]] = {}
     for row in rows:
         if row.reason or row.status != Status.OK:

@@ -1,4 +1,7 @@
-"""Sentences that a person can quote: how many times as fast one kernel is as another."""
+"""Writes sentences that a person can quote.
+
+A sentence states how many times as fast a kernel is as another kernel.
+"""
 
 import math
 import statistics
@@ -16,14 +19,18 @@ from gpubench.stats.intervals import MIN_ROUNDS
 from gpubench.view.row_tables import DISAGREE, best_of, by_problem
 
 MAX_SENTENCES = 8
-"""Maximum number of problems with a sentence each; more problems share one sentence."""
+"""If there are at most this number of problems, each problem has a sentence. More problems share
+one sentence."""
 
 BASELINE_ROUNDING = 1e-9
 """Rounding error of a baseline's time that is computed from `percent_of_blas`."""
 
 
 def ratio_text(value: float, half: float | None) -> str:
-    """Return `1.12 ± 0.01`, with the decimals of half the 95 % interval, which is rounded up.
+    """Return a ratio with half of its 95 % interval, such as `1.12 ± 0.01`.
+
+    The size of the half interval determines the number of decimals. The half interval is rounded
+    up.
 
     `half` is None if no interval is known.
     """
@@ -35,11 +42,12 @@ def ratio_text(value: float, half: float | None) -> str:
 
 
 def sentences(rows: Sequence[Row], *, tiles: bool = True) -> list[Text]:
-    """Return the sentences on the rows' problems, which name tiles only if `tiles` is true.
+    """Return sentences about the problems of the rows. Tiles are named only if `tiles` is true.
 
-    The fastest kernel of a problem is compared with its BLAS. If there is no BLAS, the fastest
-    kernel is compared with the second fastest kernel, or with its own second fastest tile. The
-    interval is widened, because both kernels were chosen as the fastest of several kernels.
+    The fastest kernel of a problem is compared with the BLAS for this problem. If there is no BLAS,
+    the fastest kernel is compared with the second fastest kernel, or with its own second fastest
+    tile. The interval is widened, because both kernels were chosen as the fastest of several
+    kernels.
     """
     measured = [row for row in rows if row.status == Status.OK and row.median_us]
     names = registry.libraries()
@@ -53,7 +61,7 @@ def sentences(rows: Sequence[Row], *, tiles: bool = True) -> list[Text]:
 
 
 def _compared(rows: Sequence[Row], names: frozenset[str]) -> tuple[Row, Row] | None:
-    """Return the fastest kernel of a problem, and the row that it is compared with."""
+    """Return the row of a problem's fastest kernel, and the row to compare with this kernel."""
     kernels = [row for row in rows if row.variant not in names]
     if not kernels:
         return None
@@ -68,7 +76,10 @@ def _compared(rows: Sequence[Row], names: frozenset[str]) -> tuple[Row, Row] | N
 
 
 def _as_chosen(best: Row, other: Row, rows: Sequence[Row]) -> tuple[Row, Row]:
-    """Return two rows with intervals that hold although both rows were chosen among `rows`."""
+    """Return two rows with wider intervals.
+
+    The intervals hold although both rows were chosen from `rows`.
+    """
     with_interval = [row for row in rows if row.half_interval is not None]
     halves = together(
         [row.half_interval or 0.0 for row in with_interval],
@@ -122,7 +133,7 @@ def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:
 
 
 def _in_another_precision(pairs: Sequence[tuple[Row, Row]], name: str) -> str:
-    """Return a text on the precision of the other rows, and on how much larger their errors are.
+    """Return a text about the precision in which libraries compute, and about their larger errors.
 
     The text is empty if all libraries compute in the precision that their rows state.
     """
@@ -141,9 +152,9 @@ def _in_another_precision(pairs: Sequence[tuple[Row, Row]], name: str) -> str:
 
 
 def _ratio(best: Row, other: Row) -> tuple[float, float | None]:
-    """Return the speed relative to the other row, and half the interval of this ratio.
+    """Return the speed of a row relative to the other row, and half of the ratio's interval.
 
-    The squares of both half intervals are added.
+    If the rows were not measured in pairs, the squares of both half intervals are added.
     """
     if best.pair_ratio and best.pair_library == other.kernel:
         low, high = best.pair_ratio_low or best.pair_ratio, best.pair_ratio_high or best.pair_ratio

@@ -1,4 +1,4 @@
-"""Tables for the terminal, Markdown and CSV, and the console that prints them."""
+"""Makes tables for the terminal, Markdown and CSV, and the console that prints tables."""
 
 import io
 import os
@@ -20,8 +20,8 @@ PIPED_WIDTH = 160
 """Width of tables that are not printed to a terminal, in characters."""
 
 FOLDED_WIDTH, FOLDED_TILE = 18, 40
-"""Widths to which the columns of text, and the columns of tiles, of a wide table are folded before
-the table is split."""
+"""Maximum widths of a column of text and of a column of tiles in a wide table. Columns are folded
+to these widths before the table is split."""
 
 Cell = str | int | float | Text | None
 
@@ -32,17 +32,20 @@ class Table:
 
     headings: Sequence[str]
     left: Collection[str] | None = ()
-    """Headings of the columns of text, which are left-aligned. None means all columns. All other
-    columns hold figures."""
+    """Headings of the columns of text, which are left-aligned. If `left` is None, all columns hold
+    text. All other columns hold figures."""
 
     lines: list[tuple[Cell, ...]] = field(default_factory=list)
 
     def add_row(self, *cells: Cell) -> None:
-        """Append a line."""
+        """Append a line with these cells to the table."""
         self.lines.append(cells)
 
     def _grid(self, columns: Sequence[int], widths: Sequence[int]) -> rich_table.Table:
-        """Return a table of the given columns. Figures and names of variants are not folded."""
+        """Return a table of Rich with these columns.
+
+        Figures and names of variants are not folded.
+        """
         grid = rich_table.Table(
             box=box.SIMPLE_HEAD,
             pad_edge=False,
@@ -67,7 +70,10 @@ class Table:
         return grid
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render the table; a table that is too wide becomes several, so that no figure is cut."""
+        """Render the table.
+
+        A table that is too wide is split into several tables, so no figure is cut.
+        """
         widths = self._widths()
         for place, columns in enumerate(self._split(options.max_width, widths)):
             if place:
@@ -75,7 +81,10 @@ class Table:
             yield self._grid(columns, widths)
 
     def _widths(self) -> list[int]:
-        """Return the minimum width of each column: the width of its widest figure or word."""
+        """Return the minimum width of each column.
+
+        The widest figure or word determines the width.
+        """
         widths = [
             max(
                 cell_len(word)
@@ -91,7 +100,10 @@ class Table:
         return widths
 
     def _split(self, width: int, widths: Sequence[int]) -> list[list[int]]:
-        """Return the columns of tables of at most this width, each with all columns of text."""
+        """Divide the columns into tables of at most this width.
+
+        Each table has all columns of text.
+        """
         texts = [index for index, name in enumerate(self.headings) if self._is_text(name)]
         room = width - sum(2 + widths[index] for index in texts)
         tables: list[list[int]] = [[]]
@@ -104,7 +116,7 @@ class Table:
         return [sorted(texts + columns) for columns in tables]
 
     def markdown(self) -> list[str]:
-        """Return the lines of a Markdown table."""
+        """Return the lines of the table in Markdown."""
         lines = [[escaped(_plain(cell).strip()) for cell in line] for line in self.lines]
         rule = ["---" if self._is_text(name) else "---:" for name in self.headings]
         rows = (map(escaped, self.headings), rule, *lines)
@@ -119,7 +131,7 @@ def _plain(cell: Cell) -> str:
 
 
 def table(*headings: str, left: Collection[str] | None = ()) -> Table:
-    """Return an empty table; `left` has the headings of the columns of text, None means all."""
+    """Return an empty table. `left` has the headings of the columns of text, or is None for all."""
     return Table(headings=headings, left=left)
 
 
@@ -136,37 +148,38 @@ def markdown(parts: Iterable[RenderableType]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text as one line that Markdown shows as it is, also in the cell of a table."""
+    """Escape a text. Markdown then shows the text unchanged as one line, even in a table's cell."""
     line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
     return _MENTION.sub(r"\g<0>&#8203;", _MARKDOWN.sub(r"\\\g<0>", line))
 
 
 _MARKDOWN = re.compile(r"[\\`*{}\[\]|~#]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
-"""Characters with a meaning in Markdown. An underscore within a word has no meaning."""
+"""Matches characters that have a meaning in Markdown. An underscore within a word has no
+meaning."""
 
 _MENTION = re.compile(r"[@#](?=\w)")
-"""Matches where GitHub would mention a user or link an issue, even after a backslash. A space of no
-width behind the character prevents this."""
+"""Matches a character by which GitHub would mention a user or link an issue, even after a
+backslash. A space without width after the character prevents this."""
 
 
 _TILE = "tile"
 """End of the headings of tiles, such as `best tile`."""
 
 _BREAK = re.compile(r"(?<=^% of) |(?<=^×) ")
-"""Matches the space at which the heading of short figures is broken: `% of peak`."""
+"""Matches the space at which a heading such as `% of peak` is broken into two lines."""
 
 
 class _Console(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render without the control characters of names that come from files."""
+        """Render a text without control characters. Names in files may contain such characters."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=clean_lines(segment.text))
 
 
 def console(file: IO[str] | None = None, *, stderr: bool = False) -> Console:
-    """Return a console that prints to stdout, stderr or a file.
+    """Return a Rich console that prints to stdout, stderr or a file.
 
     If the output is not a terminal, the console uses no colour and wide tables, and does not wrap
     text.

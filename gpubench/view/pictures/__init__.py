@@ -23,7 +23,10 @@ def load_matplotlib() -> None:
 
 
 class Kind(StrEnum):
-    """The kind of a picture. `auto` chooses a kind by the columns in which the rows differ."""
+    """The kind of a picture.
+
+    For `auto`, the columns in which the rows differ determine the kind.
+    """
 
     AUTO = "auto"
     TILES = "tiles"
@@ -34,9 +37,10 @@ class Kind(StrEnum):
 
 
 class Theme(StrEnum):
-    """The page that a picture is for.
+    """The colour of the page that shows a picture.
 
-    `both` is for light and dark pages: grey text, no background.
+    A picture for `both` suits light and dark pages, because the text is grey and there is no
+    background.
     """
 
     LIGHT = "light"

@@ -1,4 +1,7 @@
-"""Draws the speed against the number of exact bits of results, to show what a bit costs."""
+"""Draws speed against the number of exact bits of the results.
+
+The picture shows how much speed an exact bit costs.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,9 +25,9 @@ ABOVE_POINTS = 4  # distance of the name above the marker, in 1/72 inch
 LINE_POINTS = 11  # height of a line of names, in 1/72 inch
 
 NEAR_BITS = 8.0
-"""Points are near each other if they differ by less than this number of bits, and if their speeds
-differ by a factor below `NEAR_RATIO`. The names of near points are written above and below the
-points in turn."""
+"""Two points are near if they differ by less than this number of bits, and if their speeds differ
+by a factor below `NEAR_RATIO`. The names of near points are written above and below the points in
+turn."""
 
 NEAR_RATIO = 1.4
 
@@ -32,10 +35,11 @@ NEAR_RATIO = 1.4
 def bits_panels(group: Sequence[Source]) -> list[Panel]:
     """Return a panel for each cache state, scope and fill, at the size with the most precisions.
 
-    All layouts share a panel, because 8-bit operands have a layout of their own.
+    Rows of all layouts are in one panel, because 8-bit operands have a different layout than
+    others.
 
-    A row of a library is left out if the library computes in another precision than the row's: the
-    point would belong to the other precision.
+    A row of a library is left out if the library computes in another precision than the row states.
+    The point would belong to the other precision.
     """
     sized: list[Source] = []
     for source in group:
@@ -109,7 +113,10 @@ def _name_points(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _look(series: Series, looks: style.Looks) -> dict[str, Any]:
-    """Return the options of a marker. Each library has its own look; all kernels share a look."""
+    """Return the options of a marker.
+
+    Each library has its own look, and all kernels share one look.
+    """
     if series.variant in libraries() and series.variant in looks:
         return looks[series.variant].options
     return {"color": style.COLOURS[0], "marker": "o"}

@@ -1,4 +1,4 @@
-"""The kinds of pictures: which kinds can be drawn from given rows, and how each is drawn.
+"""Chooses the kind of a picture for rows of results, and draws the picture.
 
 The roofline follows Williams, Waterman and Patterson, 2009. The arithmetic intensity counts only
 the bytes that must move, so no kernel whose operands come from memory can be above the roofline.
@@ -25,23 +25,24 @@ from gpubench.view.pictures.tiles import draw_tiles, looks_of, tile_panels
 from gpubench.view.row_tables import is_bandwidth_bound, is_baseline
 
 MIN_CURVE = 3
-"""Minimum number of sizes, or of tiles, that `auto` draws as lines."""
+"""If there are at least this number of sizes or tiles, `auto` draws lines."""
 
 MAX_PANELS = 24
-"""Maximum number of panels of a picture. It takes a minute to draw more panels."""
+"""Maximum number of panels of a picture. Drawing more panels would take more than a minute."""
 
 MAX_LINES = 200
 """Maximum number of lines of a picture."""
 
 FEW_PANELS = 4
-"""Maximum number of panels if the user chose no rows. The panels of the largest sizes are drawn."""
+"""Maximum number of panels if the user chose no rows. Only the panels with the largest sizes are
+drawn."""
 
 CURVE_IN = 3.8
-"""Height of axes in inches."""
+"""Height in inches of the axes of a panel with curves."""
 
 
 class _Drawing(NamedTuple):
-    """The functions by which a kind draws rows."""
+    """The functions that draw rows in one kind of picture, and the texts of this kind."""
 
     headline: str
     panels: Callable[[Sequence[Source]], list[Panel]]
@@ -51,7 +52,7 @@ class _Drawing(NamedTuple):
     """Draws a panel into axes, and returns their height in inches."""
 
     missing: str
-    """Message for the user on what the rows lack, if there is no panel."""
+    """Message for the user if there is no panel. The message states what the rows lack."""
 
 
 def draw(
@@ -62,9 +63,9 @@ def draw(
     looks: style.Looks | None = None,
     max_panels: int | None = None,
 ) -> style.Picture:
-    """Draw the rows of sources.
+    """Return a picture of the rows of the sources.
 
-    `looks` are the looks of variants that several pictures of a page share.
+    `looks` has the looks of variants, if several pictures of a page share them.
 
     If there are more than `max_panels` panels, only the panels of the largest sizes are drawn, and
     the headline states both numbers.
@@ -95,7 +96,7 @@ def draw(
 
 
 def resolve(group: Sequence[Source], kind: str) -> Kind:
-    """Return the kind; for `auto`, a kind that suits the columns in which the rows differ.
+    """Return `kind`. For `auto`, return a kind that suits the columns in which the rows differ.
 
     Raises UsageError for an unknown kind, and if there are no rows.
     """
@@ -116,7 +117,7 @@ def resolve(group: Sequence[Source], kind: str) -> Kind:
 
 
 def fitting(group: Sequence[Source]) -> list[Kind]:
-    """Return every kind that can be drawn from the rows and would show more than one value."""
+    """Return each kind of picture that can be drawn from the rows and shows more than one value."""
     rows = _rows(group)
     fits = {
         Kind.TILES: len({row.tile for row in rows if row.tile}) >= MIN_CURVE,
@@ -133,7 +134,7 @@ def _rows(group: Sequence[Source]) -> list[Row]:
 
 
 def _having(column: str, group: Sequence[Source]) -> list[Panel]:
-    """Return a panel for each dtype, cache state and scope if some of its rows have the column."""
+    """Return a panel for each dtype, cache state and scope with rows that have the column."""
     by_conditions = panels(group, titles(group, by_size=False))
     return [panel for panel in by_conditions if any(getattr(row, column) for row in panel.rows)]
 
@@ -142,7 +143,10 @@ def _having(column: str, group: Sequence[Source]) -> list[Panel]:
 
 
 def _sizes(panel: Panel, looks: style.Looks, axes: Axes) -> float:
-    """Draw operations/s and the peak, or bytes/s and the copy rate if memory limits the speed."""
+    """Draw speed against size: bytes/s if memory limits the speed, and operations/s otherwise.
+
+    The copy rate or the peak is drawn as a limit.
+    """
     if is_bandwidth_bound(panel.rows[0]):
         rate, unit, limited_by = "gbytes_per_s", "GB/s", "copy"
     else:
@@ -178,9 +182,9 @@ def _lines(
     point: Callable[[Row], tuple[float, float]],
     figure: Callable[[Row], str],
 ) -> list[Line2D]:
-    """Draw a line for each variant, with a point per size.
+    """Draw a line for each variant. A line has a point for each size.
 
-    The label of a line has the value at the largest size.
+    The label of a line contains the value at the largest size.
     """
     lines = []
     for line in panel.series:
@@ -197,7 +201,7 @@ def _lines(
 
 
 def _roofline(panel: Panel, looks: style.Looks, axes: Axes) -> float:
-    """Draw a marker per size and variant, and the roof of each source."""
+    """Draw a roofline: a point for each size of each variant, and the roof of each source."""
     lines = _lines(
         panel,
         looks,
@@ -251,7 +255,7 @@ def _rated(group: Sequence[Source]) -> list[Panel]:
 
 
 def _blas(panel: Panel, _looks: style.Looks, axes: Axes) -> float:
-    """Draw a bar for each variant and source, the slowest on top."""
+    """Draw a bar for each variant of each source, with the slowest variant on top."""
     lines = sorted(filter(_percent, panel.series), key=_percent)
     axes.axvline(100, color=style.ink(), linewidth=1, linestyle=(0, (4, 2)))
     bars = []
@@ -265,7 +269,10 @@ def _blas(panel: Panel, _looks: style.Looks, axes: Axes) -> float:
 
 
 def _half(row: Row, rows: Sequence[Row]) -> float | None:
-    """Return half the relative interval of a percentage, from the row's and the BLAS's interval."""
+    """Return the half-width of a percentage's interval, relative to the percentage.
+
+    The half-width follows from the intervals of the row and of the BLAS.
+    """
     alike = [each for each in rows if is_baseline(each) and each.numbers == row.numbers]
     library = min(alike, key=lambda each: each.median_us or 0.0, default=row)
     if library is row or row.half_interval is None or library.half_interval is None:
@@ -307,4 +314,5 @@ KINDS = {
         "no size has rows with error_rms_bits in two precisions",
     ),
 }
-"""How each kind draws rows. `auto` is missing, because `resolve` replaces it by another kind."""
+"""Maps each kind to the functions that draw it. `auto` is missing, because `resolve` replaces
+`auto` by another kind."""

@@ -1,4 +1,4 @@
-"""Rows sorted for drawing: the file, the panel and the line that a row belongs to."""
+"""Groups rows for drawing by file, by panel and by line."""
 
 from __future__ import annotations
 
@@ -29,30 +29,35 @@ from gpubench.view.row_tables import best_of, best_of_each
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Source:
-    """The measured rows of one device and version in one file, drawn in one line style."""
+    """The measured rows of one device and one version in one file.
+
+    The rows are drawn in one line style.
+    """
 
     label: str
-    """Label that distinguishes this source from other sources; empty if there is one source."""
+    """Label that distinguishes this source from other sources. It is empty if there is only one
+    source."""
 
     dashes: Any
     rows: tuple[Row, ...]
     copy_gbytes_per_s: float | None
-    """Measured copy bandwidth of the device, from the rows or from `--bandwidth`."""
+    """Measured copy bandwidth of the device. The bandwidth comes from the rows, or else from
+    `--bandwidth`."""
 
     @property
     def datasheet_gbytes_per_s(self) -> float | None:
-        """Memory bandwidth of the device by its datasheet; None if `EXAMPLES` lacks the device."""
+        """Memory bandwidth of the device by the datasheet. None if `EXAMPLES` lacks the device."""
         listed = (device for device in EXAMPLES.values() if device.name == self.rows[0].device)
         return next((device.memory_bandwidth_gbytes_per_s for device in listed), None)
 
     def named(self, text: str) -> str:
-        """Return the text, with the label of the source if there are several sources."""
+        """Append the label of the source to a text, if there are several sources."""
         return f"{text}, {self.label}" if self.label else text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One line of a picture: a variant of a source."""
+    """The rows of one variant of one source, which are drawn as one line."""
 
     variant: str
     source: Source
@@ -60,7 +65,7 @@ class Series:
 
     @property
     def name(self) -> str:
-        """The variant, and the label of its source if there are several sources."""
+        """Name of the variant, followed by the label of the source if there are several sources."""
         return self.source.named(self.variant)
 
     @property
@@ -70,7 +75,7 @@ class Series:
 
     @property
     def best_by_size(self) -> list[Row]:
-        """The fastest row of each size, smallest first."""
+        """The fastest row of each size. The smallest size comes first."""
         return sorted(best_of_each(self.rows, attrgetter("numbers")).values(), key=extent)
 
 
@@ -119,7 +124,7 @@ class Panel:
 def sources(
     files: Sequence[tuple[Path, Sequence[Row]]], copy_gbytes_per_s: float | None = None
 ) -> list[Source]:
-    """Return a source for each file, device and version. The labels name what differs."""
+    """Return a source for each file, device and version. Labels name the parts that differ."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     stems = [path.stem for path, _ in files]
     names = {path: path.stem if stems.count(path.stem) == 1 else str(path) for path, _ in files}
@@ -141,7 +146,10 @@ def sources(
 
 
 def _labels(keys: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return a label for each key, with only the parts of the keys that make the labels differ."""
+    """Return a label for each key.
+
+    A label has only the parts of the key that distinguish the labels.
+    """
     labels = [""] * len(keys)
     for values in zip(*keys, strict=True):
         if len(set(labels)) < len(keys) and len(set(values)) > 1:
@@ -150,7 +158,7 @@ def _labels(keys: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def panels(group: Sequence[Source], title: Callable[[Row], str]) -> list[Panel]:
-    """Return a panel for each title that `title` gives to rows."""
+    """Return a panel for each group of rows to which the function `title` gives the same title."""
     lines: dict[str, list[Series]] = {}
     for source in group:
         of_source = grouped(source.rows, lambda row: (title(row), row.variant))
@@ -161,15 +169,16 @@ def panels(group: Sequence[Source], title: Callable[[Row], str]) -> list[Panel]:
 
 
 def titles(group: Sequence[Source], *, by_size: bool) -> Callable[[Row], str]:
-    """Return the function that gives a row the title of its panel.
+    """Return a function that takes a row and returns the title of the row's panel.
 
-    Rows of a panel have the same precision and conditions, and the same size if `by_size`.
+    All rows of a panel have the same precision and conditions. If `by_size` is true, they also have
+    the same size.
     """
     devices = {row.device for source in group for row in source.rows}
     where = f" on {devices.pop()}" if len(devices) == 1 else ""  # the legend names several devices
 
     def title(row: Row) -> str:
-        """Return a title: `gemm 2048 float32 on NVIDIA H200, cold cache`."""
+        """Return a title, such as `gemm 2048 float32 on NVIDIA H200, cold cache`."""
         size = f" {row.problem or row.size.replace('x', '×')}" if by_size else ""
         return f"{row.op}{size} {row.compute_mode}{where}, {row.conditions}{row.special}"
 
@@ -177,23 +186,29 @@ def titles(group: Sequence[Source], *, by_size: bool) -> Callable[[Row], str]:
 
 
 def edge_of(row: Row) -> int | None:
-    """Return the edge of a tile that is a single number, else None."""
+    """Return the edge of the row's tile if the tile is a single number, or else None."""
     return int(row.tile) if row.tile.isdecimal() else None
 
 
 def is_block(row: Row) -> bool:
-    """Return whether the tile has several extents, so that it has no place on an axis of edges."""
+    """Return whether the row's tile has several extents.
+
+    Such a tile has no place on an axis of edges.
+    """
     return bool(row.tile) and edge_of(row) is None
 
 
 def extent(row: Row) -> float:
-    """Return the edge of a cube, or square, whose extents have the same product as the row's."""
+    """Return the edge of a cube or a square that is as large as the row's problem.
+
+    The extents of both have the same product.
+    """
     m, n, *others = row.numbers
     edges = [extent for extent in others if extent > 1] + ([m, n] if max(m, n) > 1 else [])
     return float(math.prod(edges) ** (1 / max(1, len(edges))))
 
 
 def ceiling(rows: Iterable[Row], rate: str, what: str) -> float | None:
-    """Return the rate that is 100 % in the rows' percentages of `peak` or `copy`."""
+    """Return the rate to which the rows' percentages of `what` are relative (`peak` or `copy`)."""
     pairs = ((getattr(row, rate), getattr(row, f"percent_of_{what}")) for row in rows)
     return next((100 * value / percent for value, percent in pairs if value and percent), None)

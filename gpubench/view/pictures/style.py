@@ -1,4 +1,4 @@
-"""The look of pictures: settings, colours, axes, legends, and the files."""
+"""Defines the look of pictures (colours, axes, legends), and writes pictures into files."""
 
 import io
 import math
@@ -39,26 +39,26 @@ eighteen colours has the largest distance in Oklab from the colours before it, a
 with a contrast of 3:1 to a white page and to GitHub's dark page."""
 
 SAFE = 10
-"""Number of colours at the beginning that colour-blind readers can distinguish."""
+"""Colour-blind readers can distinguish this number of colours at the beginning of `COLOURS`."""
 
 MAX_COLOURED = 8
 """Maximum number of variants of a panel that are drawn in colour; all other variants are grey."""
 
 MARKERS: tuple[Any, ...] = (*"osD^vPp*<>hd8", *((n, 1, 0) for n in (3, 4, 6, 8)), *"+1234")
-"""Markers that identify a line without its colour. Each colour has a marker."""
+"""Markers by which lines can be distinguished without colours. Each colour has a marker."""
 
 LIBRARY_MARKERS = ".x+1"
 """Markers of libraries, which are drawn in the colour of text."""
 
 DASHES: tuple[Any, ...] = ("-", (0, (3, 1.5)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
-"""Line style of each source (a GPU, a version, a file)."""
+"""Line styles of the sources of a picture. A source is a GPU, a version or a file."""
 
 INK_AND_PAGE: Mapping[Theme, tuple[str, str]] = {
     Theme.LIGHT: ("#1f2328", "#ffffff"),
     Theme.BOTH: ("#797979", "none"),
 }
-"""Colour of text and lines, and of the page. The grey has the same contrast (4.3:1) to white and to
-GitHub's dark page."""
+"""Maps a theme to the colour of text and lines, and to the colour of the page. The grey has the
+same contrast (4.3:1) to white and to GitHub's dark page."""
 
 STYLE = Path(__file__).with_name("pictures.mplstyle")
 
@@ -69,42 +69,44 @@ TITLES_IN = 1.15
 """Height in inches of the titles above and below a panel's axes."""
 
 LINE_IN = 0.23
-"""Height in inches of a line of text beside bars."""
+"""Height in inches of one line of the text beside bars."""
 
 TITLE_CHARACTERS = 90
-"""Maximum length of a title's line; a longer title is wrapped."""
+"""Maximum number of characters in a line of a title. A longer line is wrapped."""
 
 LABEL_CHARACTERS = 40
-"""Maximum length of a label's line; a longer label is wrapped."""
+"""Maximum number of characters in a line of a label. A longer line is wrapped."""
 
 WRAPPED_LINES = 3
-"""Maximum number of lines of a text; a longer text ends with an ellipsis."""
+"""Maximum number of lines of a text. A longer text is cut, and ends with an ellipsis."""
 
 KEY_LINES = 8
-"""Maximum number of lines below an axis for the names of a list's problems."""
+"""Maximum number of lines of text below an axis that explain the numbers of problems."""
 
 TICK_CHARACTERS = 60
 """Approximate number of characters that fit below the axes."""
 
 NARROW = 10**2.3
-"""A logarithmic axis whose ends have a ratio below this has ticks at 1, 2 and 5, not only at 1."""
+"""Ratio of the ends of a logarithmic axis. Below this ratio, the axis also has ticks at 2 and 5,
+not only at powers of ten."""
 
 FORMATS = (".svg", ".png", ".pdf")
 
 FONTS = "'DejaVu Sans', Verdana, sans-serif"
-"""Fonts of about equal width, because the program that shows an SVG chooses one of them."""
+"""Fonts for an SVG. The fonts have about equal widths, because the program that shows the SVG
+chooses a font."""
 
 DPI = 192
-"""Dots per inch of a PNG: double the number of a usual screen, so that pictures are sharp."""
+"""Dots per inch of a PNG. Pictures are sharp, because a usual screen has half this number."""
 
 
 class Picture(Figure):
-    """A matplotlib figure that a notebook shows without pyplot."""
+    """A matplotlib figure that a notebook can show without using pyplot."""
 
     theme = Theme.LIGHT
 
     def rendered(self, kind: str, **options: Any) -> bytes:
-        """Return the content of a file of this kind, such as svg."""
+        """Return the content of a picture file of the format `kind`, such as svg."""
         target = io.BytesIO()
         for text in self.findobj(Text):
             text.set_text(clean_lines(text.get_text()))
@@ -118,7 +120,7 @@ class Picture(Figure):
 
 @contextmanager
 def _settings(theme: Theme) -> Iterator[None]:
-    """Use matplotlib's defaults and gpubench's settings, not a matplotlibrc of the user."""
+    """Use matplotlib's defaults and gpubench's settings, and ignore a matplotlibrc of the user."""
     ink, page = INK_AND_PAGE[theme]
     inked: tuple[Any, ...] = ("axes.edgecolor", "axes.labelcolor", "grid.color", "text.color")
     with mpl.rc_context():
@@ -130,12 +132,12 @@ def _settings(theme: Theme) -> Iterator[None]:
 
 
 Panels = Sequence[tuple[str, Callable[[Axes], float]]]
-"""The title of each panel, and the function that draws into its axes and returns their height in
-inches."""
+"""Pairs of a panel's title and a function. The function draws into the panel's axes, and returns
+the height of the axes in inches."""
 
 
 def compose(headline: str, panels: Panels, theme: Theme) -> Picture:
-    """Return a figure of panels in a column; a long legend makes a panel higher."""
+    """Return a figure with the panels below each other. A long legend makes a panel higher."""
     with _settings(theme):
         picture = Picture(figsize=(WIDTH_IN, WIDTH_IN), layout="constrained")
         picture.theme = theme
@@ -157,10 +159,10 @@ def compose(headline: str, panels: Panels, theme: Theme) -> Picture:
 
 
 class Look(NamedTuple):
-    """How the lines of a variant are drawn."""
+    """The colour and the marker of a variant's lines."""
 
     colour: str
-    """The colour of the lines. Empty means the colour of text."""
+    """Colour of the lines. An empty text stands for the colour of text."""
 
     marker: Any
     is_faint: bool = False
@@ -180,7 +182,7 @@ Points = Sequence[tuple[float, float]]
 
 
 def looks(variants: Sequence[str]) -> dict[str, Look]:
-    """Return the look of each variant of a page. No two variants have the same look.
+    """Return a look for each variant of a page. Different variants have different looks.
 
     A variant of gpubench has the same colour in different pictures, unless an earlier variant of
     the page has this colour. Libraries have the colour of text.
@@ -197,18 +199,18 @@ def looks(variants: Sequence[str]) -> dict[str, Look]:
 
 
 def is_library(variant: str) -> bool:
-    """Return whether a variant is a vendor's library, by its name."""
+    """Return whether the name of a variant is the name of a vendor's library."""
     return "blas" in variant
 
 
 def look(number: int) -> Look:
-    """Return the look with this number."""
+    """Return the look for this number. The number determines the colour and the marker."""
     turn = number // len(COLOURS)
     return Look(COLOURS[number % len(COLOURS)], MARKERS[(number + turn) % len(MARKERS)])
 
 
 def ink() -> str:
-    """Return the theme's colour of text and frames."""
+    """Return the colour that the theme has for text and frames."""
     return str(mpl.rcParams["text.color"])
 
 
@@ -229,7 +231,10 @@ def ring(axes: Axes, rows: Sequence[Row], points: Points) -> None:
 
 
 def legend(axes: Axes, lines: Sequence[Line2D]) -> None:
-    """Draw the legend right of the axes: the lines from top to bottom, and the meaning of rings."""
+    """Draw the legend to the right of the axes.
+
+    The legend lists the lines from top to bottom, and explains the rings.
+    """
     rings = [line for line in axes.lines if line.get_label() == label(DISAGREE)]
     ends = {line: np.asarray(line.get_ydata())[-1] for line in lines}
     axes.legend(
@@ -244,7 +249,7 @@ def legend(axes: Axes, lines: Sequence[Line2D]) -> None:
 
 
 Bar = tuple[str, str, float, str]
-"""A bar: the texts left and right of the bar, its length, and its colour."""
+"""A bar, as (text left of the bar, text right of the bar, length, colour)."""
 
 
 def draw_bars(
@@ -253,7 +258,7 @@ def draw_bars(
     """Draw bars from top to bottom, and return the height of the axes.
 
     `title` is the title of the axis, which also explains `!` in the texts of unstable rows.
-    `halves` are half the 95 % intervals, relative to the lengths of the bars.
+    `halves` has half of each bar's 95 % interval, divided by the length of the bar.
     """
     names = [label(name) for name, *_ in bars]
     figures = [label(figure) for _, figure, *_ in bars]
@@ -277,12 +282,12 @@ def draw_bars(
 
 
 def label(*lines: str) -> str:
-    """Return the text of a legend or an axis, with long lines wrapped."""
+    """Join lines to the text of a legend or an axis. Long lines are wrapped."""
     return "\n".join(wrapped(line, LABEL_CHARACTERS) for line in lines if line)
 
 
 def wrapped(text: str, characters: int, lines: int = WRAPPED_LINES) -> str:
-    """Return a text in lines of this maximum length."""
+    """Break a text into lines of at most `characters` characters."""
     return fill(text, characters, max_lines=lines, placeholder=" …")
 
 
@@ -292,7 +297,7 @@ def line_count(labels: Iterable[str]) -> int:
 
 
 def log_axis(axes: Axes, which: Literal["x", "y"]) -> None:
-    """Make an axis logarithmic, with plain numbers: 0.5, 1.9, 1,000.
+    """Make an axis logarithmic. The ticks have plain numbers, such as 0.5 or 1,000.
 
     Call this function after drawing.
     """
@@ -305,7 +310,7 @@ def log_axis(axes: Axes, which: Literal["x", "y"]) -> None:
 
 
 def y_title(axes: Axes, text: str) -> None:
-    """Write the title of the y axis above the axis, where the title need not be rotated."""
+    """Write the title of the y axis above the axis. The title need not be rotated there."""
     axes.set_ylabel(text, rotation=0, horizontalalignment="left", verticalalignment="bottom")
     above = ScaledTranslation(0, 4 / 72, axes.figure.dpi_scale_trans)
     axes.yaxis.set_label_coords(0.0, 1.0, axes.transAxes + above)
@@ -315,8 +320,8 @@ def size_axis(axes: Axes, sizes: Sequence[str], names: Mapping[str, str]) -> dic
     """Make an evenly spaced x axis of sizes, and return the position of each size.
 
     The label of a rectangular size has a line for each extent. `names` has names of sizes, such as
-    the names of a model's problems. Sizes without room for their text have no tick. Names that do
-    not fit are replaced by numbers, which the title explains.
+    the names of a model's problems. If there is no room for the text of a size, the size has no
+    tick. Names that do not fit are replaced by numbers, which the title explains.
     """
     texts = [label(names.get(size, "")) or size.replace("x", "×\n") for size in sizes]
     characters = max(len(line) for text in texts for line in text.split("\n"))
@@ -332,14 +337,14 @@ def size_axis(axes: Axes, sizes: Sequence[str], names: Mapping[str, str]) -> dic
 
 
 def default_theme(path: Path) -> Theme:
-    """Return the theme for a file: an SVG is read on light and dark pages."""
+    """Return the theme for a file. An SVG may be shown on light and on dark pages."""
     return Theme.BOTH if path.suffix.lower() == ".svg" else Theme.LIGHT
 
 
 def claim(path: Path, *, force: bool) -> Output:
-    """Return the picture's file.
+    """Check the path of a picture, and return the file to write.
 
-    Raises UsageError if the picture cannot or must not be written to the path.
+    Raises UsageError if the picture cannot be written to the path, or must not be written there.
     """
     if path.suffix.lower() not in FORMATS:
         raise UsageError(f"--output: '{path}' does not end in {', '.join(FORMATS)}")
@@ -349,7 +354,7 @@ def claim(path: Path, *, force: bool) -> Output:
 def save(picture: Picture, output: Output, description: str = "") -> None:
     """Write the picture in the format that the suffix of the path states.
 
-    Raises UsageError if writing fails; an older file is then kept.
+    Raises UsageError if writing fails. An older file then stays unchanged.
 
     An SVG contains `description`, which states what the picture was made from.
     """
@@ -363,13 +368,16 @@ def save(picture: Picture, output: Output, description: str = "") -> None:
 
 
 def provenance(kind: str, files: Sequence[Path]) -> str:
-    """Return what a picture was made from: `tiles of sweep.csv (sha256 0123456789abcdef)`."""
+    """Return a text on the kind and the sources of a picture.
+
+    An example is `tiles of sweep.csv (sha256 0123456789abcdef)`.
+    """
     hashes = ((path, sha256(path.read_bytes()).hexdigest()) for path in files)
     return f"{kind} of {', '.join(f'{path.name} (sha256 {text[:16]})' for path, text in hashes)}"
 
 
 def svg(picture: Picture, description: str = "") -> str:
-    """Return the picture as SVG. The text has no date, so equal pictures have equal texts."""
+    """Return the picture as SVG. The SVG has no date, so equal pictures have equal texts."""
     metadata = {"Date": None, "Description": clean(description) or None, "Creator": None}
     text = picture.rendered("svg", metadata=metadata).decode()
     text = text.replace("'DejaVu Sans'", FONTS)

@@ -1,4 +1,4 @@
-"""Time against tile size: a line per variant, with a large marker for its best tile."""
+"""Draws time against tile size. Each variant has a line, with a large marker at the best tile."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,20 +14,22 @@ from gpubench.view.pictures.series import Panel, Series, Source, edge_of, is_blo
 from gpubench.view.row_tables import marked
 
 TILES_IN = 3.5
-"""Height of axes of tile sizes in inches."""
+"""Height in inches of axes that show times against tile sizes."""
 
 MAX_BLOCK_TILES = 24
-"""Maximum number of block tiles in a panel. The fastest tiles are drawn."""
+"""Maximum number of block tiles in a panel. If there are more, only the fastest tiles are drawn."""
 
 MIN_POWERS = 3
-"""Minimum number of tiles that are powers of two. With fewer, the axis also names other tiles."""
+"""If at least this number of tiles are powers of two, the axis names only powers of two."""
 
 MAX_EDGES = 16
 """Maximum number of tiles that an axis names."""
 
 
 def tile_panels(group: Sequence[Source]) -> list[Panel]:
-    """Return two panels for each problem: for tiles that are one number, and for block tiles.
+    """Return up to two panels for each problem.
+
+    One panel has tiles that are a single number. The other panel has block tiles.
 
     A panel without tiles is left out.
     """
@@ -42,27 +44,30 @@ def tile_panels(group: Sequence[Source]) -> list[Panel]:
 
 
 def looks_of(group: Sequence[Source]) -> style.Looks:
-    """Return the looks of the variants that are in colour, for all pictures of these rows."""
+    """Return the looks of the variants that are drawn in colour in any picture of these rows."""
     parts = panels(group, titles(group, by_size=False)), _edge_panels(group)
     leading = ({variant for panel in part for variant in panel.leading} for part in parts)
     return style.looks([variant for part in leading for variant in sorted(part)])
 
 
 def _edge_panels(group: Sequence[Source]) -> list[Panel]:
-    """Return a panel for each problem that has tiles that are one number."""
+    """Return a panel for each problem with tiles that are a single number."""
     problems = panels(group, titles(group, by_size=True))
     edges = [_having(panel, lambda row: not is_block(row)) for panel in problems]
     return [panel for panel in edges if any(map(edge_of, panel.rows))]
 
 
 def _having(panel: Panel, test: Callable[[Row], object]) -> Panel:
-    """Return the panel with the rows that pass the test."""
+    """Return a copy of the panel with only the rows for which `test` is true."""
     lines = [replace(line, rows=tuple(filter(test, line.rows))) for line in panel.series]
     return replace(panel, series=tuple(line for line in lines if line.rows))
 
 
 def draw_tiles(panel: Panel, looks: style.Looks, axes: Axes) -> float:
-    """Draw lines over tiles that are one number. Block tiles have no order, so they are bars."""
+    """Draw lines over tiles that are a single number.
+
+    Block tiles have no order, so bars show their times.
+    """
     if all(map(is_block, panel.rows)):
         return _blocks(panel, looks, axes)
     lines = []
@@ -88,7 +93,7 @@ def draw_tiles(panel: Panel, looks: style.Looks, axes: Axes) -> float:
 
 
 def _curve(axes: Axes, line: Series, look: style.Look) -> Line2D:
-    """Draw the line with its 95 % intervals as a band, and return its entry in the legend."""
+    """Draw a line with a band for the 95 % intervals, and return the line's entry in the legend."""
     rows = sorted(filter(edge_of, line.rows), key=lambda row: int(row.tile))
     tiles, times = [int(row.tile) for row in rows], [_ms(row) for row in rows]
     drawn = look.options | {"linestyle": line.source.dashes}
@@ -110,7 +115,7 @@ def _curve(axes: Axes, line: Series, look: style.Look) -> Line2D:
 
 
 def _blocks(panel: Panel, looks: style.Looks, axes: Axes) -> float:
-    """Draw block tiles as bars, the fastest on top."""
+    """Draw a bar for each block tile, with the fastest tile on top."""
     pairs = [(line, row) for line in panel.series for row in line.rows]
     pairs = sorted(pairs, key=lambda pair: _ms(pair[1]))[:MAX_BLOCK_TILES]
     bars = []
