@@ -38,7 +38,8 @@ from gpubench.plan.foreign_process import ForeignProcess, ProcessEndedError, ser
 from gpubench.plan.python_file import described_by, recursion_kept
 
 ANSWER_S = 60.0
-"""Time limit of an answer. The time of a process's first answer includes its start and imports."""
+"""Time limit for an answer. For a process's first answer, the time includes the start and
+imports."""
 
 MAX_ANSWER_BYTES = 2**22
 MAX_TEXT = 10_000  # maximum number of characters of a text in an answer
@@ -57,13 +58,13 @@ _SIGNATURES: dict[str, tuple[Any, Any]] = {
     "auto_tiles": (tuple[Problem, int], tuple[_Text, ...]),
     "constraint": (tuple[Config], _Text | None),
 }
-"""The types of the arguments and of the answer of each function that this process may call."""
+"""Maps each function that this process may call to the types of its arguments and of its answer."""
 
 _EXPRESSIONS: Any = Expression | tuple[Expression, ...]
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """Load a description, or call one of its functions."""
+    """A request to load a description, or to call a function of the description."""
 
     path: str
     op: str
@@ -72,7 +73,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class _Range(msgspec.Struct, frozen=True):
-    """A range, which may be too long to be listed."""
+    """A range as plain data, because a range may be too long to be listed."""
 
     start: int
     stop: int
@@ -114,7 +115,10 @@ class Described:
     name: str
 
     def __call__(self, *arguments: Any) -> Any:
-        """Return the function's answer. Raises UsageError, which names file and function."""
+        """Return the function's answer.
+
+        Raises UsageError, which names the file and the function.
+        """
         if self.name not in _SIGNATURES:
             function = getattr(descriptor.load(self.path, self.op), self.name)
             return function(*arguments)
@@ -138,7 +142,10 @@ def _read(path: Path, op: str, as_of: tuple[int, ...]) -> Variant:
 
 @cache
 def _described(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant | str:
-    """Return the variant, or how its file ended the process. That file is not run again."""
+    """Return the variant, or a message if its file ended the process.
+
+    A file that ended the process is not run again.
+    """
     try:
         return _made(_asked(path, op), path, op)
     except ProcessEndedError as error:
@@ -161,7 +168,10 @@ def _made(answer: _Description, path: Path, op: str) -> Variant:
 
 
 def _asked(path: Path, op: str, function: str = "", arguments: tuple[Any, ...] = ()) -> Any:
-    """Return the answer of a description. Raises UsageError, which names the file and the fault."""
+    """Send a request about a description to the other process, and return the answer.
+
+    Raises UsageError, which names the file and the fault.
+    """
     where = f"{path}: VARIANT: {function}" if function else str(path)
     kind = _SIGNATURES[function][1] if function else _Description
     content = msgspec.Raw(msgspec.msgpack.encode(arguments, enc_hook=_plain))
@@ -177,7 +187,7 @@ def _asked(path: Path, op: str, function: str = "", arguments: tuple[Any, ...] =
 
 
 def _check(launch: Launch) -> None:
-    """Raise ValueError for a number that is out of range. A grid may have 0 blocks."""
+    """Raise ValueError if a number of a launch is out of range. A grid may have 0 blocks."""
     numbers = [*launch.grid, *launch.block, *launch.cluster, launch.shared_bytes]
     if not all(0 <= number <= MAX_LAUNCH for number in (*numbers, launch.workspace_bytes)):
         raise ValueError(f"numbers of a launch are from 0 to {MAX_LAUNCH}")
@@ -191,7 +201,7 @@ end = _process.end
 
 
 def serve(descriptor_of_socket: int) -> None:
-    """Answer requests until the channel closes."""
+    """Answer requests about descriptions until the channel closes."""
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     with suppress(ValueError, OSError):  # a system without this limit, or with a lower limit
         resource.setrlimit(resource.RLIMIT_DATA, (half, half))
@@ -224,7 +234,7 @@ def _called(variant: Variant, name: str, content: msgspec.Raw) -> object:
 
 
 def _description(variant: Variant) -> dict[str, Any]:
-    """Return the description as plain data, as `_Description` has it."""
+    """Return a variant as plain data with the fields of `_Description`."""
     kind = next(kind for kind in _KINDS.values() if isinstance(variant, kind))
     names = [*plain_fields(kind), *({"grid", "block", "shared_bytes"} & vars(variant).keys())]
     functions = [

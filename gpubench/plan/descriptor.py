@@ -43,14 +43,14 @@ FUNCTIONS = {
     "tune": "problem, whether the cache is cold, sample and launches",
     "auto_tiles": "problem and number of multiprocessors",
 }
-"""Fields that contain a function, with the function's arguments."""
+"""Maps each field that contains a function to a text that lists the function's arguments."""
 
 PLAIN = {str, bool, int, tuple[str, ...], tuple[int, int]}
-"""Types of fields that are converted and checked by msgspec."""
+"""Types of the fields that msgspec converts and checks."""
 
 Reader = Callable[[Path, str, tuple[int, ...]], Variant]
-"""(file, operation, time and size of the file) → the variant. Equal arguments give the same
-object."""
+"""Takes (file, operation, time and size of the file) and returns the variant. Equal arguments give
+the same object."""
 
 
 def load(path: Path, op: str, read: Reader | None = None) -> Variant:
@@ -109,7 +109,7 @@ def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
 
 
 def _check_arguments(variant: Variant) -> None:
-    """Raise UsageError for matrices that the operation lacks, and for unknown names."""
+    """Raise UsageError for a matrix, layout or name in a description that the operation lacks."""
     where, operation = f"{variant.path}: VARIANT", OPERATIONS[variant.op]
     size = operation.size_of([1024] * len(operation.extents))
     problem = Problem.of(variant.op, size, variant.dtypes[0])
@@ -146,7 +146,7 @@ def _check_signature(variant: CudaVariant | HostVariant, where: str) -> None:
 
 
 def _write_out(variant: CudaVariant | HostVariant, problem: Problem) -> None:
-    """Evaluate the fields with braces or expressions once. Raises ValueError if that fails."""
+    """Evaluate each field that has braces or an expression. Raises ValueError for a bad field."""
     dtype, tile = variant.dtypes[0], variant.tiles.defaults[0] if variant.tiles else Config()
     variant.options(tile, dtype)
     if isinstance(variant, HostVariant):
@@ -158,17 +158,20 @@ def _write_out(variant: CudaVariant | HostVariant, problem: Problem) -> None:
 
 
 def plain_fields(of_class: type[Variant]) -> dict[str, Any]:
-    """Return the types of a description's plain fields by name."""
+    """Return the type of each plain field of a variant's class, by the field's name."""
     hints = _type_hints(of_class)  # type: ignore[arg-type] # classes are hashable
     return {name: kind for name, kind in hints.items() if kind in PLAIN}
 
 
 _type_hints = cache(get_type_hints)
-"""Type hints of a class, cached: parsing takes a millisecond, and descriptions share classes."""
+"""Returns the type hints of a class from a cache, because parsing takes a millisecond."""
 
 
 def _checked(described: object, path: Path) -> Variant:
-    """Return the description. Raise UsageError for the first field that cannot be used."""
+    """Check a description, and return it with converted fields.
+
+    Raise UsageError for the first field that cannot be used.
+    """
     if not isinstance(described, Variant) or type(described) is Variant:
         raise UsageError(
             f"{path}: VARIANT is of type {type(described).__name__}, not a CudaVariant, "

@@ -1,4 +1,4 @@
-"""A process that runs code of users or other projects, and answers requests."""
+"""Starts a process that runs the code of users or other projects, and sends requests to it."""
 
 import atexit
 import os
@@ -14,7 +14,7 @@ from gpubench.process.requests import answer_requests, ask
 
 
 class ProcessEndedError(UsageError):
-    """The process ended, or gave no answer in time."""
+    """The process ended, or gave no answer within the time limit."""
 
 
 class ForeignProcess:
@@ -40,7 +40,7 @@ class ForeignProcess:
     ) -> bytes:
         """Return the answer to a request about a file.
 
-        With `is_alone`, the process runs only files of this file's folder. Raises
+        With `is_alone`, the process runs only files in the folder of `path`. Raises
         ProcessEndedError, whose text begins with `where`, if the process ends or answers too late.
         """
         with self._lock:
@@ -56,7 +56,10 @@ class ForeignProcess:
                 raise
 
     def begin(self, path: Path) -> None:
-        """Start the process, unless it runs, for later requests with `is_alone` about this file."""
+        """Start the process ahead of requests about a file, unless the process runs already.
+
+        The requests must have `is_alone`, which restricts the process to the file's folder.
+        """
         with self._lock:
             self._started(path.parent, is_alone=True)
 

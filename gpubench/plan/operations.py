@@ -1,6 +1,6 @@
-"""Operations that users state: `DIR/<op>/operation.py`, in the folder that `--kernels` names.
+"""Adds the operations that users state in `DIR/<op>/operation.py`, where `--kernels` names DIR.
 
-The file states how kernels are judged, so its author is trusted: the file runs in this process.
+The file states how kernels are judged, so its author is trusted, and the file runs in this process.
 """
 
 import math
@@ -24,8 +24,8 @@ BYTES = "uint8"
 def operation_named(op: str | None, kernels: Path | None, default: str = DEFAULT_OP) -> str:
     """Add the operations of the user's folder `kernels`, and return the name of an operation.
 
-    If `op` is None, the operation is the one that the folder itself states, or else the default.
-    Raises UsageError for an unknown name, and for a file that cannot be used.
+    If `op` is None, return the operation that the folder itself states, or else the default
+    operation. Raises UsageError for an unknown name, and for a file that cannot be used.
     """
     if kernels is not None:
         folder = kernels.absolute()

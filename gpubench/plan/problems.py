@@ -1,4 +1,4 @@
-"""`--sizes FILE.csv`: the products of a model, with the name and the frequency of each product."""
+"""Reads `--sizes FILE.csv`, which lists a model's products, each with a name and a frequency."""
 
 import csv
 import os
@@ -39,12 +39,12 @@ class ListedProblem:
 
     @property
     def size(self) -> Size:
-        """M, N, K and the further extents."""
+        """The problem's size, which has M, N, K and the further extents."""
         return self.m, self.n, self.k, *self.further
 
 
 def list_paths(text: str) -> list[Path]:
-    """Return the files that `--sizes` names, such as `a.csv,b.csv`; an empty list for sizes."""
+    """Return the files in a value of `--sizes`, such as `a.csv,b.csv`, or [] for plain sizes."""
     if not text.lower().endswith(".csv"):
         return []
     is_file = os.path.isfile(text)  # noqa: PTH113 # Path.is_file raises for a name that is too long
@@ -52,9 +52,9 @@ def list_paths(text: str) -> list[Path]:
 
 
 def read_sizes(text: str, op: str, dtypes: tuple[str, ...], flag: str) -> dict[str, Any]:
-    """Return the fields of `Sweep` that `--sizes` sets: sizes, or the problems of files.
+    """Return the fields of `Sweep` that `--sizes` sets, which are sizes or the problems of files.
 
-    The problems of several files have names such as `bert-large: output`.
+    If there are several files, the problems get names such as `bert-large: output`.
     """
     paths = list_paths(text)
     if not paths:
@@ -130,7 +130,7 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
 def with_dtypes(
     problems: Iterable[ListedProblem], dtypes: Iterable[str]
 ) -> tuple[ListedProblem, ...]:
-    """Return the problems with dtypes. A problem without a dtype is repeated for all `dtypes`.
+    """Give each problem a dtype. A problem without a dtype is repeated for each of the `dtypes`.
 
     Problems of equal size and dtype become one problem, with all names and the sum of the weights.
     """

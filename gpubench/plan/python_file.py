@@ -1,4 +1,4 @@
-"""Runs a user's Python file: the description of a kernel, or the statement of an operation."""
+"""Runs a user's Python file, which describes a kernel or states an operation."""
 
 import re
 import sys
@@ -17,12 +17,15 @@ NAME_RULE = "a name has at most 60 lower-case letters, digits and _, and begins 
 
 
 def is_name(name: str) -> bool:
-    """Whether a variant may have this name."""
+    """Whether a variant or an operation may have this name."""
     return bool(_NAME.fullmatch(name))
 
 
 def loaded(path: Path, name: str, defines: str) -> Any:
-    """Run a Python file that defines a name, and return its module. Raises UsageError."""
+    """Run a Python file, and return its module.
+
+    Raises UsageError if the file does not define the name `defines`, or raises an exception.
+    """
     module = ModuleType(name)
     module.__file__ = str(path)
     with described_by(path), recursion_kept():
@@ -39,7 +42,7 @@ def loaded(path: Path, name: str, defines: str) -> Any:
 
 @contextmanager
 def described_by(path: Path) -> Iterator[None]:
-    """Turn an exception from a description's code into a UsageError with file and line."""
+    """Turn an exception from a description's code into a UsageError with the file and the line."""
     try:
         yield
     except (KeyboardInterrupt, UsageError):
@@ -55,7 +58,7 @@ def described_by(path: Path) -> Iterator[None]:
 
 @contextmanager
 def recursion_kept() -> Iterator[None]:
-    """Restore the limit of recursion after the block."""
+    """Restore Python's recursion limit after the block."""
     depth = sys.getrecursionlimit()
     try:
         yield

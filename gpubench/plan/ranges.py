@@ -1,4 +1,4 @@
-"""Values on the command line: lists such as `1..32` or `64..512:64`, choices, durations, files."""
+"""Parses values on the command line, such as the lists `1..32` and `64..512:64`, or durations."""
 
 import math
 import re
@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 
 
 def parse_sizes(text: str, op: str = DEFAULT_OP, flag: str = "--sizes") -> tuple[Size, ...]:
-    """Return the sizes of an operation that a text lists.
+    """Parse a text that lists sizes, and return the sizes for an operation.
 
     `1024` and the sizes of a span such as `64..512:64` have equal extents. `320x640x320` has the
     extents in the operation's order, such as M×N×K.
@@ -49,7 +49,7 @@ def parse_integers(text: str, flag: str, expects: str) -> tuple[int, ...]:
 
 
 def parse_tiles(text: str, flag: str = "--tiles") -> tuple[str, ...]:
-    """Return tiles: edges (`16`, `1..32`), block tiles (`128x128x8/8x8/s3`), `-` for no tile."""
+    """Return the tiles in a text such as `16,128x128x8/8x8/s3` or `1..32`; `-` means no tile."""
     expects = "a tile is 16, 1..32, 1..64:x2, 128x128x8 or 128x128x8/8x8/s3"
 
     def tiles(item: str) -> Iterator[str]:
@@ -91,7 +91,7 @@ def parse_fraction(value: object, flag: str, *, low: float = 0.0, high: float = 
 def _items(
     text: str, parse: Callable[[str], Iterable[Item]], flag: str, expects: str
 ) -> tuple[Item, ...]:
-    """Return all items of a list in order, without repeats."""
+    """Parse the items of a comma-separated list, and return them in order, without repeats."""
     items: dict[Item, None] = {}
     count = 0
     for part in text.split(","):
@@ -107,7 +107,7 @@ def _items(
 
 
 def _span(item: str, flag: str, expects: str) -> Iterable[int]:
-    """Return the integers of an item: a number, or a span with an optional step or factor."""
+    """Return the integers of an item, which is a number or a span such as `64..512:64`."""
     if _NUMBER.fullmatch(item):
         return (_bounded(item, item, flag, expects),)
     match = _SPAN.fullmatch(item)
@@ -143,7 +143,7 @@ def _bounded(number: str, item: str, flag: str, expects: str) -> int:
 
 
 def one_of(*choices: str) -> Callable[[str, str], str]:
-    """Return the reader of an option whose value is one of `choices`."""
+    """Return a function that reads an option whose value is one of `choices`."""
 
     def read(flag: str, text: str) -> str:
         if text not in choices:
@@ -154,13 +154,16 @@ def one_of(*choices: str) -> Callable[[str, str], str]:
 
 
 def one_or_both(kind: type[Cache | Scope | State]) -> Callable[[str, str], tuple[Any, ...]]:
-    """Return the reader of an option whose value is a member of an enumeration, or `both`."""
+    """Return a function that reads an option whose value is a member of `kind`, or `both`."""
     choose = one_of(*kind, "both")
     return lambda flag, text: tuple(kind) if choose(flag, text) == "both" else (kind(text),)
 
 
 def named(flag: str, text: str) -> tuple[str, ...]:
-    """Return the names of a list. The registry checks them with the operation and the device."""
+    """Return the names in an option's list.
+
+    The registry checks the names later, with the operation and the device.
+    """
     if names := parse_names(text):
         return names
     raise UsageError(f"{flag}: the list is empty; 'gpubench variants' lists the variants")
@@ -169,7 +172,10 @@ def named(flag: str, text: str) -> tuple[str, ...]:
 def list_of(
     choices: Iterable[str], aliases: Mapping[str, str] | None = None
 ) -> Callable[[str, str], tuple[str, ...]]:
-    """Return the reader of an option whose value is a list of `choices`. Repeats are dropped."""
+    """Return a function that reads an option whose value is a list of `choices`.
+
+    The function drops repeats, and replaces aliases by the names that they stand for.
+    """
 
     def read(flag: str, text: str) -> tuple[str, ...]:
         if names := parse_names(text):
@@ -181,7 +187,7 @@ def list_of(
 
 
 def seconds(low: float, high: float) -> Callable[[str, str], float]:
-    """Return the reader of a duration in seconds: `90`, `90s`, `2m` or `1h`."""
+    """Return a function that reads a duration such as `90`, `90s`, `2m` or `1h`, in seconds."""
 
     def read(flag: str, text: str) -> float:
         parts = re.fullmatch(
@@ -196,7 +202,7 @@ def seconds(low: float, high: float) -> Callable[[str, str], float]:
 
 
 def within(low: float, high: float) -> Callable[[str, float], float]:
-    """Return the reader of a number in a range."""
+    """Return a function that returns a number from `low` to `high`, and refuses other numbers."""
 
     def read(flag: str, number: float) -> float:
         if not low <= number <= high:
@@ -207,14 +213,14 @@ def within(low: float, high: float) -> Callable[[str, float], float]:
 
 
 def file_path(flag: str, path: Path) -> Path:
-    """Return the path of a file. Raise UsageError for a path without a file name."""
+    """Return the path if it names a file, or else raise UsageError."""
     if not path.name:
         raise UsageError(f"{flag}: '{path}' does not name a file")
     return path
 
 
 def csv_path(flag: str, path: Path) -> Path:
-    """Return the path of a file of results. Raise UsageError unless it ends in .csv or .csv.gz."""
+    """Return the path if it ends in .csv or .csv.gz, or else raise UsageError."""
     if not file_path(flag, path).name.endswith((".csv", ".csv.gz")):
         name = shown(str(path))
         raise UsageError(

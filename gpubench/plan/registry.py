@@ -1,4 +1,4 @@
-"""Finds the variants: every `kernels/<op>/<name>.py` describes a variant, named after its file.
+"""Finds the variants. Each file `kernels/<op>/<name>.py` describes the variant `<name>`.
 
 A user's folder (`--kernels DIR`) has the same structure, and may also contain the files of one
 operation directly: `DIR/<name>.py`.
@@ -22,16 +22,16 @@ KERNELS = Path(__file__).parent.parent / "kernels"
 
 
 def descriptors(folder: Path) -> list[Path]:
-    """Return the files in a folder that describe a variant: all Python files without a leading _.
+    """Return the Python files in a folder that describe variants, without reading the files.
 
-    The file `operation.py` is left out. The function reads only the names of files.
+    The file `operation.py` is left out, and so are files whose names begin with _ or a dot.
     """
     paths = (path for path in folder.glob("*.py") if path.name[0] not in "._")
     return sorted(path for path in paths if path.name != OPERATION_FILE)
 
 
 def home(op: str, parent: Path = KERNELS) -> Path:
-    """Return the folder of an operation, with its kernels and its `operation.py`."""
+    """Return the folder that contains an operation's kernels and its `operation.py`."""
     return parent / OPERATIONS.files[op].parent.name if op in OPERATIONS else parent / op
 
 
@@ -56,7 +56,7 @@ def libraries() -> frozenset[str]:
 def library_of(op: str, backend: str) -> str:
     """Return the name of the library that our kernels of an operation are compared with.
 
-    Empty for an operation without a library.
+    The name is empty if the operation has no library.
     """
     if not OPERATIONS.is_ours(op):
         return ""
@@ -65,7 +65,7 @@ def library_of(op: str, backend: str) -> str:
 
 
 def of_op(op: str, kernels: Path | None = None, needed: Sequence[str] = ()) -> dict[str, Variant]:
-    """Return the variants of an operation by name: ours, then the variants of the user's folder.
+    """Return the variants of an operation by name, first ours and then the user's variants.
 
     If a file of the user's folder cannot be used, its variant is a `BrokenVariant`. Raises
     UsageError if that variant is `needed` or the folder's only variant, if the folder cannot be
@@ -141,7 +141,7 @@ def _own_files(folder: Path, op: str) -> tuple[list[Path], list[Path]]:
 def choose(
     op: str, backend: str, names: Sequence[str], kernels: Path | None = None
 ) -> tuple[Variant, ...]:
-    """Return the variants in the order of `names`; if `names` is empty, the default variants.
+    """Return the variants in the order of `names`, or the default variants if `names` is empty.
 
     A name may be a pattern such as `cpu_*`, which means every matching variant of the backend.
 
@@ -180,7 +180,10 @@ def choose(
 
 
 def unknown_variant(name: str, names: Collection[str], kernels: Path | None) -> str:
-    """Return a message about an unknown variant, which names a folder with such a variant."""
+    """Return a message about an unknown variant.
+
+    If the current folder contains this variant's file, the message states how to use the file.
+    """
     path = Path(name)
     stem = path.stem if path.suffix in {".cu", ".py"} else name
     if kernels is None and stem.isidentifier():

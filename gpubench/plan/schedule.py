@@ -18,7 +18,8 @@ from gpubench.text import counted
 VISIT_S = 0.02  # time to bind a kernel to operands and to warm it up, before its samples
 
 RoundsByPoint = Mapping[Point, Sequence[Measurement]]
-"""The measurements of each point so far, oldest first. The mapping grows while a job runs."""
+"""Maps each point to its measurements so far, the oldest first. The mapping grows while a job
+runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,17 +41,18 @@ class Visit:
 
 
 class Schedule(Protocol):
-    """Decides what is measured next on one device. A job ends with its last visit."""
+    """Decides which point one device measures next. A job ends after its schedule's last visit."""
 
     visits: int  # maximum number of visits, including the visits before a sweep was resumed
     endings: dict[Point, str]
-    """Why each race ended, by the race's point without a tile. Empty if there are no races."""
+    """Maps each race's point, without a tile, to the reason why the race ended. Empty if there are
+    no races."""
 
     def each(self, rounds_by_point: RoundsByPoint) -> Iterator[Visit]:
         """Yield the visits. A visit is over when the next visit is requested."""
 
     def close(self) -> None:
-        """Stop all work of the schedule other than the measurements."""
+        """Stop all work that the schedule does besides measurements."""
 
 
 class Strategy(Protocol):
@@ -71,7 +73,7 @@ class Strategy(Protocol):
         """Return the unit of a point. One device measures all points of a unit."""
 
     def is_done(self, rounds: Sequence[Measurement], timing: Timing) -> bool:
-        """Whether a point with these measurements is not measured again."""
+        """Whether a point with these measurements needs no further measurement."""
 
     def common(self, points: Sequence[Point]) -> Sequence[Point]:
         """Return the points that every device measures, so that the devices can be compared."""
@@ -95,11 +97,14 @@ class InRounds:
     is_race = False
 
     def schedule(self, points: Sequence[Point], sweep: Sweep, _device: Device) -> Schedule:
-        """Return rounds over the points."""
+        """Return a schedule that measures the points in rounds."""
         return Rounds(points, sweep.timing, sweep.seed, strategy=self)
 
     def unit(self, point: Point) -> Hashable:
-        """Return the key of the problem, or of the kernel, which is then compiled once."""
+        """Return the point's problem key if `whole_problems` is set, or else a key for its kernel.
+
+        Each kernel that is a unit is compiled once, because one device measures its points.
+        """
         if self.whole_problems:
             return point.problem_key
         return point.variant, point.tile, point.problem.dtype
@@ -122,7 +127,7 @@ class InRounds:
         )
 
     def common(self, points: Sequence[Point]) -> Sequence[Point]:
-        """Return the baselines, or a few points if there is no baseline."""
+        """Return the points of the baselines, or a few other points if there is no baseline."""
         baselines = {point.variant.baseline for point in points} - {""}
         common = [p for p in points if {p.variant.name, p.variant.tunes} & baselines]
         return common or points[:: max(1, len(points) // COMMON_POINTS)][:COMMON_POINTS]
@@ -153,7 +158,7 @@ class Rounds:
         """Do nothing, because this schedule has no work other than measurements."""
 
     def _share_s(self, visits_left: int) -> float | None:
-        """Return the wall time of the next visit; None if there is no budget.
+        """Return the wall time that the next visit may take, or None if there is no budget.
 
         The rest of the budget is divided equally among the visits that are left. So a visit that
         takes less time leaves more time to all later visits, and a long compilation leaves less.
@@ -214,15 +219,16 @@ def _failed(measurements: Sequence[Measurement]) -> bool:
 
 
 def _together(points: Sequence[Point], unit: Callable[[Point], Hashable]) -> list[Point]:
-    """Return the points in order, but with all points of a unit after the unit's first point."""
+    """Return the points in order, but with all points of a unit directly after its first point."""
     units = list(dict.fromkeys(map(unit, points)))
     return sorted(points, key=lambda point: units.index(unit(point)))
 
 
 class Forecast:
-    """Learns the time of a visit in each group of items, such as the points of one size.
+    """Forecasts the time left, from the mean time of the visits in each group of items.
 
-    In a group without a visit, a visit is expected to take the mean time of all visits.
+    The items are points, and a group is the points of one problem. In a group without a visit, a
+    visit is expected to take the mean time of the visits of all groups.
     """
 
     def __init__(self, groups: Mapping[Hashable, Hashable], rounds: int) -> None:
@@ -239,7 +245,7 @@ class Forecast:
 
     @property
     def left_s(self) -> float:
-        """Expected seconds until the last visit is done; 0 before the first visit."""
+        """Expected seconds until the last visit is done, or 0 before the first visit."""
         if not self._visits:
             return 0.0
         mean_s = sum(self._spent_s.values()) / self._visits.total()
@@ -249,7 +255,7 @@ class Forecast:
         )
 
     def visited(self, item: Hashable, seconds: float | None, *, again: bool) -> None:
-        """Record a visit; `seconds` is None for a visit of an earlier run.
+        """Record a visit. `seconds` is None for a visit that an earlier run measured.
 
         If `again` is false, the visit was the item's last visit.
         """
@@ -267,11 +273,12 @@ class Estimate:
 
     kernels: int  # number of kernels to compile, if none is in the cache
     least_s: float
-    """Minimum time: each point takes its minimum number of samples at the peak rate. The time to
-    start processes and to compile is included."""
+    """Minimum time of the sweep, if each point takes its minimum number of samples at the peak
+    rate. The time to start processes and to compile is included."""
 
     expected_s: float
-    """Time if launches have a typical rate; at most the budget, but at least `least_s`."""
+    """Time of the sweep if launches have a typical rate. The time is at most the budget, but at
+    least `least_s`."""
 
     budget_s: float | None
 
@@ -287,7 +294,7 @@ class Estimate:
 
 
 def minutes(seconds: float) -> str:
-    """Return minutes and seconds, rounded up: `1:05`."""
+    """Write a time as minutes and seconds, such as `1:05`. Fractions of a second are rounded up."""
     whole, seconds_left = divmod(math.ceil(seconds), 60)
     return f"{whole}:{seconds_left:02}"
 

@@ -11,12 +11,13 @@ class Scrutiny:
     """The checks that a variant's code needs."""
 
     probes_sums: bool = False
-    """Whether the number of bits of the kernel's sums is probed. A sweep does not probe our own
-    sources; `research/verify_kernels.py --widths` does."""
+    """Whether a probe finds how many bits the kernel's sums keep. A sweep does not probe our own
+    sources. The script `research/verify_kernels.py --widths` probes our sources."""
 
     probes_own_sizes: bool = False
-    """Whether a probe has as many products in a sum as the measured problem, and the same remainder
-    of each extent modulo the tile's extent. The result of a kernel may depend on both numbers."""
+    """Whether a probe sums as many products as the measured problem. Each extent of the probe then
+    also has the same remainder modulo the tile's extent. The result of a kernel may depend on both
+    numbers."""
 
     is_compared_later: bool = False
     """Whether the reference is made, and outputs are compared, only after the timed launches. The
@@ -58,5 +59,5 @@ def scrutiny_of(variant: Variant) -> Scrutiny:
 
 
 def owner_of(variant: Variant) -> str:
-    """Return the variant's name if it has a process of its own; else an empty text."""
+    """Return the variant's name if it has a process of its own, or else an empty text."""
     return variant.name if scrutiny_of(variant).has_own_process else ""

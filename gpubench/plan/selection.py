@@ -1,4 +1,4 @@
-"""`--only` and `--exclude`: which rows of result files a command uses."""
+"""Reads `--only` and `--exclude`, which select the rows of result files for a command."""
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -51,7 +51,7 @@ def selection(
 def read_selected(
     files: Sequence[Path], only: str | None = None, exclude: str | None = None
 ) -> list[tuple[Path, list[Row]]]:
-    """Read the rows of files that `--only` and `--exclude` keep. Raises UsageError."""
+    """Read files, and return the rows that `--only` and `--exclude` keep. Raises UsageError."""
     rows_of_files = [(path, read(path)) for path in files]
     keep = selection([row for _, rows in rows_of_files for row in rows], only, exclude)
     return [(path, list(filter(keep, rows))) for path, rows in rows_of_files]
@@ -62,7 +62,7 @@ def _fitting(pattern: str, names: set[str]) -> set[str]:
 
 
 def _sizes(term: str, sizes: set[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
-    """Parse the term as a size of each operation that the rows have."""
+    """Return the sizes that a term matches. The term is parsed as a size of each operation."""
     matches = set()
     for op in {op for op, *_ in sizes} & OPERATIONS.keys():
         with suppress(UsageError):
@@ -92,7 +92,7 @@ row, so 64 is a size if any row has the size 64. `tile=64` states the kind.
 
 
 def _matches(flag: str, text: str | None, rows: Sequence[Row | BuildRow]) -> dict[str, set[Any]]:
-    """Return the values that the terms match, by kind."""
+    """Return the values that the terms match, for each kind of term."""
     matches: dict[str, set[Any]] = {}
     if text is None:
         return matches

@@ -1,4 +1,4 @@
-"""A sweep as the user requested it, and the points to measure."""
+"""Defines the sweep that a user requests, and plans the points to measure."""
 
 import math
 import os
@@ -41,12 +41,13 @@ from gpubench.text import shown
 MAX_POINTS = 100_000
 
 AUTO_TILES = "auto"
-"""Value of `--tiles` for the tiles that each variant's cost model picks for a problem."""
+"""Value of `--tiles` that stands for the tiles that each variant's cost model picks."""
 
 TUNED = Path("results", "tuned.toml")  # the default file of the winners of `gpubench tune`
 
 Picked = Callable[[Variant, Problem], tuple[Config, ...]]
-"""(variant, problem) → the tiles of `--tiles auto` or `tuned`; () means the default tiles."""
+"""Takes (variant, problem) and returns the tiles of `--tiles auto` or `--tiles tuned`. The value ()
+means the default tiles."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,21 +56,21 @@ class Sweep:
 
     op: str = DEFAULT_OP
     variants: tuple[str, ...] = ()
-    """Names, or patterns such as `cpu_*`. Empty means every default variant of the op on the
-    device."""
+    """Names of variants, or patterns such as `cpu_*`. Empty means every default variant of the op
+    on the device."""
 
     excluded: tuple[str, ...] = ()  # names or patterns of variants that are left out
     sizes: tuple[Size, ...] = ()
     """The sizes to measure. Empty means the backend's `quick_size`."""
 
     problems: tuple[ListedProblem, ...] = ()
-    """The problems of a list, each with its dtype, instead of all sizes in all dtypes. `sizes` and
-    `dtypes` then hold the values of these problems."""
+    """The problems of a list, each with its dtype, which replace all sizes in all dtypes. `sizes`
+    and `dtypes` then hold the values of these problems."""
 
     tiles: tuple[str, ...] = ()
-    """Tiles as users write them; each variant's space reads them. Empty means each variant's
-    default tiles. `AUTO_TILES` means the tiles that each variant's cost model picks. `plan.tuned`
-    replaces `tuned`."""
+    """Tiles as users write them, which each variant's space reads. Empty means each variant's
+    default tiles. `AUTO_TILES` means the tiles that each variant's cost model picks. The module
+    `plan.tuned` finds the tiles for `tuned`."""
 
     dtypes: tuple[str, ...] = ("float32",)
     device: str = "auto"
@@ -88,11 +89,14 @@ class Sweep:
     timer: Timer = Timer.EVENTS
     timing: Timing = field(default_factory=Timing)
     options: Mapping[str, str] = field(default_factory=dict)
-    """The options of this sweep as text. If the sweep is resumed, the options must be equal."""
+    """The sweep's options as text. A resumed sweep must have equal options."""
 
 
 def tuned_file(tiles: Sequence[str]) -> Path | None:
-    """Return the file of winners if `--tiles` is `tuned`, `FILE.toml` or `FILE.csv`; else None."""
+    """Return the file of winners that `--tiles` selects, or None.
+
+    The value `tuned`, the name of a .toml file or the name of a .csv file selects a file.
+    """
     text = tiles[0] if len(tiles) == 1 else ""
     if text == "tuned":
         return TUNED
@@ -100,7 +104,7 @@ def tuned_file(tiles: Sequence[str]) -> Path | None:
 
 
 def require_inputs_kept(texts: Mapping[str, str], config: Path | None) -> None:
-    """Raise UsageError if an output file is also an input file: --force would replace the input."""
+    """Raise UsageError if an output file is also an input file, which --force would replace."""
     tuned = tuned_file((texts.get("tiles", ""),))
     lists = [("--sizes", path) for path in list_paths(texts.get("sizes", ""))]
     inputs = [*lists, ("--tiles", tuned), ("--config", config)]
@@ -122,8 +126,8 @@ def plan(
     """Return the points of a sweep on a backend, each with the reason why it cannot run, or None.
 
     `capability` is the GPU's compute capability, or None to skip its check. `multiprocessors` is
-    for `--tiles auto`; 0: the number is not known. `picked` replaces `--tiles`. Raises UsageError
-    if no point can run.
+    for `--tiles auto`. 0 means that the number is not known. `picked` replaces `--tiles`. Raises
+    UsageError if no point can run.
     """
     if not sweep.sizes:
         n = backends()[backend].quick_size
@@ -173,7 +177,7 @@ def plan(
 
 
 def _once(refusals: Sequence[tuple[str, str]]) -> str:
-    """Return the reasons as a text: each reason once, after the names of its variants."""
+    """Return a text with each reason once, after the names of the variants that have it."""
     return "; ".join(
         f"{', '.join(name for name, _ in listed)}{':' if len(listed) > 1 else ''} {reason}"
         for reason, listed in grouped(dict.fromkeys(refusals), itemgetter(1)).items()
@@ -255,7 +259,7 @@ def _points(
 
 
 def _problems(sweep: Sweep) -> list[tuple[str, Size]]:
-    """Return the dtype and the size of each problem."""
+    """Return the dtype and the size of each problem in the sweep."""
     if sweep.problems:
         return [(problem.dtype, problem.size) for problem in sweep.problems]
     return list(product(sweep.dtypes, sweep.sizes))
@@ -287,7 +291,7 @@ def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, Launches, State]]:
 
 
 def _launches_of(variant: Variant, launches: Launches, scope: Scope, timer: Timer) -> Launches:
-    """Return the point's `launches`: a call that waits for the GPU is `waited`, not `alone`.
+    """Return `waited` in place of `alone` for a call that waits for the GPU, or else `launches`.
 
     CUPTI is an exception, because it times the kernels of a call, not the call.
     """
@@ -343,14 +347,14 @@ def _tiles(variant: Variant, asked: tuple[str, ...]) -> tuple[Config | None, ...
 
 
 def _numbers(tile: str) -> int:
-    """Return the number of extents of a tile's block: 1 for an edge, 3 for `128x128x8/8x8`."""
+    """Return the number of extents in a tile's block: 1 for `16`, or 3 for `128x128x8/8x8`."""
     if tile == NO_PARAMETERS:
         return 0
     return tile.partition("/")[0].count("x") + 1
 
 
 def _require_legal_tile(asked: tuple[str, ...], variants: Sequence[Variant]) -> None:
-    """Raise UsageError for tiles that no variant takes."""
+    """Raise UsageError if no variant takes any of the tiles, or if a tile has an unknown form."""
     if not asked:
         return
     tiled = [(variant, variant.tiles) for variant in variants if variant.tiles]

@@ -23,7 +23,10 @@ Kind = TypeVar("Kind")
 
 
 def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
-    """Return the file's table. Raise UsageError, beginning with `flag`, for an invalid file."""
+    """Return the table in a TOML file.
+
+    Raise UsageError for an invalid file. The message begins with `flag`.
+    """
     at = f"{flag}: " if flag else ""
     try:
         with path.open("rb") as file:
@@ -87,7 +90,7 @@ def lies_below(text: str, base: Path = Path()) -> bool:
 
 
 def decode(values: object, kind: type[Kind], where: str, *, strict: bool = True) -> Kind:
-    """Return the values as an object of a msgspec type. Unless `strict`, a number may be a text.
+    """Convert values to an object of a msgspec type. Unless `strict`, a number may be a text.
 
     Raise UsageError with one line: `where`, msgspec's message with the place within the values, and
     for a misspelled name the nearest valid name.

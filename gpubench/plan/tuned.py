@@ -1,4 +1,4 @@
-"""The file of winners of `gpubench tune`, and the tiles that a sweep takes from it."""
+"""Reads and writes the winners of `gpubench tune`, and picks a sweep's tiles from the winners."""
 
 import json
 import math
@@ -46,7 +46,8 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     sweep without `--layouts`."""
 
     simplest: str
-    """The tile whose values come first on their axes, among the tiles not shown to be slower."""
+    """The tile whose values come first on their axes, among the tiles that were not shown to be
+    slower."""
 
     group: int  # number of configurations that were not shown to be slower, out of `configurations`
     configurations: int
@@ -59,12 +60,12 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The device, variant and problem for which this configuration is the best."""
+        """The device, variant and problem for which this winner is the best configuration."""
         problem = self.dtype, self.layout, *size_of(self)
         return self.device, self.op, self.variant, *problem
 
     def distance(self, problem: Problem) -> float:
-        """Return the distance to a problem: the sum of |log₂| of the ratios of all extents."""
+        """Return the distance to a problem, which is the sum of |log₂(ratio)| over all extents."""
         pairs = zip(size_of(self), problem.numbers, strict=True)
         return sum(abs(math.log2(own / other)) for own, other in pairs)
 
@@ -74,7 +75,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def tiles_of(path: Path) -> str:
-    """Return the value of `--tiles` that selects the winners of a file."""
+    """Return the value of `--tiles` that selects the winners in a file."""
     return "tuned" if path == TUNED else str(path)
 
 
@@ -97,7 +98,7 @@ def read_winners(path: Path) -> list[Winner]:
 
 
 def _winners_of_table(path: Path) -> list[Winner]:
-    """Return the choices of a table of `gpubench tune --table` as winners."""
+    """Read a table that `gpubench tune --table` wrote, and return its choices as winners."""
     try:
         rows = tile_table.read(path)
     except UsageError as error:
@@ -153,7 +154,7 @@ def _only_writer(folder: Path) -> Iterator[None]:
 
 
 def _table(winner: Winner) -> str:
-    """Return a winner as a TOML table. TOML writes texts and numbers as JSON does."""
+    """Write a winner as a TOML table. TOML writes texts and numbers as JSON does."""
     facts = msgspec.structs.asdict(winner).items()
     texts_by_name = {
         name: json.dumps(value, ensure_ascii=False) for name, value in facts if value is not None
