@@ -1,4 +1,4 @@
-"""Problems and solutions of other projects, as operations and functions of gpubench.
+"""Turns problems and solutions of other projects into operations and functions of gpubench.
 
 A form is the file format of another project. Each form has a module here, which finds a problem's
 files, reads them, and runs the problem's code. The code runs in the process of `process.py` and in

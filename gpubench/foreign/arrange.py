@@ -25,7 +25,7 @@ FACTOR = 3.0  # maximum factor between the means' variance and its value for ind
 
 
 def arrange(values: Any, generator: np.random.Generator, xp: Any = np) -> None:
-    """Move the values of an array of the module `xp`, NumPy or torch, in place.
+    """Move the values of an array to other positions, in place. `xp` is NumPy or torch.
 
     The values must be independent, unlike the values of a triangular matrix, for example.
     """
@@ -63,7 +63,11 @@ def is_independent(values: Any, xp: Any = np) -> bool:
 
 
 def _ratios(values: Any) -> list[float]:
-    """Return, for each axis, the means' variance divided by its value for independent values."""
+    """Return a ratio for each axis.
+
+    The ratio is the variance of the means along the axis, divided by the variance that the means of
+    independent values have.
+    """
     variance = _variance(values)
     if not 0 < variance < np.inf:
         return [0.0]
@@ -84,7 +88,7 @@ def _variance(values: Any) -> float:
 
 
 def _separate(lines: Any, generator: np.random.Generator, xp: Any, *, by_size: bool) -> None:
-    """Move the larger values into every second block of each line. A block is short or long."""
+    """Move the larger values into every second block of each line. The blocks are short or long."""
     extent = lines.shape[-1]
     if not len(lines):
         return

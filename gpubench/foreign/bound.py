@@ -1,4 +1,4 @@
-"""Runs a problem's code on the bytes of a launch: makes inputs and results, runs solutions."""
+"""Makes a problem's inputs and results in the bytes of a launch, and runs solutions."""
 
 import sys
 import threading
@@ -36,7 +36,7 @@ class Bound(NamedTuple):
 
     @property
     def arguments(self) -> Any:
-        """The arguments, as the reference takes them."""
+        """The arguments, in the nested lists and dicts that the reference takes."""
         return nested(self.leaves, self.form)
 
 
@@ -59,7 +59,7 @@ def bind(made: tuple[Leaves, Any], facts: Facts, inputs: Any, outputs: Any) -> B
 
 
 def fill(program: Program, facts: Facts, number: int, seed: int) -> memoryview:
-    """Return the bytes of a workload's inputs, whose random values a seed determines."""
+    """Return the bytes of a workload's inputs, with random values that depend on the seed."""
     import torch
 
     leaves, _ = inputs_of(program, number, seed)
@@ -88,7 +88,7 @@ def _content(tensor: Any) -> memoryview:
 def refer(
     program: Program, facts: Facts, number: int, inputs: memoryview
 ) -> tuple[memoryview, list[memoryview]]:
-    """Return the bytes of the reference's results, and of its results in float64.
+    """Run the reference, and return the bytes of its results in its own types and in float64.
 
     The list of results in float64 is empty if the reference does not run in float64.
     """
@@ -99,7 +99,7 @@ def refer(
 def refer_on_device(
     program: Program, facts: Facts, number: int, inputs: memoryview
 ) -> tuple[Any, list[Any]]:
-    """Return the results of `refer` as tensors on the device, in memory of their own."""
+    """Run the reference as `refer` does, and return tensors on the device, in new memory."""
     import torch
 
     bound, native = _on_device(program, facts, number, inputs)
@@ -121,7 +121,7 @@ def refer_on_device(
 
 
 def elements_of(facts: Facts) -> ModuleType:
-    """Return the module that compares results: on the GPU if it has room, else on the host."""
+    """Return the module that compares results: `on_device` if the GPU has room, else `on_host`."""
     if values.device().type == "cpu":
         return on_host
     from gpubench.foreign import on_device
@@ -147,7 +147,7 @@ def waits(program: Program, facts: Facts, number: int, inputs: memoryview) -> bo
 def _on_device(
     program: Program, facts: Facts, number: int, inputs: memoryview
 ) -> tuple[Bound, Any]:
-    """Return a workload with its tensors on the device, and the memory of the results."""
+    """Return a workload whose tensors are on the device, and the memory of its results."""
     import torch
 
     memory = torch.frombuffer(bytearray(inputs), dtype=torch.uint8).to(values.device())
@@ -159,7 +159,7 @@ def _on_device(
 
 @cache
 def _form(program: Any, number: int) -> tuple[Leaves, Any]:
-    """Return a workload's inputs and their form. None takes the place of each tensor."""
+    """Return a workload's inputs, with None in place of each tensor, and the form of the inputs."""
     leaves, form = inputs_of(program, number, seed=0)
     return [None if is_tensor(leaf) else leaf for leaf in leaves], form
 
@@ -172,7 +172,7 @@ def _widened(leaf: Any) -> Any:
 
 
 def _results(program: Program, bound: Bound, facts: Facts) -> Leaves:
-    """Return the results of the reference: its return values, and the inputs that it changes."""
+    """Run the reference, and return its results, which include the inputs that it changes."""
     import torch
 
     with torch.no_grad():
@@ -183,7 +183,7 @@ def _results(program: Program, bound: Bound, facts: Facts) -> Leaves:
 
 
 class Solution:
-    """Adapts a function of a problem's arguments to the bytes of a launch."""
+    """Calls a function with arguments that lie in the bytes of a launch."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class Solution:
             self._require_fair(threads)
 
     def _keep(self, returned: Any, results: Leaves) -> None:
-        """Copy returned tensors into the results, except for tensors that lie there already.
+        """Copy the tensors that a call returned into the results, unless they lie there already.
 
         Raises LaunchError if the number of returned tensors is wrong.
         """
@@ -246,7 +246,7 @@ class Solution:
                 write(tensor, target)
 
     def _require_fair(self, threads: set[threading.Thread]) -> None:
-        """Raise LaunchError if a call has replaced a clock, or if its work continues after its end.
+        """Raise LaunchError if a call has replaced a clock, or has left work that is not finished.
 
         The clock of another process detects the wrong time anyway. This check names the cause.
         """
@@ -275,7 +275,7 @@ def _is_of_library(thing: Any) -> bool:
 
 
 def _watched_streams() -> dict[int, Any]:
-    """Return a dictionary to which each stream that Python code makes later is added, by handle."""
+    """Return a dictionary of streams by handle, to which later streams of Python code are added."""
     import torch
 
     seen = dict[int, Any]()

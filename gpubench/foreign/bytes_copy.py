@@ -1,4 +1,4 @@
-"""A problem that copies bytes, and is run to compile the CuPy kernels that every problem needs.
+"""Defines a problem that copies bytes. Its run compiles the CuPy kernels that all problems need.
 
 The arrays of each problem are bytes (`operation.py`), so CuPy compiles the same kernels for all
 problems. The files of this operation are written by gpubench, so no foreign code runs.

@@ -20,7 +20,7 @@ OUTSIDE = 10.0
 of two errors: the tolerance, and the reference's largest error in its own types."""
 
 OWN_ERRORS = 8.0
-"""The errors of a chunk may be at most this multiple of the reference's errors in its own types."""
+"""An error counts only above this multiple of the reference's error in its own types."""
 
 MIN_PAIRS = 3  # minimum number of pairs of launches from which the variation is computed
 
@@ -28,7 +28,7 @@ ROUNDED_ONCE = 1.01  # factor on the unit roundoff of a right value that is roun
 
 
 class _Right(NamedTuple):
-    """The right values of a result, element by element."""
+    """The right values of all elements of a result."""
 
     values: Values
     own: Any  # the reference's results in its own types
@@ -42,15 +42,15 @@ class _Launches(NamedTuple):
     """The right values of a result in other launches."""
 
     spread: Values | None
-    """For each chunk: the mean square of the right values' variation between launches. None
-    before `MIN_PAIRS` pairs of launches were compared."""
+    """Mean square of the right values' variation between launches, with one value for each chunk.
+    None before `MIN_PAIRS` pairs of launches were compared."""
 
     earlier: list[Values]
     """The right values of the first launch, and of the previous launch."""
 
 
 class Comparison:
-    """Compares results of a workload, and records the right results' variation between launches."""
+    """Compares a workload's results, and records how the right results vary between launches."""
 
     def __init__(self, facts: Facts, elements: ModuleType = on_host) -> None:
         """`elements` is the module for arithmetic on the results: `on_host` or `on_device`."""
@@ -92,7 +92,7 @@ class Comparison:
         return _Right(self.elements.widened(own), own, 0.0, is_wide=False)
 
     def _learn(self, right: list[Values]) -> None:
-        """Add the squared differences between the right values of this and the previous launch."""
+        """Record how this launch's right values differ from the previous launch's right values."""
         last, self._last = self._last, right
         self._first = self._first or right
         if not last:
@@ -123,7 +123,7 @@ class WithReference:
         return all(each.is_wide for part, each in pairs if _roundoff(part.dtype))
 
     def __call__(self, content: Content) -> Compared:
-        """Compare the bytes of the results."""
+        """Compare the bytes of a launch's results with the right results."""
         outputs, tolerances = self._facts.outputs, self._facts.tolerances
         results = (self._elements.values_of(content, part) for part in outputs)
         pairs = zip(results, self._right, self._launches, tolerances, outputs, strict=True)
@@ -166,7 +166,7 @@ class WithReference:
         tolerance: Tolerance,
         part: Part,
     ) -> str:
-        """Return why a result with errors above the tolerance is wrong; empty if it is right."""
+        """Return why a result with errors above the tolerance is wrong, or "" if it is right."""
         elements = self._elements
         values = elements.widened(result)
         if elements.has_nan(values) and not elements.has_nan(right.values):
@@ -191,7 +191,7 @@ class WithReference:
         )
 
     def _why_not_computed(self, off: Values, right: _Right, spread: Values, part: Part) -> str:
-        """Return a reason if errors are as large as the right values' variation, or else ""."""
+        """Return a message if errors are as large as the right values' variation, or else ""."""
         count, *span = self._elements.missed(
             off, right.values, right.own, spread, OWN_ERRORS, _roundoff(part.dtype)
         )

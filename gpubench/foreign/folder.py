@@ -1,4 +1,4 @@
-"""Writes a folder in the user's cache with a problem of another project as an operation."""
+"""Writes a folder in the user's cache that states another project's problem as an operation."""
 
 import re
 from collections.abc import Sequence
@@ -121,7 +121,7 @@ def compile_ahead(
 
 
 def _facts(statement: Statement, number: int, device: str, own: ForeignProcess | None) -> Facts:
-    """Return the facts from a run of the reference. The user's cache keeps the facts."""
+    """Return a workload's facts from the user's cache, or else from a run of the reference."""
     digests = [digest_of(Path(each)) for each in (statement.path, *statement.sources)]
     fields = Facts.__struct_fields__, Part.__struct_fields__  # the fields of this version
     name = cache_file("examined", fields, statement, number, device, digests)

@@ -1,4 +1,4 @@
-"""The forms of problems, and functions that find out the form of a file or folder."""
+"""Lists the forms of problems, and finds out which form a file or folder has."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +32,7 @@ MAX_DEPTH = 4  # number of levels of folders in which problems are looked for
 
 
 def find(path: Path) -> list[tuple[str, Path]]:
-    """Return the form and the file of each problem at a path, a file or a folder with subfolders.
+    """Return the form and the file of each problem in a file, or in a folder with subfolders.
 
     Raises UsageError for a file that cannot be read.
     """

@@ -1,4 +1,4 @@
-"""The form of gpu-mode's reference kernels: `task.yml`, and `reference.py` beside it."""
+"""Reads the form of gpu-mode's reference kernels: a `task.yml` with a `reference.py` beside it."""
 
 import ast
 import re
@@ -25,7 +25,10 @@ Arguments = dict[str, Any]
 
 
 def find(path: Path) -> list[Path]:
-    """Return a list with the `task.yml` at a path, which is the file or its folder; or []."""
+    """Return a list with the `task.yml` at a path, or an empty list.
+
+    The path is the file itself or the folder of the file.
+    """
     file = path / "task.yml" if path.is_dir() else path
     return [file] if file.name == "task.yml" and file.is_file() else []
 
@@ -73,7 +76,7 @@ def read(path: Path) -> Statement:
 
 
 class Program:
-    """The code of a task."""
+    """Runs the code of a gpu-mode task."""
 
     ENTRY = "function custom_kernel"
 
@@ -89,7 +92,7 @@ class Program:
         sys.path.append(str(path.parent))
 
     def _watched(self, name: str, check: Any) -> Any:
-        """Return a function that records the tolerances of `check`, and then calls it."""
+        """Return a function that records the tolerances of `check`, and then calls `check`."""
         names = signature(check)
 
         def compare(*arguments: Any, **named: Any) -> Any:
@@ -104,7 +107,7 @@ class Program:
         return compare
 
     def inputs(self, number: int, seed: int) -> Sequence[Any]:
-        """Return the single argument `data`, whose random values a seed determines."""
+        """Return the single argument `data`, with random values that depend on the seed."""
         values.seed(seed)
         generate, stated = self._module.generate_input, self._listed[number - 1]
         replaced = {"seed": seed} if "seed" in signature(generate).parameters else {}
@@ -115,7 +118,10 @@ class Program:
         return self._module.ref_kernel(*arguments)
 
     def tolerances(self, arguments: Any, result: Sequence[Any]) -> list[Tolerance]:
-        """Return the tolerances that the task's own check uses. Raises UsageError."""
+        """Return the tolerances that the task's own check uses.
+
+        Raises UsageError if the check uses no tolerance.
+        """
         self._seen.clear()
         output = result[0] if len(result) == 1 else tuple(result)
         self._module.check_implementation(*arguments, output)
@@ -126,5 +132,5 @@ class Program:
         return [min(self._seen, key=lambda each: (each.relative, each.absolute))] * len(result)
 
     def solution(self, module: Any) -> Any:
-        """Return the function `custom_kernel` of a module; None if the module has none."""
+        """Return the function `custom_kernel` of a module, or None if the module lacks it."""
         return getattr(module, "custom_kernel", None)

@@ -1,4 +1,4 @@
-"""The form of KernelBench: a file with `Model`, `get_inputs` and `get_init_inputs`."""
+"""Reads the form of KernelBench: a file with `Model`, `get_inputs` and `get_init_inputs`."""
 
 import ast
 import re
@@ -44,7 +44,7 @@ def read(path: Path) -> Statement:
 
 
 class Program:
-    """The code of a problem."""
+    """Runs the code of a KernelBench problem."""
 
     ENTRY = "class ModelNew"
 
@@ -54,7 +54,7 @@ class Program:
         self._draws_on_device = values.drawing_device().type != "cpu"
 
     def inputs(self, number: int, seed: int) -> Sequence[Any]:
-        """Return the inputs, whose random values a seed determines.
+        """Return the inputs, with random values that depend on the seed.
 
         The GPU draws the values, unless the problem's code fails with tensors on the GPU.
         """
@@ -82,16 +82,16 @@ class Program:
         return self._models[is_wide](*arguments)
 
     def _made(self, kind: Any) -> Any:
-        """Return a model whose weights are determined by `WEIGHTS_SEED`."""
+        """Return a model with the random weights that `WEIGHTS_SEED` gives."""
         values.seed(WEIGHTS_SEED)
         return kind(*self._module.get_init_inputs()).to(values.device())
 
     def tolerances(self, _arguments: object, result: Any) -> list[Tolerance]:
-        """Return the tolerance of each result's type."""
+        """Return a tolerance for each result, which depends on the result's element type."""
         names = [str(each.dtype).removeprefix("torch.") for each in result]
         return [Tolerance(limit, limit) for limit in (TOLERANCES.get(name, 0.0) for name in names)]
 
     def solution(self, module: Any) -> Any:
-        """Return the model `ModelNew` of a module; None if the module has none."""
+        """Return the model `ModelNew` of a module, or None if the module lacks it."""
         kind = getattr(module, "ModelNew", None)
         return kind and self._made(kind)

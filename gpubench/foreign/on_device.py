@@ -1,4 +1,4 @@
-"""Arithmetic on the elements of results in the memory of a GPU, by torch.
+"""Uses torch for arithmetic on the elements of results in the memory of a GPU.
 
 `on_host.py` has the same functions for host memory. A comparison of 2²⁴ elements takes some
 milliseconds on a GPU, and most of a second on the host. All functions use deterministic kernels,
@@ -19,7 +19,8 @@ from gpubench.foreign.tensors import view
 Values = Any  # a tensor of float64 in one dimension
 
 BYTES_OF_ELEMENT = 200
-"""Bytes of memory per element of a result, for right values of several launches and for errors."""
+"""Number of bytes of GPU memory that a comparison needs for each element of a result. The memory
+holds right values of several launches, and errors."""
 
 
 def has_room(facts: Facts) -> bool:
@@ -41,12 +42,12 @@ def values_of(content: Any, part: Part) -> Any:
 
 
 def right_values(content: Any) -> Values:
-    """Return the float64 elements of a right result."""
+    """Return the elements of a right result, which lies in float64."""
     return content.reshape(-1)
 
 
 def widened(values: Any) -> Values:
-    """Return values as float64."""
+    """Convert values to float64."""
     return values.double()
 
 
@@ -74,7 +75,7 @@ def largest(values: Values) -> float:
 
 
 def magnitude(values: Values) -> float:
-    """Return the largest magnitude."""
+    """Return the largest magnitude of the values, or 0 if there are no values."""
     return float(values.abs().max()) if len(values) else 0.0
 
 
@@ -87,17 +88,17 @@ def root(values: Values) -> float:
 
 
 def has_any(values: Any) -> bool:
-    """Whether a value is not 0."""
+    """Whether any value differs from 0."""
     return bool((values.double() != 0).any())
 
 
 def has_nan(values: Values) -> bool:
-    """Whether a value is NaN."""
+    """Whether any value is NaN."""
     return bool(values.isnan().any())
 
 
 def share_within(ratios: Values) -> float:
-    """Return the share of the ratios that are at most 1."""
+    """Return the fraction of the ratios that are at most 1."""
     return int((ratios <= 1).sum()) / len(ratios)
 
 
@@ -136,5 +137,5 @@ def chunk_means(squares: Values) -> Values:
 
 
 def squares_of_differences(right: Values, last: Values) -> Values:
-    """Return half of the mean squared difference of two launches' values, for each chunk."""
+    """Return half the mean squared difference between two launches' values, for each chunk."""
     return chunk_means((right - last).square() / 2)

@@ -1,4 +1,4 @@
-"""Arithmetic on the elements of results in host memory, by NumPy.
+"""Uses NumPy for arithmetic on the elements of results in host memory.
 
 `on_device.py` has the same functions for results in the memory of a GPU.
 """
@@ -27,7 +27,8 @@ MAX_THREADS = 8
 MIN_BLOCKS = 8  # minimum number of blocks for which several threads are used
 
 VARIES = 0.5
-"""Largest error of a chunk, relative to the variation of its right values between launches."""
+"""Maximum error of a chunk, as a multiple of how much the chunk's right values vary between
+launches."""
 
 NAMES = {"float4_e2m1fn_x2": "uint8"}  # types that NumPy lacks, and types that replace them
 
@@ -51,12 +52,12 @@ def right_values(content: bytes | memoryview) -> Values:
 
 
 def widened(values: NDArray[Any]) -> Values:
-    """Return values as float64."""
+    """Convert values to float64."""
     return values.astype(np.float64)
 
 
 def of_blocks(count: int, function: Callable[[slice], T]) -> list[T]:
-    """Call a function on each block of `count` elements, and return the list of its values.
+    """Call a function on each block of `count` elements, and return a list of the results.
 
     A block consists of whole chunks. Several threads help, because NumPy releases Python's lock.
     """
@@ -106,7 +107,7 @@ def largest(values: Values) -> float:
 
 
 def magnitude(values: Values) -> float:
-    """Return the largest magnitude."""
+    """Return the largest magnitude of the values, or 0 if there are no values."""
     return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
 
@@ -121,17 +122,17 @@ def root(values: Values) -> float:
 
 
 def has_any(values: NDArray[Any]) -> bool:
-    """Whether a value is not 0."""
+    """Whether any value differs from 0."""
     return bool(values.any())
 
 
 def has_nan(values: Values) -> bool:
-    """Whether a value is NaN."""
+    """Whether any value is NaN."""
     return bool(np.isnan(values).any())
 
 
 def share_within(ratios: Values) -> float:
-    """Return the share of the ratios that are at most 1."""
+    """Return the fraction of the ratios that are at most 1."""
     return float((ratios <= 1).mean())
 
 
@@ -190,7 +191,7 @@ def chunk_means(squares: Values) -> Values:
 
 
 def squares_of_differences(right: Values, last: Values) -> Values:
-    """Return half of the mean squared difference of two launches' values, for each chunk."""
+    """Return half the mean squared difference between two launches' values, for each chunk."""
 
     @np.errstate(invalid="ignore", over="ignore")
     def squares(block: slice) -> Values:

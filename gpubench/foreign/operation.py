@@ -1,4 +1,4 @@
-"""A problem of another project as an operation, and its solutions as variants.
+"""Makes an operation from another project's problem, and variants from its solutions.
 
 The folder of a problem contains `problem.json` (a `Record`), `operation.py`, and the variants.
 """
@@ -24,7 +24,7 @@ from gpubench.process.child import runs_foreign_code
 
 RECORD = "problem.json"
 REFERENCE = "reference"
-"""Name of the variant that calls the problem's own reference, and name of its file."""
+"""Name of the variant that calls the problem's own reference. The variant's file has this name."""
 
 PRECISIONS = ("float64", "float32", "float16", "bfloat16")
 """Precisions that a problem may have. The first input or output of one of these types selects
@@ -34,7 +34,7 @@ Bytes = NDArray[np.uint8]
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A problem, and facts from runs of its reference."""
+    """The content of `problem.json`, which is a problem and facts from runs of its reference."""
 
     statement: Statement
     device: str  # the backend's name
@@ -42,7 +42,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def read_record(folder: Path) -> Record:
-    """Return the record of a problem's folder."""
+    """Read the record in a problem's folder."""
     return msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
 
 
@@ -54,7 +54,7 @@ def dtype_of(record: Record) -> str:
 
 
 def operation_in(file: str) -> Operation:
-    """Return the operation of the problem in whose folder this file lies."""
+    """Return the operation for the problem whose folder contains `file`."""
     record = read_record(Path(file).parent)
     statement, unknown = record.statement, ListedSize("", ((ALIGNMENT,), (ALIGNMENT,)), 1)
     listed = [unknown] * len(statement.workloads)
@@ -125,7 +125,7 @@ def operation_on_bytes(
 
 
 def variant_in(file: str, solution: str = "", digest: str = "") -> CallVariant:
-    """Return the variant of a solution; or of the problem's reference if `solution` is empty.
+    """Return the variant that calls a solution, or the reference if `solution` is empty.
 
     `digest` is the digest of the solution's content, so that the description's file changes with
     the content.

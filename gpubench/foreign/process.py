@@ -18,7 +18,7 @@ from gpubench.plan.foreign_process import ForeignProcess, serve_requests
 from gpubench.process.child import runs_foreign_code
 
 ANSWER_S = 600.0
-"""Time limit of an answer. A reference on a CPU may take a long time."""
+"""Time limit for an answer. A reference may take a long time on a CPU."""
 
 MAX_REASON = 500
 
@@ -85,7 +85,7 @@ def begin(path: str) -> None:
 
 
 def serve(descriptor_of_socket: int) -> None:
-    """Answer requests until the channel closes."""
+    """Answer requests about problems until the channel closes."""
     with suppress(ImportError):  # each request reports that torch is missing
         import torch  # noqa: F401 # the import takes seconds
 

@@ -1,4 +1,4 @@
-"""The form of SOL-ExecBench and FlashInfer-Trace: a definition, and a file of workloads."""
+"""Reads the form of SOL-ExecBench and FlashInfer-Trace: a definition, and a file of workloads."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from gpubench.model.expression import evaluate
 
 SHARE = "required_matched_ratio"
 LIMITS = {"max_atol": "absolute", "max_rtol": "relative", "max_error_cap": "cap", SHARE: "share"}
-"""Fields of a tolerance in this form, with the corresponding fields of `Tolerance`."""
+"""Maps the fields of a tolerance in this form to the fields of `Tolerance`."""
 
 
 class _Axis(msgspec.Struct):
@@ -65,7 +65,7 @@ def solutions(path: Path) -> list[Path]:
 
 
 def _root(definition: Path) -> Path | None:
-    """Return the folder of FlashInfer-Trace that contains a definition; None if there is none."""
+    """Return the folder of FlashInfer-Trace that contains a definition, or None."""
     return next((each.parent for each in definition.parents if each.name == "definitions"), None)
 
 
@@ -93,7 +93,7 @@ def read(path: Path) -> Statement:
 
 
 def _axes(definition: _Definition, line: _Line) -> dict[str, int]:
-    """Return the extents by name. Raises ValueError."""
+    """Return a workload's extents by name. Raises ValueError for an invalid expression."""
     axes = {name: axis.value for name, axis in definition.axes.items() if axis.type == "const"}
     axes |= line.axes
     for name, axis in definition.axes.items():
@@ -103,7 +103,10 @@ def _axes(definition: _Definition, line: _Line) -> dict[str, int]:
 
 
 def _shapes(definition: _Definition, line: _Line) -> dict[str, tuple[int, ...] | None]:
-    """Return the shape of each input and output. A number has the shape None. Raises ValueError."""
+    """Return the shape of each input and output, or None for a number.
+
+    Raises ValueError for an invalid extent.
+    """
     axes, made = _axes(definition, line), dict[str, tuple[int, ...] | None]()
     for name, tensor in {**definition.inputs, **definition.outputs}.items():
         shape = tuple(evaluate(extent, axes) for extent in tensor.shape or ())
@@ -114,7 +117,7 @@ def _shapes(definition: _Definition, line: _Line) -> dict[str, tuple[int, ...] |
 
 
 class Program:
-    """The code of a definition."""
+    """Runs the code of a definition."""
 
     ENTRY = "function run"
 
@@ -123,7 +126,7 @@ class Program:
         self._module = vars(values.module_of(path, "reference", self._definition.reference))
 
     def inputs(self, number: int, seed: int) -> Sequence[Any]:
-        """Return the arguments of a workload, whose random values a seed determines."""
+        """Return the arguments of a workload, with random values that depend on the seed."""
         values.seed(seed)
         definition, line = self._definition, self._lines[number - 1]
         shapes, made = _shapes(definition, line), dict[str, Any]()
@@ -146,5 +149,5 @@ class Program:
         return [result[name] for name in names] if isinstance(result, Mapping) else result
 
     def solution(self, module: Any) -> Any:
-        """Return the function `run` of a module; None if the module has none."""
+        """Return the function `run` of a module, or None if the module lacks it."""
         return getattr(module, "run", None)

@@ -1,4 +1,4 @@
-"""Loads a solution: `solution.json`, a Python file, or a description of gpubench."""
+"""Loads a solution from `solution.json`, a Python file, or a description of gpubench."""
 
 import os
 import sys
@@ -31,7 +31,7 @@ class Source(msgspec.Struct):
 
 
 class Options(msgspec.Struct):
-    """Options of the compilers."""
+    """Options for the compilers and the linker."""
 
     cflags: list[str] = []
     cuda_cflags: list[str] = []
@@ -129,7 +129,10 @@ def _of_json(solution: Solution) -> tuple[Function, bool]:
 
 
 def _compiled(solution: Solution, folder: Path) -> Any:
-    """Return the module of a solution's CUDA C++, which is cached: compiling takes a minute."""
+    """Return the module of a solution's CUDA C++.
+
+    A cache keeps the module, because compiling takes a minute.
+    """
     import torch
     from torch.utils import cpp_extension
 

@@ -17,7 +17,7 @@ class Tolerance(msgspec.Struct, frozen=True):
     absolute: float = 1e-2
     relative: float = 1e-2
     share: float = 1.0
-    """Share of the elements that must be right."""
+    """Fraction of the elements that must be right."""
 
     cap: float | None = None  # maximum error of any element
 
@@ -36,7 +36,8 @@ class Workload(msgspec.Struct, frozen=True):
 
     name: str
     tolerance: Tolerance | None = None
-    """The tolerance. None if only a run of the problem's own check shows the tolerance."""
+    """The tolerance of the results. None if only a run of the problem's own check shows this
+    tolerance."""
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -81,12 +82,12 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Program(Protocol):
-    """The code of a problem, in a process that has torch."""
+    """Interface to the code of a problem, in a process that has torch."""
 
     ENTRY: str  # the name that a solution's Python file must define, such as `function run`
 
     def inputs(self, number: int, seed: int) -> Sequence[Any]:
-        """Return the arguments of a workload, whose random values a seed determines."""
+        """Return the arguments of a workload, with random values that depend on the seed."""
 
     def reference(self, arguments: Sequence[Any]) -> Any:
         """Return the result for the arguments, whose floating-point values may be float64."""
@@ -99,7 +100,11 @@ class Program(Protocol):
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file. Raises ValueError or OSError."""
+    """Return the text of a file.
+
+    Raises ValueError for a file that is too large or is not UTF-8, and OSError for a file that
+    cannot be read.
+    """
     with path.open("rb") as file:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:

@@ -65,9 +65,10 @@ def prepare_ahead(
 
 
 class Compilations:
-    """Compiles the CUDA C++ of solutions, a minute each, while other problems are judged.
+    """Compiles the CUDA C++ of solutions while other problems are judged.
 
-    An error is ignored here, because the process that measures the solution reports it.
+    The compilation of a solution takes a minute. An error is ignored here, because the process that
+    measures the solution reports it.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ def _chosen(options: Mapping[str, Any]) -> list[int]:
 
 
 def of_problem(fields: Mapping[str, Any], solutions: Sequence[Path] | None) -> dict[str, Any]:
-    """Return the fields of a sweep over a problem. Raises UsageError."""
+    """Return the fields of a sweep over a problem. Raises UsageError for an invalid problem."""
     from gpubench.foreign import folder, forms
     from gpubench.plan.operations import operation_named
 

@@ -18,7 +18,8 @@ have room for the right results of several launches in float64."""
 ARRANGED_SEEDS = (1, 2, 3)  # seeds of inputs that show whether values depend on each other
 
 NOISE = {True: 0xFF, False: 0x55}
-"""Byte that fills unwritten memory, by whether the elements are floats. 0xFF makes floats NaN."""
+"""The byte that fills unwritten memory, for floats (True) and for other elements (False). The byte
+0xFF makes floats NaN."""
 
 PLAIN = (int, float, str, bool, type(None))
 
@@ -29,10 +30,12 @@ class Ran(NamedTuple):
     """The outcome of a run of the reference."""
 
     outputs: Leaves
-    """The results that the reference returned, then the inputs that it changed."""
+    """The results that the reference returned, followed by the inputs that the reference
+    changed."""
 
     leaf_of: list[int]
-    """For each output: the index of the input that has the same memory; -1 if there is none."""
+    """Index of the input that has the same memory, for each output. The index is -1 if there is
+    none."""
 
     returned: int  # number of outputs that the reference returned
     changed: set[int]  # indices of the inputs that the reference changed
@@ -232,7 +235,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _without_content(program: Program, number: int) -> set[int]:
-    """Return the inputs whose memory the problem leaves unwritten, as memory for a result."""
+    """Return the inputs that the problem leaves unwritten, because they are memory for results."""
     leaves = []
     for noise in NOISE.values():
         with values.filled_with(noise):

@@ -18,19 +18,19 @@ LARGEST_INTEGERS = {"int8": 127, "uint8": 255, "bool": 1}
 LARGEST_INTEGER = 1023  # largest value of other integer types
 
 POSITIVE = re.compile(r"var|std|scale|rms|delta|dt\b|decay|temperature", re.IGNORECASE)
-"""Names of inputs whose values must be positive."""
+"""Matches the names of inputs whose values must be positive."""
 
 GAIN = re.compile(r"norm.*weight|gamma|ln_.*weight", re.IGNORECASE)
-"""Names of weights of normalizations, whose values vary around 1."""
+"""Matches the names of a normalization's weights, whose values vary around 1."""
 
 SHARES = re.compile(r"probs|softmax|attn_weights", re.IGNORECASE)
-"""Names of inputs whose rows must have the sum 1."""
+"""Matches the names of inputs whose rows must have the sum 1."""
 
 _device = "cpu"
 
 
 def use_device(name: str) -> None:
-    """Let references and models of this process compute on `cpu` or `cuda`."""
+    """Set the device on which references and models of this process compute, `cpu` or `cuda`."""
     global _device  # noqa: PLW0603 # a process has one device
     _device = name
 
@@ -78,7 +78,7 @@ def module_of(path: Path, name: str, text: str = "") -> ModuleType:
 
 
 def random(name: str, shape: tuple[int, ...] | None, dtype: str) -> Any:
-    """Return random values that suit an input's name: normally distributed floats, or integers."""
+    """Return random values for an input, which are integers or floats that suit its name."""
     import torch
 
     if shape is None:
@@ -108,7 +108,7 @@ def random(name: str, shape: tuple[int, ...] | None, dtype: str) -> Any:
 
 
 def stored(path: Path, key: str) -> Any:
-    """Return the tensor with the name `key` from a file in the format safetensors."""
+    """Return the tensor that a file in the format safetensors has under the name `key`."""
     import torch
 
     types = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -123,7 +123,10 @@ def stored(path: Path, key: str) -> Any:
 
 
 def modes() -> tuple[Any, Any]:
-    """Return a mode of torch that replaces GPUs by the CPU, and one that makes floats float64."""
+    """Return a torch mode that replaces GPUs by the CPU, and a torch mode that widens floats.
+
+    The second mode replaces the types of narrower floats by float64.
+    """
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -149,7 +152,7 @@ def modes() -> tuple[Any, Any]:
 
 
 def filled_with(noise: int) -> Any:
-    """Return a mode of torch in which uninitialized memory has `noise` in each byte."""
+    """Return a torch mode that fills uninitialized memory with `noise` in each byte."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -205,7 +208,7 @@ def without_compiler() -> None:
 
 
 def without_gpu() -> None:
-    """Make torch's calls that request a GPU use the CPU instead."""
+    """Change torch, so that calls that request a GPU use the CPU instead."""
     import torch
 
     class Generator(torch.Generator):  # type: ignore[misc]
