@@ -100,7 +100,7 @@ def test_imports_run_one_way() -> None:
 
 def test_every_part_has_one_layer() -> None:
     parts = {part_of(module) for module in MODULES} - {""}
-    assert parts == set().union(*LAYERS)
+    assert parts == set().union(*LAYERS), "name each part of gpubench/ in one row of LAYERS"
 
 
 def test_no_imports_go_in_circles() -> None:
@@ -221,7 +221,8 @@ def test_a_cuda_variant_is_one_source_and_one_descriptor() -> None:
         assert of_its_name == [f"{path.stem}.cu", f"{path.stem}.py"], path
         # The kernel has the file's name, and the parameters that `CudaVariant` passes by default.
         text = path.read_text(encoding="utf-8")
-        assert text.startswith(f"// {path.stem}: ")
+        first = f"// {path.stem}: "
+        assert text.startswith(first), f"{path}: the first line must start with '{first}'"
         operation = OPERATIONS[OPERATIONS.named_by(path.parent.name)[0]]
         types = {"": "Scalar", "float32": "float", "int32": "int"}
         operands = (rf"const {types[x.dtype]}\* {x.name}" for x in operation.inputs)
@@ -230,7 +231,11 @@ def test_a_cuda_variant_is_one_source_and_one_descriptor() -> None:
         extents = "".join(rf",\s+int {extent}" for extent in operation.extents)
         maps = r"(,\s+const __grid_constant__ CUtensorMap \w+)*"
         parameters = rf"{begin}{workspace}{extents}(,\s+int \w+)*{maps}"
-        assert re.search(rf"^{path.stem}\({parameters}\) {{$", text, re.MULTILINE), path
+        expected = ", ".join((begin, *(f"int {extent}" for extent in operation.extents)))
+        expected = expected.replace(r",\s+", ", ").replace("\\", "")
+        assert re.search(rf"^{path.stem}\({parameters}\) {{$", text, re.MULTILINE), (
+            f"{path}: a line must start with '{path.stem}({expected}'"
+        )
 
 
 def test_a_file_reads_in_one_sitting() -> None:

@@ -47,4 +47,5 @@ def test_every_picture_is_up_to_date(
     monkeypatch.setattr(script, "COMMANDS", script.COMMANDS[:1])
     made = script.make(tmp_path)
     assert len(made) == 3
-    assert [path.name for path in made if said(path) != said(script.IMAGES / path.name)] == []
+    stale = [path.name for path in made if said(path) != said(script.IMAGES / path.name)]
+    assert stale == [], "not up to date in docs/images; run 'doit pages'"

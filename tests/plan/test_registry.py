@@ -18,10 +18,12 @@ ALL = variants()
 
 
 def baseline_of(variant: Variant) -> Variant:
-    (baseline,) = (
-        other for other in ALL if (other.op, other.name) == (variant.op, variant.baseline)
+    by_name = {other.name: other for other in ALL if other.op == variant.op}
+    assert variant.baseline in by_name, (
+        f"{variant.path}: {variant.op} has no variant '{variant.baseline}'; add it, or set "
+        'baseline to another variant ("" for none)'
     )
-    return baseline
+    return by_name[variant.baseline]
 
 
 def test_every_descriptor_file_is_a_variant() -> None:
