@@ -1,9 +1,9 @@
-"""Arranges the values of an input, so that its parts have different sums.
+"""Arranges the values of an input, so that the parts of the input have different sums.
 
 In a large number of independent values, the sum of every eighth value is nearly an eighth of the
 whole sum, and all rows have nearly the same sum. Then a solution that leaves out most of a sum may
-be judged right, within the tolerance. An arranged input has the same values at other positions,
-so that such a solution is wrong.
+be judged right, within the tolerance. An arranged input has the same values at other positions, so
+that such a solution is wrong.
 """
 
 import math
@@ -42,7 +42,7 @@ def arrange(values: Any, generator: np.random.Generator, xp: Any = np) -> None:
 
 
 def is_arrangeable(shape: tuple[int, ...], dtype: str) -> bool:
-    """Whether a tensor of this shape and type has values that can be moved."""
+    """Whether `arrange` may move the values of a tensor with this shape and element type."""
     return dtype in TYPES and SMALLEST <= math.prod(shape) <= LARGEST
 
 

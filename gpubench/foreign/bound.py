@@ -41,7 +41,7 @@ class Bound(NamedTuple):
 
 
 def bind(made: tuple[Leaves, Any], facts: Facts, inputs: Any, outputs: Any) -> Bound:
-    """Return the arguments of a workload whose tensors lie in two arrays of bytes.
+    """Return a workload's arguments and results, whose tensors lie in two arrays of bytes.
 
     `made` is the value that `inputs_of` returned. The tensors of `made` are replaced by the tensors
     in the bytes. The function does not wait for a device.
@@ -290,7 +290,7 @@ def _watched_streams() -> dict[int, Any]:
 
 
 def clocks() -> dict[str, Any]:
-    """Return the functions of torch and Python that measure time, by name."""
+    """Return the functions with which torch and Python measure time, by name."""
     import torch
 
     owners = {"torch.cuda.Event": torch.cuda.Event, "time": sys.modules["time"]}

@@ -32,7 +32,7 @@ COUNT = 2**10 * ALIGNMENT
 
 
 def points(device: str) -> list[Point]:
-    """Return the points that copy bytes on `cuda` or `cpu`.
+    """Return the points whose kernels copy bytes on `cuda` or `cpu`.
 
     Raises UsageError if the user's cache cannot be written.
     """

@@ -16,8 +16,8 @@ Content = Any  # bytes, or a tensor of bytes on a GPU
 Values = Any  # an array of float64 elements in one dimension
 
 OUTSIDE = 10.0
-"""Maximum error of the elements that need not be within the tolerance, as a multiple of the larger
-of two errors: the tolerance, and the reference's largest error in its own types."""
+"""Maximum error of the elements that need not be within the tolerance. This maximum is a multiple
+of the larger of two errors, the tolerance and the reference's largest error in its own types."""
 
 OWN_ERRORS = 8.0
 """An error counts only above this multiple of the reference's error in its own types."""
@@ -39,7 +39,7 @@ class _Right(NamedTuple):
 
 
 class _Launches(NamedTuple):
-    """The right values of a result in other launches."""
+    """The right values that a result had in earlier launches."""
 
     spread: Values | None
     """Mean square of the right values' variation between launches, with one value for each chunk.
@@ -63,10 +63,10 @@ class Comparison:
     def with_reference(self, native: Content, wide: Sequence[Content]) -> "WithReference":
         """Return the comparison with the right results of a launch.
 
-        `native` has the reference's results in its own types, and `wide` its results in float64.
-        The float64 results are the right results if the native results agree with them within the
-        tolerance. Otherwise, small differences have large effects, and the native results are the
-        right results.
+        `native` has the reference's results in its own types, and `wide` has its results in
+        float64. The float64 results are the right results if the native results agree with them
+        within the tolerance. Otherwise, small differences have large effects, and the native
+        results are the right results.
         """
         outputs, tolerances = self._facts.outputs, self._facts.tolerances
         own = [self.elements.values_of(native, part) for part in outputs]
@@ -84,7 +84,7 @@ class Comparison:
         return WithReference(self._facts, right, launches, self.elements)
 
     def _right(self, own: Any, wide: Values | None, tolerance: Tolerance, part: Part) -> _Right:
-        """Return the right values: `wide` if the values in `own` agree with `wide`, else `own`."""
+        """Return `wide` as the right values if the values in `own` agree with it, or else `own`."""
         if wide is not None:
             ratios, _ = _errors(self.elements, own, wide, tolerance, part)
             if judged(ratios, tolerance, self.elements) <= 1:
@@ -206,7 +206,7 @@ class WithReference:
 def _errors(
     elements: ModuleType, result: Any, right: Values, tolerance: Tolerance, part: Part
 ) -> tuple[Values, Values]:
-    """Return for each element the ratio of its error to the allowed error, and the error itself.
+    """Return each element's error divided by the allowed error, and each element's error.
 
     The allowed error is the tolerance plus the rounding of the right value to the result's type.
     """
@@ -217,7 +217,7 @@ def _errors(
 
 
 def judged(ratios: Values, tolerance: Tolerance, elements: ModuleType = on_host) -> float:
-    """Return the largest error ratio among the share of elements that must be right."""
+    """Return the largest error ratio among the fraction of elements that must be right."""
     count = len(ratios)
     if tolerance.share >= 1 or not count:
         return float(elements.largest(ratios))

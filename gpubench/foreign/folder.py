@@ -33,7 +33,7 @@ VARIANT = variant_in(__file__, {path!r}, {digest!r})
 
 
 class Folder(NamedTuple):
-    """The folder of a problem's operation."""
+    """The folder that contains a problem's operation and its variants."""
 
     op: str
     path: Path
@@ -41,7 +41,7 @@ class Folder(NamedTuple):
 
     statement: Statement
     facts: dict[int, Facts]
-    """Facts from runs of the reference, by the number of the workload."""
+    """Maps the number of each workload to facts from a run of the reference."""
 
 
 def prepared(
@@ -134,7 +134,7 @@ def _facts(statement: Statement, number: int, device: str, own: ForeignProcess |
 
 
 def _of_own_sizes(listed: dict[int, Facts]) -> dict[int, Facts]:
-    """Return the facts, changed so that each workload has a different number of input bytes."""
+    """Change the facts so that each workload has a different number of input bytes."""
     taken, made = set[int](), dict[int, Facts]()
     for number, facts in sorted(listed.items()):
         size = facts.input_bytes
@@ -146,7 +146,7 @@ def _of_own_sizes(listed: dict[int, Facts]) -> dict[int, Facts]:
 
 
 def _name(text: str, beside: str = "") -> str:
-    """Return a valid name of an operation or a variant, from the name of a problem or a file."""
+    """Make a valid name of an operation or a variant from the name of a problem or a file."""
     name = _NOT_OF_NAMES.sub("_", text.lower()).strip("_")[:MAX_NAME] or "problem"
     name = name if name[0].isalpha() else f"p_{name}"
     return f"{name}_{beside}" if name == REFERENCE else name

@@ -26,7 +26,7 @@ PLACES = {
     "gpu-mode": "submission*.py or solutions/**/*.py",
     "KernelBench": "solutions/{stem}*.py",
 }
-"""Patterns of the paths of solutions, relative to the problem's folder, by form."""
+"""Maps each form to a pattern for the paths of solutions, relative to the problem's folder."""
 
 MAX_DEPTH = 4  # number of levels of folders in which problems are looked for
 
@@ -69,7 +69,7 @@ def solutions(form: str, path: Path) -> list[Path]:
 
 
 def place_of_solutions(form: str, path: Path) -> str:
-    """Return the pattern of the paths at which a problem's solutions are found."""
+    """Return the pattern for the paths at which a problem's solutions are found."""
     return PLACES[form].format(stem=path.stem)
 
 

@@ -18,8 +18,8 @@ _WORDS = {"true": "True", "false": "False", "null": "None"}
 _WORD = re.compile(r'("[^"\n]*")|\b(true|false|null)\b')
 
 CHECKS = {"verbose_allclose": (1e-5, 1e-8), "verbose_allequal": (0.0, 0.0)}
-"""Functions of a task's `utils.py` that compare results, with their default relative and absolute
-tolerances."""
+"""Maps functions of a task's `utils.py` that compare results to their default tolerances, first the
+relative and then the absolute tolerance."""
 
 Arguments = dict[str, Any]
 
@@ -114,7 +114,7 @@ class Program:
         return [generate(**stated | replaced)]
 
     def reference(self, arguments: Sequence[Any]) -> Any:
-        """Return the result of the task's reference."""
+        """Call the task's reference, and return its result."""
         return self._module.ref_kernel(*arguments)
 
     def tolerances(self, arguments: Any, result: Sequence[Any]) -> list[Tolerance]:

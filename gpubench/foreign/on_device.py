@@ -42,7 +42,7 @@ def values_of(content: Any, part: Part) -> Any:
 
 
 def right_values(content: Any) -> Values:
-    """Return the elements of a right result, which lies in float64."""
+    """Return the elements of a right result, which are float64, in one dimension."""
     return content.reshape(-1)
 
 
@@ -52,7 +52,7 @@ def widened(values: Any) -> Values:
 
 
 def errors(result: Any, right: Values, absolute: float, relative: float) -> tuple[Values, Values]:
-    """Return for each element the ratio of its error to the allowed error, and the error itself.
+    """Return each element's error divided by the allowed error, and each element's error.
 
     The ratio is infinite if only one of the two values is a finite number.
     """
@@ -70,7 +70,7 @@ def ranked(values: Values, rank: int) -> float:
 
 
 def largest(values: Values) -> float:
-    """Return the largest value, or 0 if it is negative."""
+    """Return the largest value, or 0 if all values are negative."""
     return max(float(values.max()), 0.0) if len(values) else 0.0
 
 

@@ -39,7 +39,7 @@ def tensor_of(output: Any) -> Any:
 
 
 def values_of(content: bytes | memoryview | NDArray[np.uint8], part: Part) -> NDArray[Any]:
-    """Return the elements of a result that lies in bytes."""
+    """Return the elements of a result, whose bytes are in `content`."""
     kind = np.dtype(NAMES.get(part.dtype, part.dtype))
     strides = tuple(kind.itemsize * step for step in part.strides)
     memory = np.frombuffer(content, np.uint8).data
@@ -47,7 +47,7 @@ def values_of(content: bytes | memoryview | NDArray[np.uint8], part: Part) -> ND
 
 
 def right_values(content: bytes | memoryview) -> Values:
-    """Return the float64 elements of a right result."""
+    """Return the elements of a right result, whose float64 bytes are in `content`."""
     return np.frombuffer(content, np.float64)
 
 
@@ -71,7 +71,7 @@ def of_blocks(count: int, function: Callable[[slice], T]) -> list[T]:
 def errors(
     result: NDArray[Any], right: Values, absolute: float, relative: float
 ) -> tuple[Values, Values]:
-    """Return for each element the ratio of its error to the allowed error, and the error itself.
+    """Return each element's error divided by the allowed error, and each element's error.
 
     The ratio is infinite if only one of the two values is a finite number.
     """
@@ -102,7 +102,7 @@ def ranked(values: Values, rank: int) -> float:
 
 
 def largest(values: Values) -> float:
-    """Return the largest value, or 0 if it is negative."""
+    """Return the largest value, or 0 if all values are negative."""
     return float(values.max(initial=0.0))
 
 

@@ -47,7 +47,7 @@ def read_record(folder: Path) -> Record:
 
 
 def dtype_of(record: Record) -> str:
-    """Return the precision of a problem, that is, of its first floating-point input or output."""
+    """Return the type of a problem's first floating-point input or output as its precision."""
     facts = next(iter(record.facts.values()))
     types = [part.dtype for part in (*facts.inputs, *facts.outputs)]
     return next((name for name in types if name in PRECISIONS), "float32")

@@ -80,7 +80,7 @@ def end() -> None:
 
 
 def begin(path: str) -> None:
-    """Start the process for a problem. The process imports torch while other processes start."""
+    """Start the process for a problem, so that it imports torch while other processes start."""
     _kept.get(path, _process).begin(Path(path))
 
 
@@ -99,7 +99,7 @@ _programs: dict[tuple[str, str], Program] = {}
 
 
 def program_of(form: str, path: str, device: str) -> Program:
-    """Return the functions of a problem. A process runs the code of a problem once.
+    """Return the functions of a problem, whose code each process runs only once.
 
     The code may raise any exception.
     """

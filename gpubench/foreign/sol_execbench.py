@@ -144,7 +144,7 @@ class Program:
         return [made[name] for name in definition.inputs]
 
     def reference(self, arguments: Sequence[Any]) -> Any:
-        """Return the reference's results in the order of the definition."""
+        """Call the reference, and return its results in the order of the definition."""
         result, names = self._module["run"](*arguments), self._definition.outputs
         return [result[name] for name in names] if isinstance(result, Mapping) else result
 

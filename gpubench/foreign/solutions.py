@@ -24,7 +24,7 @@ MAX_LISTED = 8  # number of names that a message lists
 
 
 class Source(msgspec.Struct):
-    """A file of a solution."""
+    """A source file that is part of a solution."""
 
     path: str
     content: str
@@ -79,7 +79,7 @@ def load(program: Program, path: Path, dtype: str) -> tuple[Function, bool]:
 
 
 def _lacks(entry: str, module: Any) -> str:
-    """Return the message that a module lacks `entry`, with the names that it defines instead."""
+    """Return a message that a module lacks `entry`. The message lists the names that it defines."""
     items = vars(module).items()
     own = (name for name, each in items if getattr(each, "__module__", "") == module.__name__)
     has = ", ".join(islice(own, MAX_LISTED)) or "nothing"
@@ -87,7 +87,7 @@ def _lacks(entry: str, module: Any) -> str:
 
 
 def _described(variant: CallVariant, dtype: str) -> Function:
-    """Return the function of a description, as a function that takes tensors."""
+    """Return the function that a description builds, so that it takes tensors as arguments."""
     function = variant.build(variant.tiles.defaults[0] if variant.tiles else None, dtype)
     if variant.tensors == "torch" or variant.backend == "cuda":
         return function

@@ -1,4 +1,4 @@
-"""The statement of another project's problem, as plain data."""
+"""Defines the types of another project's problem as plain data."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,10 @@ ALIGNMENT = 256  # alignment of each tensor in the bytes of a launch
 
 
 class Tolerance(msgspec.Struct, frozen=True):
-    """The limits of errors. An element is right if |error| ≤ absolute + relative·|right|."""
+    """The limits of the errors in a result.
+
+    An element is right if |error| ≤ absolute + relative·|right|.
+    """
 
     absolute: float = 1e-2
     relative: float = 1e-2
@@ -41,7 +44,7 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """The statement of a problem."""
+    """A problem of another project, with its workloads."""
 
     form: str
     path: str  # the problem's file
@@ -58,11 +61,12 @@ class Part(msgspec.Struct, frozen=True):
     dtype: str  # name of the element type in torch
     offset: int
     leaf: int
-    """The tensor's index among the inputs, or among the results that the reference returns; -1 for
-    a result that is not returned."""
+    """The tensor's index among the inputs, or among the results that the reference returns. The
+    index is -1 for a result that the reference does not return."""
 
     output: int = -1
-    """Index of the output that has the memory of this input; -1 if no output has this memory."""
+    """Index of the output that has the memory of this input. The index is -1 if no output has this
+    memory."""
 
     is_read: bool = True  # whether the reference reads this input, if an output has its memory
     is_arranged: bool = False  # whether the values of this input may be moved (`arrange.py`)
@@ -93,7 +97,7 @@ class Program(Protocol):
         """Return the result for the arguments, whose floating-point values may be float64."""
 
     def tolerances(self, arguments: Any, result: Sequence[Any], /) -> Sequence[Tolerance]:
-        """Return the tolerance of each result, if the statement has none."""
+        """Return the tolerance of each result, for a problem whose statement has no tolerances."""
 
     def solution(self, module: Any) -> Any:
         """Return the function in a module that takes the reference's arguments, or None."""

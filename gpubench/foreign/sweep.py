@@ -1,4 +1,4 @@
-"""A sweep over a problem of another project. `--op` is the path of the problem."""
+"""Plans a sweep over a problem of another project. `--op` is the path of the problem."""
 
 import os
 from collections.abc import Mapping, Sequence

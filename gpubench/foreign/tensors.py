@@ -12,8 +12,8 @@ from gpubench.foreign.arrange import is_arrangeable, is_independent
 from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Program, Tolerance
 
 MAX_TENSOR_BYTES = 2**31
-"""Maximum number of bytes of all inputs together, and of all results together. Memory must also
-have room for the right results of several launches in float64."""
+"""Maximum number of bytes of all inputs together, and also of all results together. Memory must
+also have room for the right results of several launches in float64."""
 
 ARRANGED_SEEDS = (1, 2, 3)  # seeds of inputs that show whether values depend on each other
 
@@ -50,7 +50,7 @@ def flat(value: Any) -> tuple[Leaves, Any]:
 
 
 def nested(leaves: Leaves, form: Any) -> Any:
-    """Return the values in the nested lists and dicts of a form."""
+    """Arrange flat values in the nested lists and dicts of a form, and return the nest."""
     from torch.utils import _pytree
 
     return _pytree.tree_unflatten(leaves, form)
@@ -105,7 +105,7 @@ def write(tensor: Any, target: Any) -> None:
 
 
 def parts_of(tensors: Iterable[tuple[int, Any]]) -> tuple[list[Part], int]:
-    """Return places for tensors, one after the other, and the total number of bytes."""
+    """Return the places of tensors that lie one after the other, and the total number of bytes."""
     import torch
 
     parts, offset = list[Part](), 0
@@ -217,7 +217,7 @@ def _is_contiguous(part: Part) -> bool:
 
 
 def copies(leaves: Leaves) -> Leaves:
-    """Return the values, with each tensor copied."""
+    """Return the values, with a copy in place of each tensor."""
     return [leaf.clone() if is_tensor(leaf) else leaf for leaf in leaves]
 
 

@@ -1,4 +1,7 @@
-"""Runs the files of problems, and makes the values of inputs. Functions import torch if needed."""
+"""Runs the files of problems, and makes the values of inputs.
+
+The functions of this module import torch only if they need it.
+"""
 
 import math
 import random as python_random

@@ -14,7 +14,8 @@ from functools import lru_cache
 Expression = int | str
 
 MAX_CHARACTERS = 200
-"""Maximum length of an expression. The limit keeps the parser's work and the results small."""
+"""Maximum number of characters in an expression. The limit keeps the parser's work and the results
+small."""
 
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -60,7 +61,10 @@ def parse(text: str) -> ast.expr:
 
 
 def value_of(node: ast.expr, names: Mapping[str, object]) -> int:
-    """Compute a parsed expression. Raise ValueError as `evaluate` does, and ZeroDivisionError."""
+    """Return the value of a parsed expression.
+
+    Raise ValueError as `evaluate` does, and ZeroDivisionError for a division by zero.
+    """
     match node:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
             return number

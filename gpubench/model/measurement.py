@@ -37,10 +37,10 @@ class Device:
     """Size of the last-level cache in bytes."""
 
     versions: dict[str, str] = field(default_factory=dict)
-    """Versions of driver, CUDA, CuPy and the BLAS."""
+    """Versions of the driver, CUDA, CuPy and the BLAS, by name."""
 
     facts: dict[str, Any] = field(default_factory=dict)
-    """All other facts that `deviceinfo` shows."""
+    """All other facts about the device, which `deviceinfo` shows."""
 
     @property
     def architecture(self) -> str:
@@ -104,7 +104,8 @@ class Health:
     subtracts it from each sample."""
 
     host_us: float | None = None
-    """Median time that the CPU took to enqueue a launch, since the last reading."""
+    """Median time that the CPU took to enqueue a launch, over all launches since the last
+    reading."""
 
     nvml_sm_mhz: float | None = None
     memory_mhz: float | None = None
@@ -125,7 +126,7 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """The outcome of one point in one round."""
+    """The outcome of measuring one point in one round."""
 
     point: Point
     status: Status
@@ -162,8 +163,8 @@ class Measurement:
     """What a call does besides computing, such as allocating memory."""
 
     first_call_s: float | None = None
-    """Seconds of a function's first calls, in which the function may compile. The value is None if
-    the variant is not a function."""
+    """Time in seconds of a function's first calls, in which the function may compile. None if the
+    variant is not a function."""
 
     threads: int | None = None
     """Number of CPU threads that the kernel used. None on a GPU."""
@@ -171,7 +172,8 @@ class Measurement:
     before: Health = Health()
     after: Health = Health()
     started_utc: str = ""
-    """Start of the round, with microseconds. The time identifies a round that is received twice."""
+    """Time at which the round began, with microseconds. This time identifies a round that is
+    received twice."""
 
     seed: int | None = None
     """Seed of the operands of a user's kernel, which is chosen when the round begins. None means

@@ -21,7 +21,7 @@ Size = tuple[int, ...]
 the operation lacks it."""
 
 PRODUCT_EXTENTS = ("M", "N", "K")
-"""The extents that have a column of their own in result files."""
+"""Names of the extents that have their own columns in result files."""
 
 MATRIX = 2  # number of dimensions of a matrix
 
@@ -73,7 +73,7 @@ class ListedSize(NamedTuple):
     """A problem in the list of an operation that has only listed problems."""
 
     name: str
-    """The problem's name in tables."""
+    """The name by which tables show the problem."""
 
     shapes: tuple[Shape, ...]
     """The shapes of the operands and the result."""
@@ -158,13 +158,13 @@ class Operation:
 
     @property
     def matrices(self) -> tuple[str, ...]:
-        """Names of the arrays with two dimensions: rows and columns."""
+        """Names of the arrays that are matrices, which have two dimensions."""
         each = (*self.inputs, self.output)
         return tuple(array.name for array in each if len(array.dimensions) == MATRIX)
 
     @property
     def has_k(self) -> bool:
-        """Whether the operation has an inner extent K. If not, K is 1."""
+        """Whether the operation has an inner extent K. Without an inner extent, K is 1."""
         return "K" in self.extents
 
     @property
@@ -213,7 +213,7 @@ class Operation:
 
     @cached_property
     def has_product(self) -> bool:
-        """Whether the operation is a product or several products, ignoring terms and scales.
+        """Whether the operation is a product or a batch of products, with terms and scales ignored.
 
         Exact probes, and probes of the widths of sums, then show errors that a tolerance hides.
         """
@@ -241,7 +241,7 @@ class Operation:
     def bandwidth_bound(self) -> bool:
         """Whether memory limits the speed, because each element is used a fixed number of times.
 
-        The rate is then compared with the rate of a copy.
+        The operation's rate is then compared with the rate of a copy.
         """
         if self.listed:
             intensities = (each.flops / sum(map(math.prod, each.shapes)) for each in self.listed)
@@ -287,7 +287,7 @@ class Operation:
         return {name: values.get(name, 1) for name in self.extents}
 
     def size_of(self, values: Iterable[int]) -> Size:
-        """Return the size for extents that are given in the operation's order."""
+        """Return the size that has these extents, which are given in the operation's order."""
         named = dict(zip(self.extents, values, strict=True))
         return tuple(named.get(name, 1) for name in (*PRODUCT_EXTENTS, *self.further))
 
@@ -340,11 +340,11 @@ class Operations(Mapping[str, Operation]):
         return by_name
 
     def is_ours(self, name: str) -> bool:
-        """Whether an operation is stated by gpubench itself, and not by a user."""
+        """Whether gpubench itself states an operation, rather than a user's file."""
         return name in self and self.files[name].is_relative_to(self._folder)
 
     def named_by(self, folder: str) -> list[str]:
-        """Return the operations that the file of a folder states."""
+        """Return the names of the operations that the file in a folder states."""
         return [name for name in self if self.files[name].parent.name == folder]
 
     def add(self, name: str, operation: Operation, path: Path) -> None:

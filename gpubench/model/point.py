@@ -20,7 +20,7 @@ class Launches(StrEnum):
     """When a timed launch may begin, relative to the previous launch."""
 
     ALONE = "alone"
-    """A launch begins when the previous launch has ended, as in the hardware profilers."""
+    """A launch begins when the previous launch has ended, as in a hardware profiler."""
 
     OVERLAPPED = "overlapped"
     """A launch begins as early as the kernel allows. With programmatic dependent launch, the
@@ -78,8 +78,8 @@ class Fill(StrEnum):
     ZEROS = "zeros"
     ONES = "ones"
     LOW_ENTROPY = "low-entropy"
-    """Uniform values that keep 4 bits of mantissa after the leading bit. Integers keep their upper
-    4 bits."""
+    """Uniform random values that keep only 4 bits of mantissa after the leading bit. Integers keep
+    only their upper 4 bits."""
 
     @property
     def reveals_errors(self) -> bool:
@@ -111,7 +111,7 @@ class Timer(StrEnum):
 
 
 CPU_TIMERS = frozenset({Timer.HOST, Timer.OUTSIDE})
-"""The clocks of points that run on a CPU."""
+"""The timers of points that run on a CPU."""
 
 
 class Status(StrEnum):
@@ -162,7 +162,7 @@ class PointKey(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A variant, its tile, a problem, and the conditions of the measurement."""
+    """A variant, its tile and a problem, with the conditions under which they are measured."""
 
     variant: Variant
     tile: Config | None
@@ -202,7 +202,7 @@ class Point:
 
     @property
     def problem_key(self) -> PointKey:
-        """The key without variant and tile. Points with equal problem keys may be compared."""
+        """The point's key without variant and tile. Points with an equal key may be compared."""
         return self.key._replace(variant="", tile="")
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 SUM_ROUNDINGS = 8.0
-"""Maximum error of a right result, in unit roundoffs of the sum."""
+"""Maximum error of a right result, as a multiple of the sum's unit roundoff."""
 
 F64 = 2.0**-53  # unit roundoff of binary64 (IEEE 754): half the distance from 1 to the next number
 F32 = 2.0**-24  # unit roundoff of binary32
@@ -20,7 +20,7 @@ bit of the largest term, and cut off the rest (DeepSeek-AI, DeepSeek-V3 Technica
 
 @dataclass(frozen=True, kw_only=True)
 class Precision:
-    """How a product is computed: the element types and the arithmetic.
+    """The element types and the arithmetic with which a product is computed.
 
     `name` is the value of `--dtypes` and the row's compute mode. Element types have NumPy's names,
     or ml_dtypes' names if NumPy lacks the type.
@@ -104,8 +104,8 @@ class Precision:
         """Largest error of a right result, on the scale of `engine.judge.verify.relative_error`.
 
         Errors of right kernels stay below two unit roundoffs of the sum on that scale. If operands
-        are rounded without permission, or one product out of 16384 is missing, the error is tens of
-        unit roundoffs. If operands may be rounded, each operand adds its own roundoff.
+        are rounded although this is not allowed, or one product out of 16384 is missing, the error
+        is tens of unit roundoffs. If operands may be rounded, each operand adds its own roundoff.
         """
         return SUM_ROUNDINGS * self.sum_roundoff + 2 * self.input_roundoff
 

@@ -46,7 +46,7 @@ class Problem:
     """The operation's extents beyond M, N and K, in the operation's order."""
 
     dtype: str
-    """The name of a precision, as `--dtypes` takes it."""
+    """The name of the problem's precision, which is a value of `--dtypes`."""
 
     column_major: tuple[str, ...] = ()
     """The column-major matrices, such as `("B",)`. All other matrices are row-major. Empty means
@@ -123,7 +123,7 @@ class Problem:
 
     @property
     def batch(self) -> int:
-        """Number of separate operations (`Operation.batch`)."""
+        """Number of separate operations in the batch, or 1 without a batch."""
         return self.extents.get(self.operation.batch, 1)
 
     @property
@@ -145,7 +145,7 @@ class Problem:
 
     @property
     def layout(self) -> str:
-        """The layout of the matrices in memory, in the form of the CSV's column."""
+        """The layout of the problem's matrices, in the form of the CSV's column."""
         return layout_text(self.column_major)
 
     @property
@@ -167,7 +167,7 @@ class Problem:
 
     @property
     def terms(self) -> int:
-        """Number of products that are summed for an element of the result."""
+        """Number of products whose sum is an element of the result."""
         return self.extents.get(self.operation.terms, 1)
 
     @property

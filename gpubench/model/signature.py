@@ -60,12 +60,12 @@ class Parameter:
     value: str
     """The value that the parameter gets: an array's name, `null`, an extent, a stride, a number, a
     product of these, or `launch`. If the signature has no value, the value is the parameter's own
-    name. A pointer whose value is a number points to that number; only host functions take such
+    name. A pointer whose value is a number points to that number. Only host functions take such
     pointers."""
 
     @property
     def is_pointer(self) -> bool:
-        """Whether the parameter takes an array."""
+        """Whether the parameter is a pointer, such as `const float*`."""
         return self.cpp.endswith("*")
 
     @property
@@ -104,7 +104,7 @@ def split(text: str) -> list[str]:
 
 
 def position_after(text: str, opening: int, brackets: str) -> int:
-    """Return the position after the bracket that closes `text[opening]`, or the text's end."""
+    """Return the position after the bracket that closes `text[opening]`, or the end of the text."""
     depth = 0
     for mark in re.compile(f"[{re.escape(brackets)}]").finditer(text, opening):
         depth += 1 if mark[0] == brackets[0] else -1

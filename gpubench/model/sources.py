@@ -11,7 +11,7 @@ _FOLDER = re.compile(r"(?:-I|--include-path=)(.+)")
 
 
 def include_folders(options: Iterable[str]) -> tuple[Path, ...]:
-    """Return the include folders in a compiler's options."""
+    """Return the include folders that a compiler's options name."""
     return tuple(Path(match[1]) for match in map(_FOLDER.fullmatch, options) if match)
 
 
@@ -31,13 +31,13 @@ def included_names(text: str) -> set[str]:
 
 
 def _includes(text: str) -> list[tuple[str, str]]:
-    """Return the opening mark and the name of each file that a text includes."""
+    """Return the opening mark (`"` or `<`) and the name of each file that a text includes."""
     lines = [line for line in text.split("\n") if "include" in line]  # faster for sources of 10 MB
     return _INCLUDE.findall("\n".join(lines))
 
 
 def includes_of(file: Path) -> list[tuple[str, str]]:
-    """Return the opening mark and the name of each file that a file includes."""
+    """Return the opening mark (`"` or `<`) and the name of each file that a file includes."""
     return _includes_at(file, file.stat().st_mtime_ns)
 
 
@@ -47,7 +47,7 @@ def _includes_at(file: Path, _changed_ns: int) -> list[tuple[str, str]]:
 
 
 def flattened(path: Path, folders: Sequence[Path] = (), inserted: set[Path] | None = None) -> str:
-    """Return the file's text, with each included file inserted once in place of its directive."""
+    """Return a file's text, in which each included file replaces its first include directive."""
     inserted = {_real(path)} if inserted is None else inserted
     lines = []
     for line in read_source(path).splitlines(keepends=True):
@@ -65,8 +65,8 @@ def flattened(path: Path, folders: Sequence[Path] = (), inserted: set[Path] | No
 def whole_source(path: Path, folders: Sequence[Path] = ()) -> tuple[Path, ...]:
     """Return a file, and all files that it includes directly or through another file.
 
-    A name in quotes is searched in the folder of the file that includes it, then in `folders`. A
-    name in angle brackets is searched in `folders`. All other names are left to the compiler.
+    A name in quotes is searched in the folder of the including file, and then in `folders`. A name
+    in angle brackets is searched in `folders`. All other names are left to the compiler.
     """
     files: dict[Path, None] = {}
     waiting = [_real(path)]

@@ -17,7 +17,8 @@ class TensorMap:
     """
 
     array: int
-    """Index of the array that contains the matrix, among operands, output and workspace."""
+    """Index of the array that contains the matrix. The arrays are the operands, the output and the
+    workspace."""
 
     shape: tuple[int, int]
     """Number of rows and number of columns of a matrix."""

@@ -25,21 +25,21 @@ class Timing:
     """Minimum duration of a sample. A sample contains several launches if a launch is shorter."""
 
     max_wall_s: float = 1.5
-    """Sampling of a point stops after this time, over all its rounds, if the point has enough
-    samples."""
+    """Maximum wall time for the samples of a point, over all its rounds. Sampling continues until
+    the point has enough samples."""
 
     heat_s: float = 1.0
-    """A round of a sustained point launches the kernel for this time before the samples."""
+    """Time for which a round of a sustained point launches the kernel before the samples."""
 
     sustained_s: float = 0.5
-    """A round of a sustained point takes samples for this time. With less than 0.2 s, the times are
-    wrong by 5 % under a power cap, because the power regulator lags."""
+    """Time for which a round of a sustained point takes samples. With less than 0.2 s, the times
+    are wrong by 5 % under a power cap, because the power regulator lags."""
 
     launch_limit_s: float = 10.0
-    """A point is skipped if its launch is estimated to take longer than this time."""
+    """Maximum estimated duration of a launch. A point with longer launches is skipped."""
 
     point_limit_s: float | None = None
-    """A point that takes longer than this time in a round counts as hung. None means the default
+    """A point counts as hung if it takes longer than this time in a round. None means the default
     limit, `hang_s`."""
 
     budget_s: float | None = None

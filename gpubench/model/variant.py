@@ -71,8 +71,8 @@ class Launch:
     multiples of the cluster's extents."""
 
     next_launches: tuple[Launch, ...] = ()
-    """Launches that complete the result, with the same workspace. All launches of a result are
-    timed together."""
+    """Launches that follow this launch, use the same workspace, and complete the result. All
+    launches of a result are timed together."""
 
     takes_workspace: bool = True
     """Whether the kernel gets the workspace as a pointer, and not only in its tensor maps."""
@@ -82,7 +82,7 @@ class Launch:
 
     @property
     def sequence(self) -> tuple[Launch, ...]:
-        """This launch and its next launches."""
+        """This launch, followed by its next launches."""
         return (self, *self.next_launches)
 
     @property
@@ -115,7 +115,7 @@ class Gpu:
 
     multiprocessors: int
     threads_per_multiprocessor: int
-    """Maximum number of resident threads per multiprocessor."""
+    """Maximum number of threads that a multiprocessor can hold at the same time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,8 +166,8 @@ class Variant:
     vector. None means that the numbers are not known."""
 
     libraries: tuple[str, ...] = ()
-    """Packages that the function imports, such as `torch`. The versions of these packages affect
-    the function's code."""
+    """Packages that the function imports, such as `torch`. The function's code depends on the
+    versions of these packages."""
 
     file: str = ""
     """The file of the variant's code, relative to the descriptor. Empty means the usual file of
@@ -453,7 +453,7 @@ class CudaVariant(SourceVariant):
     def compilation(
         self, tile: Config, dtype: str, architecture: str, kernel: str = ""
     ) -> tuple[Path, str, str, tuple[str, ...]]:
-        """Return the source, the instance, the architecture and the options, for a compiler."""
+        """Return the source, the kernel's name, the architecture and the compiler's options."""
         instance, options = self.instance(tile, dtype, kernel), self.options(tile, dtype)
         return self.source, instance, self.architecture(architecture), options
 
@@ -523,11 +523,11 @@ class BrokenVariant(Variant):
 
     @property
     def backend(self) -> str:
-        """The backend of the sweep. The file itself names no backend."""
+        """Name of the sweep's backend, because the file itself names no backend."""
         return self.runs_on
 
     def why_not(self, *_: object) -> str:
-        """Return what is wrong with the file."""
+        """Return the reason why the file cannot be used."""
         return self.idea
 
 
@@ -565,7 +565,7 @@ class CallVariant(Variant):
 
     @property
     def backend(self) -> str:
-        """The backend that holds the arrays."""
+        """Name of the backend that holds the arrays."""
         return self.runs_on
 
 

@@ -1,6 +1,6 @@
-"""Runs the descriptions of users' kernels in a separate process, and checks its answers.
+"""Runs the descriptions of users' kernels in a separate process, and checks the answers.
 
-A description is code: it may end its process, use all memory, print, or never return. So this
+A description is code, which may end its process, use all memory, print, or never return. So this
 process has a `Variant` whose functions send requests to the process of the descriptions. `load` and
 `Described` run in this process, and `serve` runs in the other process. Answers are plain data
 (msgspec).
@@ -91,7 +91,7 @@ class _Tiles(msgspec.Struct, frozen=True):
 
 
 class _Description(msgspec.Struct, frozen=True):
-    """A variant as plain data: its plain fields, its tiles, and the names of its functions."""
+    """A variant as plain data, with its plain fields, its tiles, and the names of its functions."""
 
     kind: str
     plain: dict[str, Any]
@@ -104,7 +104,7 @@ class _Description(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Described:
-    """A function of a description. Calling the function is a request to the other process.
+    """Stands for a function of a description. A call sends a request to the other process.
 
     Functions that need the device's arrays, such as `build`, run in the process that calls them,
     which is a process that measures.
@@ -126,9 +126,10 @@ class Described:
 
 
 def load(path: Path, op: str) -> Variant:
-    """Return the variant that a user's file describes. Raises UsageError as `descriptor.load` does.
+    """Return the variant that a user's file describes.
 
-    The file's code runs in the process of the descriptions.
+    The file's code runs in the process of the descriptions. Raises UsageError, which names the file
+    and the fault.
     """
     return descriptor.load(path, op, read=_read)
 
@@ -257,7 +258,7 @@ def _description(variant: Variant) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    """Return a configuration, a range, or a whole number of another library as plain data."""
+    """Convert a configuration, a range or another library's whole number to plain data."""
     if isinstance(value, Config):
         return value.parts
     if isinstance(value, range):

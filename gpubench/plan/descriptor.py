@@ -1,4 +1,4 @@
-"""Reads the description of a variant, ours or a user's: a `.py` that defines `VARIANT`."""
+"""Reads a variant's description, which is a Python file, ours or a user's, with a `VARIANT`."""
 
 import copyreg
 from collections.abc import Callable
@@ -75,7 +75,7 @@ def load(path: Path, op: str, read: Reader | None = None) -> Variant:
 
 
 def _by_its_file(variant: Variant) -> tuple[object, tuple[Path, str]]:
-    """Pickle a variant as its path.
+    """Pickle a variant as the path of its file and the name of its operation.
 
     The variant's functions cannot be pickled, so the file is loaded again.
     """

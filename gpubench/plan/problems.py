@@ -74,7 +74,7 @@ def read_sizes(text: str, op: str, dtypes: tuple[str, ...], flag: str) -> dict[s
 
 
 def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedProblem, ...]:
-    """Read a list of problems of an operation.
+    """Read a file that lists problems of an operation.
 
     The columns are `name`, the operation's extents (such as `m`, `n`, `k`), and optionally `weight`
     and `dtype`. Lines that begin with # are skipped. Raises UsageError, which names the line and

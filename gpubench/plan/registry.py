@@ -42,7 +42,7 @@ def variants() -> tuple[Variant, ...]:
 
 @cache
 def baselines() -> frozenset[str]:
-    """Return the names of the variants of the vendor's BLAS that kernels are compared with."""
+    """Return the names of the BLAS variants that kernels are compared with."""
     return frozenset(variant.baseline for variant in variants() if variant.baseline)
 
 
@@ -201,5 +201,5 @@ def unknown_variant(name: str, names: Collection[str], kernels: Path | None) -> 
 
 
 def is_ours(variant: Variant) -> bool:
-    """Whether a variant is part of gpubench, not of a user's directory."""
+    """Whether a variant is part of gpubench itself, and not of a user's folder."""
     return variant.path.is_relative_to(KERNELS)

@@ -1,4 +1,4 @@
-"""Chooses the next point to measure, in rounds over all points, and forecasts the time left."""
+"""Chooses the next point to measure, in rounds over all points. Forecasts the remaining time."""
 
 import math
 import random
@@ -24,7 +24,7 @@ runs."""
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """A point to measure now."""
+    """A point to measure next, and the conditions of this measurement."""
 
     point: Point
     name: str = ""  # the visit's name for the progress display: `round 2/3`
@@ -37,7 +37,7 @@ class Visit:
     """Wall time that the budget leaves for the visit. None means that `Timing` limits the time."""
 
     outcome: Measurement | None = None
-    """A result that is known without a launch, and is kept in place of a measurement."""
+    """A result that is known without a launch. This result is kept in place of a measurement."""
 
 
 class Schedule(Protocol):
@@ -56,13 +56,13 @@ class Schedule(Protocol):
 
 
 class Strategy(Protocol):
-    """Makes the schedule of each device. A strategy is pickled when several devices share a job."""
+    """Makes a schedule for each device. A strategy is pickled when several devices share a job."""
 
     @property
     def is_race(self) -> bool:
         """Whether the points of a unit compete with each other.
 
-        If so, one device measures all points of a unit, each kernel is compiled when it is
+        In a race, one device measures all points of a unit, each kernel is compiled when it is
         measured, and legal tiles that were not planned may join the race.
         """
 
@@ -70,7 +70,7 @@ class Strategy(Protocol):
         """Return the schedule of the points that one device measures."""
 
     def unit(self, point: Point) -> Hashable:
-        """Return the unit of a point. One device measures all points of a unit."""
+        """Return the unit to which a point belongs. One device measures all points of a unit."""
 
     def is_done(self, rounds: Sequence[Measurement], timing: Timing) -> bool:
         """Whether a point with these measurements needs no further measurement."""
@@ -84,12 +84,12 @@ COMMON_POINTS = 3  # number of points that all devices measure if a sweep has no
 
 @dataclass(frozen=True, kw_only=True)
 class InRounds:
-    """Measures every point once a round. `InRounds` is the strategy of a sweep."""
+    """Measures every point once per round. A sweep uses this strategy."""
 
     fresh: bool = True  # whether each round after the first starts in a fresh process
     whole_problems: bool = False
-    """Whether one device measures all points of a problem, instead of all sizes of a kernel. If so,
-    a round measures the points of a problem one after the other."""
+    """Whether one device measures all points of a problem, instead of all sizes of a kernel. With
+    this option, a round measures the points of a problem one after the other."""
 
     baselines: Collection[str] = ()
     """Variants that are not measured further at a problem where all other variants have failed."""
@@ -134,7 +134,7 @@ class InRounds:
 
 
 class Rounds:
-    """Visits every point once a round, in a new random order and in a fresh process.
+    """Visits every point once per round, in a new random order and in a fresh process.
 
     Interleaving spreads the machine's drift evenly over all points. A point that is done is not
     measured again. A round that was measured before the sweep was resumed is not repeated.
@@ -225,7 +225,7 @@ def _together(points: Sequence[Point], unit: Callable[[Point], Hashable]) -> lis
 
 
 class Forecast:
-    """Forecasts the time left, from the mean time of the visits in each group of items.
+    """Forecasts the remaining time from the mean time of the visits in each group of items.
 
     The items are points, and a group is the points of one problem. In a group without a visit, a
     visit is expected to take the mean time of the visits of all groups.
@@ -240,7 +240,7 @@ class Forecast:
 
     @property
     def visits_left(self) -> int:
-        """Number of visits to come."""
+        """Number of visits that are still to be made."""
         return self._of_group.total()
 
     @property

@@ -24,8 +24,8 @@ class Scrutiny:
     errors are then also compared with the errors of rounded operands."""
 
     tries_other_operands: bool = False
-    """Whether the kernel is also launched with other operands and outputs, to see whether its time
-    depends on them."""
+    """Whether the kernel is also launched with other operands and outputs, because its time may
+    depend on the operands and the outputs."""
 
     has_own_operands: bool = False  # whether the kernel's process makes the operands, not the job
     is_examined: bool = False

@@ -85,10 +85,9 @@ _KINDS: dict[str, tuple[Callable[[Row | BuildRow], Any], Callable[[str, set[Any]
     "size": (lambda row: (row.op, *row.numbers), _sizes),
     "tile": (lambda row: row.tile, _tiles),
 }
-"""For each kind of term: the function that returns a row's value, and the function that returns the
-values that a term matches among the values of all rows. A term has the first kind that matches a
-row, so 64 is a size if any row has the size 64. `tile=64` states the kind.
-"""
+"""Maps each kind of term to two functions. The first function returns a row's value. The second
+function returns the values that a term matches, among the values of all rows. A term has the first
+kind that matches a row, so 64 is a size if any row has the size 64. `tile=64` states the kind."""
 
 
 def _matches(flag: str, text: str | None, rows: Sequence[Row | BuildRow]) -> dict[str, set[Any]]:

@@ -61,7 +61,7 @@ class Sweep:
 
     excluded: tuple[str, ...] = ()  # names or patterns of variants that are left out
     sizes: tuple[Size, ...] = ()
-    """The sizes to measure. Empty means the backend's `quick_size`."""
+    """The sizes to measure. Empty means the size that the backend states as `quick_size`."""
 
     problems: tuple[ListedProblem, ...] = ()
     """The problems of a list, each with its dtype, which replace all sizes in all dtypes. `sizes`
@@ -80,7 +80,7 @@ class Sweep:
     seed: int = 2006
     operands: tuple[Fill, ...] = (Fill.UNIFORM,)
     layouts: tuple[str, ...] = ()
-    """The layouts to measure, as names of `LAYOUTS`. Empty means each variant's own layout."""
+    """Names of the layouts to measure, from `LAYOUTS`. Empty means each variant's own layout."""
 
     caches: tuple[Cache, ...] = (Cache.COLD,)
     launches: tuple[Launches, ...] = (Launches.ALONE,)
@@ -197,7 +197,7 @@ def _require_consistent(sweep: Sweep) -> None:
 
 
 def _variants(sweep: Sweep, backend: str) -> tuple[Variant, ...]:
-    """Return the variants of a sweep. Raises UsageError if `--exclude` leaves none."""
+    """Return the variants of a sweep. Raises UsageError if `--exclude` leaves no variant."""
     variants = choose(sweep.op, backend, sweep.variants, sweep.kernels)
     for name in sweep.excluded:
         out = matching("--exclude", "variant", name, [variant.name for variant in variants])
@@ -279,9 +279,9 @@ def _layouts(sweep: Sweep, variant: Variant, dtype: str) -> Iterator[tuple[str, 
 def _conditions(sweep: Sweep) -> Iterator[tuple[Scope, Cache, Launches, State]]:
     """Yield the scope, cache, launches and state of each point.
 
-    With the scope `end-to-end`, there is only `cold`, `alone` and `burst`. Operands that were just
-    copied cannot be made cold or hot. The copies separate the launches, and the kernel does not
-    run during the copies.
+    The scope `end-to-end` has only the conditions `cold`, `alone` and `burst`. Operands that were
+    just copied cannot be made cold or hot. The copies separate the launches, and the kernel does
+    not run during the copies.
     """
     for scope in sweep.scopes:
         if scope == Scope.END_TO_END:
@@ -322,7 +322,7 @@ def _why_not_launched(point: Point, sweep: Sweep, *, is_twin: bool) -> str | Non
 
 
 def pdl_twins(tiles: Sequence[Config | None]) -> frozenset[Config | None]:
-    """Return the tiles with `pdl=0` whose twin with `pdl=1` is also among the tiles."""
+    """Return the tiles with `pdl=0` that are in the list a second time with `pdl=1`."""
     all_tiles = frozenset(tiles)
     return frozenset(
         tile
@@ -332,10 +332,10 @@ def pdl_twins(tiles: Sequence[Config | None]) -> frozenset[Config | None]:
 
 
 def _tiles(variant: Variant, asked: tuple[str, ...]) -> tuple[Config | None, ...]:
-    """Return the tiles of `--tiles` that have the variant's form, or else its default tiles.
+    """Return the tiles of `--tiles` that have the variant's form, or else the default tiles.
 
-    Edges (`16`) and block tiles (`128x128x8`) are different forms: `--tiles 1..32` chooses edges,
-    and variants with block tiles keep their defaults.
+    Edges (`16`) and block tiles (`128x128x8`) are different forms. For example, `--tiles 1..32`
+    chooses edges, and variants with block tiles keep their defaults.
     """
     space = variant.tiles
     if space is None:

@@ -80,7 +80,7 @@ def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lies_below(text: str, base: Path = Path()) -> bool:
-    """Return whether a path lies below a directory after links are followed."""
+    """Whether a path lies below a directory after all links are followed."""
     try:
         path = (base / text).resolve()
         loops = any(part.is_symlink() for part in (path, *path.parents))  # no error in Python 3.13
@@ -92,8 +92,8 @@ def lies_below(text: str, base: Path = Path()) -> bool:
 def decode(values: object, kind: type[Kind], where: str, *, strict: bool = True) -> Kind:
     """Convert values to an object of a msgspec type. Unless `strict`, a number may be a text.
 
-    Raise UsageError with one line: `where`, msgspec's message with the place within the values, and
-    for a misspelled name the nearest valid name.
+    Raise UsageError with a message of one line. The message consists of `where`, msgspec's message,
+    and the nearest valid name for a misspelled name.
     """
     try:
         return msgspec.convert(values, kind, strict=strict)

@@ -38,12 +38,12 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     n: int
     k: int
     extents: str = ""
-    """The extents beyond M, N and K, as in the CSV."""
+    """The extents beyond M, N and K, in the form of the CSV's column."""
 
     tile: str
     layout: str = ""
-    """Layout as in the CSV. Older files have no layouts; an empty layout means the layout of a
-    sweep without `--layouts`."""
+    """The layout in the form of the CSV's column. Older files have no layouts. An empty layout
+    means the layout of a sweep without `--layouts`."""
 
     simplest: str
     """The tile whose values come first on their axes, among the tiles that were not shown to be
@@ -135,7 +135,7 @@ def keep_winners(path: Path, new: Iterable[Winner]) -> None:
 
 @contextmanager
 def _only_writer(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder inside the block.
+    """Hold the lock of a folder while the block runs.
 
     After `WAIT_S`, continue without this lock, because the file has its own lock.
     """
