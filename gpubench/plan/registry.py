@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from gpubench.errors import UsageError
-from gpubench.model import OPERATIONS, BrokenVariant, CudaVariant, Variant
+from gpubench.model import DEFAULT_OP, OPERATIONS, BrokenVariant, CudaVariant, Variant
 from gpubench.plan import description_process
 from gpubench.plan.descriptor import load
 from gpubench.plan.operations import OPERATION_FILE
@@ -131,9 +131,12 @@ def _own_files(folder: Path, op: str) -> tuple[list[Path], list[Path]]:
     if not paths:
         name, source = (sources[0].stem, f" --from {sources[0]}") if sources else ("NAME", "")
         undescribed = f": {sources[0].name} has no description {name}.py" if sources else ""
+        option = "" if op == DEFAULT_OP else f" --op {op}"
+        command = f"new-kernel {name}{source}{option} --dir {folder}' writes one"
+        if not (sources or OPERATIONS.is_ours(op)):  # `new-kernel` has no kernel to start from
+            command = "new-operation NAME' writes kernels to start from"
         raise UsageError(
-            f"--kernels: {folder} holds no {op} kernel{undescribed}; "
-            f"'gpubench new-kernel {name}{source} --dir {folder}' writes one"
+            f"--kernels: {folder} holds no {op} kernel{undescribed}; 'gpubench {command}"
         )
     return paths, sources
 

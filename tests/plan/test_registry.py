@@ -178,6 +178,13 @@ def test_a_missing_or_empty_folder_is_refused(tmp_path: Path) -> None:
     assert "gpubench new-kernel" in refusal(tmp_path)
 
 
+def test_the_command_for_a_missing_kernel_fits_the_operation(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="new-kernel NAME --op gemv --dir "):
+        of_op("gemv", tmp_path)
+    with pytest.raises(UsageError, match="no softmax kernel; 'gpubench new-operation NAME' writes"):
+        of_op("softmax", tmp_path)
+
+
 def test_one_broken_file_does_not_block_the_others_and_is_a_skip_with_its_reason(
     folder: Path,
 ) -> None:
