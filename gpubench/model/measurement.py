@@ -93,7 +93,7 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """The state of a device at one moment. A field that is None is not known."""
+    """The state of a device at one moment. A field is None if its value is not known."""
 
     sm_mhz: float | None = None
     """Mean clock of a multiprocessor since the last reading. This clock is computed from cycles and
