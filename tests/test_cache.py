@@ -1,6 +1,8 @@
 """The user's cache returns a kept value whole, or not at all."""
 
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from gpubench.cache import (
     kept,
     user_cache,
 )
+
+PYTHON = str(Path(sys.base_prefix, "bin", "python3"))  # outside of the virtual environment
 
 
 def test_a_kept_value_comes_back_unless_a_bit_of_its_file_changed(tmp_path: Path) -> None:
@@ -59,6 +63,27 @@ def test_rates_of_this_cpu_are_known_beside_foreign_code(
     path = cache_file("rates", "a CPU")
     assert path.is_relative_to(folder)
     assert kept(path, dict[str, float]) == {"fma": 7.0}
+
+
+def test_python_imports_no_module_from_the_folder_at_its_start(tmp_path: Path) -> None:
+    """A kernel can write a module there, which a library's process would run unconfined."""
+    environment, folder = environment_of_foreign(tmp_path)
+    assert folder
+    environment["PYTHONUSERBASE"] = str(tmp_path)
+    prints = [PYTHON, "-c", "import site; print(site.getusersitepackages())"]
+    place = subprocess.run(prints, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    module = Path(place.stdout.strip()) / "usercustomize.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("print('imported')")
+    for extra, output in (({}, ""), ({"PYTHONNOUSERSITE": ""}, "imported\n")):
+        done = subprocess.run(
+            [PYTHON, "-c", ""],
+            env=environment | extra,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == output
 
 
 def test_kernels_of_gpubench_are_compiled_beside_foreign_code(

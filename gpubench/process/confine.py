@@ -50,7 +50,9 @@ def few_variables(environment: Mapping[str, str], folder: Path | None) -> dict[s
     """Return the environment variables that foreign code may have for its libraries and compilers.
 
     Foreign code gets no tokens, and no files by which the steps of a CI job exchange data. Foreign
-    code writes caches and temporary files into the folder.
+    code writes caches and temporary files into the folder. Python does not import modules from the
+    folder when it starts. Otherwise a kernel could write a module that later processes, such as a
+    library's process, run before they are confined.
     """
     kept = {
         name: text
@@ -60,7 +62,7 @@ def few_variables(environment: Mapping[str, str], folder: Path | None) -> dict[s
     if folder is None:
         return kept
     places = {"HOME": folder, "XDG_CACHE_HOME": folder / "cache", "TMPDIR": folder / "tmp"}
-    return kept | {name: str(path) for name, path in places.items()}
+    return kept | {name: str(path) for name, path in places.items()} | {"PYTHONNOUSERSITE": "1"}
 
 
 def confine(folder: str) -> bool:
