@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -248,6 +249,38 @@ def is_program(pid: int) -> bool:
         words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
         return words[0].endswith("/program")
     return False
+
+
+def test_a_run_ends_in_a_line_if_a_thread_of_a_waiting_child_is_reniced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A library's threads would work at the changed priority, unlike the child's main thread."""
+    threads: list[int] = []
+    changed, ended = threading.Event(), threading.Event()
+
+    def renice() -> None:
+        threads.append(threading.get_native_id())
+        os.setpriority(os.PRIO_PROCESS, threads[0], 15)
+        changed.set()
+        ended.wait()
+
+    thread = threading.Thread(target=renice)
+    with Worker("cpu", Timer.EVENTS) as worker:
+        worker.begin(Timing(), 1)
+        with worker._child.starting_ahead("cpu", 1):
+            pass
+        (waiting,) = worker._child._waiting
+        assert waiting.pid in supervisor.threads(waiting.pid)
+        worker.next_round()
+        thread.start()
+        try:
+            assert changed.wait(SLACK_S)
+            monkeypatch.setattr(supervisor, "threads", lambda _pid: threads)
+            with pytest.raises(HostChangedError, match="the priority of gpubench changed"):
+                worker._make_ready()
+        finally:
+            ended.set()
+            thread.join()
 
 
 @pytest.mark.parametrize("what", ["CPUs", "priority"])

@@ -4,7 +4,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import repeat
 from pathlib import Path
 from time import perf_counter
@@ -116,7 +116,12 @@ class Supervisor:
         started = perf_counter()
         while self._waiting and self._waiting[0].has_ended:  # killed while it waited
             self._waiting.pop(0).kill()
-        self.child = self._waiting.pop(0) if self._waiting else self._start()
+        if self._waiting:
+            self.child = self._waiting.pop(0)
+            for thread in threads(self.child.pid):  # kernels may have run while the child waited
+                self._require_scheduling(thread)
+        else:
+            self.child = self._start()
         try:
             opened = self.request(START_LIMIT_S, Server.open, self.device_name, self._timer)
         except DeviceUnavailableError:
@@ -129,7 +134,7 @@ class Supervisor:
             return opened
         self._has_opened = True
         self._spent_s["starting"] += perf_counter() - started
-        self._require_scheduling(self.child.pid)  # kernels may have run while the child waited
+        self._require_scheduling(self.child.pid)
         return opened
 
     def open_ahead(self) -> None:
@@ -252,11 +257,15 @@ class Supervisor:
         return result
 
     def _require_scheduling(self, pid: int) -> None:
-        """Raise HostChangedError if the CPUs or the priority of a process have changed.
+        """Raise HostChangedError if the CPUs or the priority of a process or a thread have changed.
 
-        A kernel may pin or renice any process of its user, and later children inherit this change.
+        A kernel may pin or renice any process or thread of its user, and later children inherit
+        this change.
         """
-        now = scheduling(pid)
+        try:
+            now = scheduling(pid)
+        except ProcessLookupError:  # the thread has ended
+            return
         for what, before, after in zip(("CPUs", "priority"), self._scheduling, now, strict=True):
             if before != after:
                 raise HostChangedError(
@@ -311,8 +320,15 @@ def end_ahead() -> None:
         _ahead.popitem()[1].end_all()
 
 
+def threads(pid: int) -> list[int]:
+    """Return the ids of the threads of a process (Linux); the list is empty if it has ended."""
+    with suppress(OSError):
+        return [int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()]
+    return []
+
+
 def scheduling(pid: int) -> tuple[str, str]:
-    """Return the CPUs on which a process may run, and the process's policy and nice value."""
+    """Return the CPUs of a process or a thread, and its policy and nice value."""
     policy, nice = os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid)
     return str(sorted(os.sched_getaffinity(pid))), f"policy {policy}, nice {nice}"
 
