@@ -311,6 +311,16 @@ def test_memory_that_grows_with_the_calls_is_noted(worker: Worker, tmp_path: Pat
     assert "memory grows" not in measured(worker, tmp_path, HONEST["plain"]).notes
 
 
+def test_a_process_whose_cpu_time_cannot_be_read_is_lost(
+    worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a process that ends at this moment would lower the CPU time of all others."""
+    monkeypatch.setattr("gpubench.engine.outside.batch.cpu_ns", lambda _pid: 0)
+    result = measured(worker, tmp_path, HONEST["plain"])
+    assert result.status == Status.ERROR
+    assert result.reason.startswith("ended a process during its launches")
+
+
 MIB = 2**20
 
 

@@ -132,7 +132,7 @@ class Batch:
             )
             self._chosen = self._copied_rows(sets)
             wall_us = (perf_counter_ns() - started) / 1e3
-            after = {pid: cpu_ns(pid) for pid in descendants(warden)}
+            after = {pid: ns for pid in descendants(warden) if (ns := cpu_ns(pid))}
         finally:
             os.close(descriptor)
         self._child.request(self._limit_s, Walled.release)
