@@ -251,6 +251,36 @@ def is_program(pid: int) -> bool:
     return False
 
 
+def test_a_stopped_process_uses_no_cpu_time_until_it_continues() -> None:
+    code = "import os\nos.fork()\nos.write(1, b'x')\nwhile True: pass"
+    warden = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', sys.argv[1]])"
+    with subprocess.Popen(
+        [sys.executable, "-c", warden, code], stdout=subprocess.PIPE, process_group=0
+    ) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.read(2) == b"xx"
+            with descendants.stopped(process.pid):
+                pids = descendants.descendants(process.pid)
+                wait_until_stopped(pids)
+                before = [descendants.cpu_ns(pid) for pid in pids]
+                time.sleep(0.1)
+                assert [descendants.cpu_ns(pid) for pid in pids] == before
+            assert len(pids) == 2
+            deadline_s = time.monotonic() + SLACK_S
+            while [descendants.cpu_ns(pid) for pid in pids] == before:
+                assert time.monotonic() < deadline_s
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def wait_until_stopped(pids: list[int]) -> None:
+    """Wait until no thread of the processes runs any more."""
+    deadline_s = time.monotonic() + SLACK_S
+    while any(") T " not in Path(f"/proc/{pid}/stat").read_text() for pid in pids):
+        assert time.monotonic() < deadline_s
+
+
 def test_a_run_ends_in_a_line_if_a_thread_of_a_waiting_child_is_reniced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -162,6 +162,24 @@ def cpu_ns(pid: int) -> int:
     return own_ns + ticks * (10**9 // os.sysconf("SC_CLK_TCK"))
 
 
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Stop all descendants of a process while the block under `with` runs."""
+    pids: list[int] = []
+    try:
+        # A process may have forked before it was stopped, so the list is made again.
+        while new := [each for each in descendants(pid) if each not in pids]:
+            pids += new
+            for each in new:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(each, signal.SIGSTOP)
+        yield
+    finally:
+        for each in pids:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(each, signal.SIGCONT)
+
+
 def end(without: Collection[int] = (), within_s: float = END_S) -> list[int]:
     """Kill all descendants of this process, and return those that still run after the time limit.
 

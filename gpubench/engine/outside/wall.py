@@ -28,7 +28,7 @@ from gpubench.engine.outside.batch import Batch, Seen
 from gpubench.engine.outside.values import new_inputs, which_span
 from gpubench.errors import ChildLostError, DeviceUnavailableError
 from gpubench.model import Health, Measurement, Problem, Series, Status, Timer, Timing
-from gpubench.process.descendants import close_to_descendants
+from gpubench.process.descendants import close_to_descendants, stopped
 
 BATCH_US = 25_000.0  # intended total time of the launches of a request
 
@@ -165,7 +165,9 @@ class Wall:
         if launches > 1 and first.wall_us > LONG * BATCH_US:
             fewer = max(1, int(launches * BATCH_US / first.wall_us))
             return self._measured(child, result, fewer, timing, limit_s)
-        empty_us = self._empty_us(problem, launches, timing.hang_s)
+        # Otherwise a function could keep the CPUs busy, so that more time would be subtracted.
+        with stopped(child.living.process.pid):
+            empty_us = self._empty_us(problem, launches, timing.hang_s)
         budget_s = timing.round_wall_s if limit_s is None else min(limit_s, timing.round_wall_s)
         is_slow = first.wall_us > 1e6 * timing.slow_launch_s
         min_requests = timing.round_few_samples if is_slow else MIN_REQUESTS
