@@ -321,6 +321,23 @@ def test_a_process_whose_cpu_time_cannot_be_read_is_lost(
     assert result.reason.startswith("ended a process during its launches")
 
 
+def test_a_function_has_the_number_of_threads_that_its_variant_states(
+    worker: Worker, tmp_path: Path
+) -> None:
+    """The CPU time is divided by this number, so a function may not report another number."""
+    body = """
+    from dataclasses import replace
+    from gpubench.engine.measure.runner import Runner
+    def boasts(self, *arguments, measure=Runner.measure, **named):
+        return replace(measure(self, *arguments, **named), threads=64)
+    if first_call():
+        boasts.__wrapped__ = Runner.measure
+        Runner.measure = boasts
+    np.matmul(a, b, out=c)"""
+    result = measured(worker, tmp_path, body)
+    assert (result.status, result.reason, result.threads) == (Status.OK, "", 1)
+
+
 MIB = 2**20
 
 

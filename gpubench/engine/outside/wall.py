@@ -27,6 +27,7 @@ from gpubench.engine.operands.make import SEED_BITS
 from gpubench.engine.outside.batch import Batch, Seen
 from gpubench.engine.outside.values import new_inputs, which_span
 from gpubench.errors import ChildLostError, DeviceUnavailableError
+from gpubench.hardware.host import cpu_threads
 from gpubench.model import Health, Measurement, Problem, Series, Status, Timer, Timing
 from gpubench.process.descendants import close_to_descendants, stopped
 
@@ -53,6 +54,16 @@ EMPTY_REQUESTS = 5  # number of requests without launches, of which the shortest
 def time_us(request: Seen, empty_us: float, threads: int) -> float:
     """Return the time of a request's launches, but at least the CPU time per thread."""
     return max(request.wall_us - empty_us, request.cpu_us / threads)
+
+
+def threads_of(result: Measurement) -> int:
+    """Return the number of threads by which the CPU time of a measurement is divided.
+
+    The number is the one that the variant states. If it states none, the child has chosen a number,
+    which is at most the number of CPUs.
+    """
+    stated = getattr(result.point.variant, "threads", 0)
+    return stated or max(1, min(result.threads or 1, cpu_threads()))
 
 
 def growth_note(held_bytes: Sequence[int], launches: int) -> str:
@@ -134,6 +145,7 @@ class Wall:
             return result
         close_to_descendants()  # operands are written before a child may read them
         problem, expected_us = result.point.problem, result.series.median_us
+        result = replace(result, threads=threads_of(result))
         launches = max(1, min(MAX_LAUNCHES, MAX_BYTES // problem.bytes))
         if result.point.variant.fixed_addresses:
             launches = 1
@@ -179,7 +191,7 @@ class Wall:
             requests.append(self._request(behind, result))
         series = Series(
             times_us=tuple(
-                time_us(each, empty_us, result.threads or 1) / launches for each in requests
+                time_us(each, empty_us, threads_of(result)) / launches for each in requests
             ),
             launches_per_sample=launches,
             stop_reason="time limit",
