@@ -61,14 +61,14 @@ while os.getppid() == parent:
 
 
 def kernels(directory: Path, body: str) -> Path:
-    """Write the kernel."""
+    """Write the kernel into a new folder, and return the folder."""
     directory.mkdir()
     (directory / "loop.py").write_text(KERNEL.format(body=body))
     return directory
 
 
 def run(slower: bool, program: str) -> dict[str, object]:
-    """Compare once, beside a program."""
+    """Run `gpubench ab` once, while another program runs."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         new = f"{TWICE}; {LOOP}" if slower else LOOP
@@ -103,7 +103,7 @@ def run(slower: bool, program: str) -> dict[str, object]:
 
 
 def main() -> None:
-    """Run, and add the outcomes to the file. results/claims.md has the rates."""
+    """Run the comparisons, and add the outcomes to the file. results/claims.md has the rates."""
     options = parser(__doc__, "ab.json")
     options.add_argument("--runs", type=int, default=30)
     options.add_argument("--first", type=int, help="default: the number of runs in the file")

@@ -40,12 +40,13 @@ RIGHT_AS_PRODUCTS = {("narrow_products", "float8_e4m3fn"), ("narrow_products", "
 rounded."""
 
 POSSIBLE = {"slows_neighbours"}
-"""Cheats that docs/reliability.md names as possible. They are printed, but not judged."""
+"""Cheats that docs/reliability.md calls possible. Rows of these cheats are printed, but not
+judged."""
 
 TIMEOUT_S = 400
 
 PINNING = 2048
-"""M, N and K of the kernel that pins its operands, which take 33 MB of the cache."""
+"""M, N and K of the kernel that pins its operands. The operands take 33 MB of the cache."""
 
 NEIGHBOUR = (3200, 3200)
 """M and N of the neighbour, a product with a vector. Its matrix of 41 MB fits into the cache of
@@ -53,11 +54,14 @@ NEIGHBOUR = (3200, 3200)
 
 VISITS = 5
 LIMIT = 0.05
-"""Largest relative difference of a time that is not false."""
+"""A time may differ from the right time by at most this fraction."""
 
 
 def sweep(variants: Sequence[str], dtypes: str, *words: str) -> list[Row]:
-    """Sweep kernels in some element types; return the rows, also if the time limit was reached."""
+    """Sweep kernels in some element types, and return the rows.
+
+    Rows are also returned if the time limit was reached.
+    """
     names = ("--kernels", CHEATS, "--variants", ",".join(variants), "--dtypes", dtypes)
     command = (*GPUBENCH, "sweep", "--device", "cuda", *names, *words, "--cache", "both")
     with tempfile.TemporaryDirectory() as folder:
@@ -84,13 +88,13 @@ def sweep(variants: Sequence[str], dtypes: str, *words: str) -> list[Row]:
 
 
 def bound(backend: Any, what: Point) -> Any:
-    """Return the point's kernel, bound to random operands."""
+    """Bind the kernel of a point to random operands, and return the bound kernel."""
     operands = backend.load(what.problem, make_inputs(what.problem, SEED), cold=False)
     return backend.bind(what, operands)
 
 
 def judged(rows: Sequence[Row], honest_us: dict[tuple[str, str, str], float]) -> list[bool]:
-    """Print whether each row is as expected, and return that for each row.
+    """Print and return whether each row is as expected.
 
     A kernel that cheats may be `ok` if its time is not false: multiplied by `clock_ratio`, the time
     must be at least that of the right kernel of the same variant. Times of right kernels are added
@@ -128,12 +132,12 @@ STATES = {
     "after pinned lines, reset": (True, False, True),
     "after pinned lines and a set-aside, reset": (True, True, True),
 }
-"""The steps that precede the neighbour, by state: whether a kernel pins its operands, whether a
-part of the cache is set aside for pinned operands, and whether the cache is reset."""
+"""Maps a state to the steps before the neighbour runs: whether a kernel pins its operands, whether
+a part of the cache is set aside for pinned operands, and whether the cache is reset."""
 
 
 def times_of_a_neighbour() -> dict[str, float]:
-    """Return the neighbour's median time in microseconds, in each state of `STATES`."""
+    """Return the median time of the neighbour in each state of `STATES`, in microseconds."""
     from cuda.bindings import driver
 
     from gpubench.backends.cuda.backend import CudaBackend

@@ -48,7 +48,7 @@ EMULATED = "cublas_emulated"
 DISAGREE = "rounds disagree"
 
 Figure = tuple[str, str]
-"""A measured figure as text, and its outcome."""
+"""A measured figure as text, and the outcome of the figure, such as *shown*."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Claim:
 
     @property
     def cells(self) -> list[str]:
-        """The cells of a line: bound, figure, outcome, files, devices, and days of measurement."""
+        """The line of this claim in a table: bound, figure, outcome, files, devices and days."""
         paths = [path for part in self.files.split() for path in sorted(RESULTS.glob(part))]
         figure, outcome = self.judge() if paths else ("", "not measured")
         links = [f"[{path.name}](../{path.relative_to(ROOT)})" for path in paths[:2]]
@@ -107,7 +107,10 @@ def ratio_figure(ratio: Ratio, at_least: float) -> Figure:
 
 
 def by_size(figures: Mapping[str, Figure]) -> Figure:
-    """Return all figures, and their outcome. If outcomes differ, list each with its sizes."""
+    """Return all figures and their outcome.
+
+    If outcomes differ, return each outcome with its sizes.
+    """
     sizes: dict[str, list[str]] = {}
     for size, (_, outcome) in figures.items():
         sizes.setdefault(outcome, []).append(size)
@@ -120,7 +123,7 @@ def by_size(figures: Mapping[str, Figure]) -> Figure:
 
 
 def library_of(own: Row, rows: Sequence[Row]) -> Row | None:
-    """Return the faster library at the problem and in the state of a kernel, or None.
+    """Return the row of the faster library at a kernel's problem and in its state, or None.
 
     Some libraries' launches are too short for the sustained state. Then the kernel has no ratio,
     because a ratio of times in two states would compare two clock frequencies.
@@ -131,10 +134,11 @@ def library_of(own: Row, rows: Sequence[Row]) -> Row | None:
 
 
 def speedup(own: Row, library: Row) -> Ratio:
-    """Return the kernel's speed relative to the library, with a 95 % interval.
+    """Return the speed of the kernel divided by the speed of the library, with a 95 % interval.
 
-    The interval is Student's, from the logarithms of the ratios of the rounds, which are
-    interleaved. It is infinite if the numbers of rounds differ, or if there is only one round.
+    Student's interval is computed from the logarithms of the rounds' ratios. Rounds of kernel and
+    library are interleaved. The interval is infinite if the numbers of rounds differ, or if there
+    is only one round.
     """
     ratio = (library.median_us or math.nan) / (own.median_us or math.nan)
     pairs = library.round_medians_us, own.round_medians_us
@@ -145,7 +149,7 @@ def speedup(own: Row, library: Row) -> Ratio:
 
 
 def comparisons(rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
-    """Yield the fastest kernel of each problem with the faster library."""
+    """Yield the fastest kernel and the faster library of each problem."""
     timed = [row for row in rows if row.status == "ok" and row.median_us]
     for problem in by_problem(timed):
         if own := [row for row in problem if row.variant not in {*LIBRARIES, EMULATED}]:
@@ -155,7 +159,7 @@ def comparisons(rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
 
 
 def in_sweep(own: Row, library: Row, at_least: float) -> Figure:
-    """Judge a ratio that should be `at_least` or more."""
+    """Judge a ratio that should be `at_least` or higher."""
     figure, outcome = ratio_figure(speedup(own, library), at_least)
     return figure, DISAGREE if own.unstable or library.unstable else outcome
 
@@ -193,7 +197,7 @@ def speedups(bounds: dict[str, float], what: str, files: str, **key: str) -> Cla
 
 
 def readme_sweep(path: Path, sweep: str) -> tuple[float, int]:
-    """Return the seconds of a sweep of `verify_cost.py`, and the percentage for verification."""
+    """Return the seconds of a sweep and the percentage for verification, by `verify_cost.py`."""
     said = path.read_text(encoding="utf-8")
     wall = re.search(rf"{sweep}: at most \d+ s: ([\d.]+) s", said)
     share = re.search(rf"{sweep}: .*?verifying [\d.]+ s \((\d+) %\)", said)
@@ -338,22 +342,28 @@ def fleet_twice() -> Figure:
 
 
 def random_shapes(dtype: str, at_least: float) -> Figure:
-    """Judge the geometric mean of launches alone, in which a class of shapes has its share of drawn shapes."""
+    """Judge the geometric mean of ratios of launches alone.
+
+    The weight of a class is its share of drawn shapes.
+    """
     return ratio_figure(alone_mean(dtype), at_least)
 
 
 def other_shapes(dtype: str, kind: str, at_least: float) -> Figure:
-    """Judge the geometric mean at other random shapes, by Student's interval."""
+    """Judge the geometric mean of ratios at other random shapes, by Student's interval."""
     return ratio_figure(plain_mean(other_ratios(dtype, kind)), at_least)
 
 
 def long_runs(dtype: str) -> Figure:
-    """Judge each square, measured in pairs with the better library, by its interval."""
+    """Judge each square by the interval of its ratio.
+
+    The ratio was measured in pairs with the better library.
+    """
     return by_size({row.size: ratio_figure(ratio, 1.0) for row, ratio in in_pairs(dtype)})
 
 
 def ab_runs(at_least: int = AB_CPU_PAIRS, at_most: int = AB_CPU_PAIRS) -> list[dict[str, Any]]:
-    """Return the runs of `gpubench ab` that measured `at_least` to `at_most` pairs beside other work.
+    """Return the runs of `gpubench ab` beside other work that have `at_least` to `at_most` pairs.
 
     The default is the number of pairs that `ab` measures on a CPU.
     """
@@ -364,13 +374,13 @@ def ab_runs(at_least: int = AB_CPU_PAIRS, at_most: int = AB_CPU_PAIRS) -> list[d
 def in_turns(
     runs: Sequence[dict[str, Any]], new: str, *, at_least: float = 0.0, at_most: float = 1.0
 ) -> Figure:
-    """Judge how many of the runs with this new side ended with exit code 1."""
+    """Judge the number of runs with this new side that ended with exit code 1."""
     codes = [run["exit"] for run in runs if run["new"] == new]
     return rate(codes.count(1), len(codes), at_least=at_least, at_most=at_most)
 
 
 def false_names() -> Figure:
-    """Judge how many runs of `ab` name a point that did not change.
+    """Judge the number of runs of `ab` that name a point that did not change.
 
     Runs whose record has no names are left out.
     """
@@ -383,7 +393,7 @@ def false_names() -> Figure:
 
 
 def parsed(path: Path) -> list[dict[str, str]]:
-    """Return the table of a Markdown file, one dictionary per line."""
+    """Return the table of a Markdown file, with a dictionary for each line."""
     lines = path.read_text(encoding="utf-8").splitlines()
     rows = [[cell.strip() for cell in x.split("|")[1:-1]] for x in lines if x.startswith("|")]
     return [dict(zip(rows[0], cells, strict=True)) for cells in rows[2:]]
@@ -488,11 +498,11 @@ CLAIMS: dict[str, list[Claim]] = {
         simulation("at most 5 % of healthy fleets whose processes have two speeds have a false alarm", "fleet", "false alarms", {"good devices differ by": ".*each process.*"}, at_most=0.05),
     ],
 }  # fmt: skip
-"""The claims by subject."""
+"""The claims of each subject."""
 
 
 def claims() -> str:
-    """Return a table for each subject."""
+    """Return a table of claims for each subject."""
     heading = ("bound", "figure", "outcome", "file", "on", "measured")
     return "\n\n".join(
         f"## {subject}\n\n{table(heading, (claim.cells for claim in members), text=True)}"

@@ -1,4 +1,4 @@
-"""Functions that several of these scripts use: child processes, points, statistics, tables."""
+"""Functions that several scripts use for child processes, points, statistics and tables."""
 
 import argparse
 import contextlib
@@ -24,15 +24,15 @@ from gpubench.plan.registry import choose
 
 ROOT = Path(__file__).resolve().parent.parent
 CARDS = ("h200", "h100")
-"""Folders of results/, one for each GPU that measured files."""
+"""Names of the folders in results/. Each folder has the files that one GPU measured."""
 
 ALONE_DTYPES = ("bfloat16", "float16", "float8_e4m3", "tf32", "int8", "float32", "float64")
 ALONE_SEEDS = dict(zip(ALONE_DTYPES, (511, 512, 513, 514, 525, 516, 517), strict=True))
-"""Seeds of the random shapes by precision, for the figures of launches alone."""
+"""Maps a precision to the seed of the random shapes at which launches alone were measured."""
 
 GPUBENCH = (sys.executable, "-m", "gpubench")
 SEED = 2006
-"""Default seed of operands in gpubench."""
+"""The seed of operands that gpubench uses by default."""
 
 
 WIDTH = 119
@@ -40,7 +40,10 @@ WIDTH = 119
 
 
 def parser(doc: str | None, output: str = "") -> argparse.ArgumentParser:
-    """Return a parser whose help is `doc`. `output` is the default of its option `-o`, if any."""
+    """Return a parser whose help is `doc`.
+
+    If `output` is not empty, the parser has the option `-o` with this default.
+    """
     made = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -50,13 +53,13 @@ def parser(doc: str | None, output: str = "") -> argparse.ArgumentParser:
 
 
 def measured_file(name: str) -> Path:
-    """Return the path of a file in the folder of the GPU that measured it. It may not exist."""
+    """Return the path of a file that a GPU measured. The file may not exist."""
     paths = [ROOT / "results" / card / name for card in CARDS]
     return next(filter(Path.exists, paths), paths[0])
 
 
 def measured(column: str) -> dict[str, str]:
-    """Return the values of a column of results/measured.csv by file.
+    """Return the value of a column of results/measured.csv for each file.
 
     Files whose script was removed are left out.
     """
@@ -69,11 +72,11 @@ class Ended:
     """The outcome of a child process."""
 
     code: int | None
-    """None if it was killed after its time limit."""
+    """Exit code. None if the process was killed after its time limit."""
 
     wall_s: float
     out: str
-    """The process's output; empty if the output went to a file."""
+    """The text that the process printed. Empty if the output went to a file."""
 
     err: str
 
@@ -92,7 +95,7 @@ def child(
     cwd: Path | None = None,
     **variables: str,
 ) -> Ended:
-    """Run a command with this repository's package on its path.
+    """Run a command that imports gpubench from this repository.
 
     After `timeout_s` seconds, or at Ctrl-C, kill the command with all processes that it started.
     """
@@ -172,7 +175,7 @@ def load(path: Path) -> Any:
 
 
 def save(path: Path, content: object) -> None:
-    """Write JSON. Each item of a list has a line of its own, so that a diff can be read."""
+    """Write a JSON file. Each item of a list has a line of its own, so that a diff can be read."""
     if isinstance(content, list):
         text = ",\n".join(json.dumps(item, ensure_ascii=False) for item in content)
         text = f"[\n{text}\n]"

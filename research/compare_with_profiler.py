@@ -44,10 +44,11 @@ from gpubench.plan.ranges import parse_sizes
 from gpubench.view.numbers import number
 
 METRICS = ("gpu__time_duration.sum", "sm__cycles_elapsed.max")
-"""Nsight Compute's metrics for the nanoseconds and the cycles of a kernel."""
+"""Metrics of Nsight Compute: how many nanoseconds and how many cycles a kernel takes."""
 
 MARKER = "gpubench_marker"
-"""Kernel that runs before and after the calls of a case, to mark them in Nsight Compute's list."""
+"""Kernel that runs before and after the calls of a case, to mark the calls in Nsight Compute's
+list."""
 
 WARM_UP_CALLS = 10
 NCU_CALLS = 7
@@ -66,7 +67,10 @@ EMPTY = "empty"
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the file: a kernel at a size, with its times. A time of None was not measured."""
+    """A row of the file, with the times of a kernel at a size.
+
+    A time is None if it was not measured.
+    """
 
     dtype: str
     variant: str
@@ -94,7 +98,7 @@ class Line:
 
 
 def all_cases(sizes: Sequence[str]) -> list[Line]:
-    """Return the kernels of `selfcheck`, and its control."""
+    """Return the cases: the kernels of `selfcheck`, and the control of `selfcheck`."""
     cases = [
         Line(dtype, variant, tile, size)
         for dtype, tiles in KERNELS.items()
@@ -179,7 +183,10 @@ def is_one_kernel(call: Callable[[], None], stream: int) -> bool:
 
 
 def profiled(cases: Sequence[Line]) -> dict[tuple[str, ...], Line]:
-    """Return each case with its times, by its key. Times of several visits are medians."""
+    """Run the cases under Nsight Compute, and return a line with times for each case.
+
+    If a case has several visits, the times are medians.
+    """
     with tempfile.TemporaryDirectory() as folder:
         log, path = Path(folder) / "ncu.csv", Path(folder) / "lines.csv"
         write(cases, path)
@@ -205,7 +212,7 @@ def profiled(cases: Sequence[Line]) -> dict[tuple[str, ...], Line]:
 
 
 def ncu_command(log: Path) -> tuple[str, ...]:
-    """Return the command of ncu that precedes a program's command. It writes metrics into a log.
+    """Return the words to put before a program's command, so that ncu writes metrics into a log.
 
     Raises FileNotFoundError if Nsight Compute is missing.
     """
@@ -222,7 +229,7 @@ def ncu_command(log: Path) -> tuple[str, ...]:
 
 
 def between_markers(log: str) -> list[list[list[float]]]:
-    """Return nanoseconds and cycles of each kernel of each case, from a log of `ncu_command`."""
+    """Read a log of `ncu_command`, and return the nanoseconds and cycles of each case's kernels."""
     rows = list(csv.DictReader(line for line in log.splitlines() if line.startswith('"')))
     groups: list[list[list[float]]] = [[]]
     for row in rows[1:]:  # the first row has the units
@@ -238,8 +245,8 @@ class Judged(NamedTuple):
 
     line: Line
     cause: str | None
-    """Empty: the times agree. `clock`: the times agree after a correction for clock frequencies.
-    None: the times disagree."""
+    """Why the times agree: an empty text if they agree directly, and `clock` if they agree after a
+    correction for clock frequencies. None if the times disagree."""
 
 
 def judged(lines: Sequence[Line]) -> list[Judged]:
@@ -285,7 +292,7 @@ def read(path: Path) -> list[Line]:
 
 
 def measure(path: Path, sizes: str = "") -> int:
-    """Measure all cases, write them, and print the table."""
+    """Measure all cases, write their lines into a file, and print the table."""
     cases = all_cases(sizes.split(",") if sizes else [str(size) for size in SIZES])
     done: dict[tuple[str, ...], Line] = {}
     again = cases
@@ -301,7 +308,7 @@ def measure(path: Path, sizes: str = "") -> int:
 
 
 def report(path: Path) -> int:
-    """Print how many times agree, and which do not.
+    """Print the number of times that agree, and print the times that do not agree.
 
     Return 1 if a time other than the control disagrees, or if the control agrees.
     """

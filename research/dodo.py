@@ -53,14 +53,14 @@ LIMIT_S = 36_000
 """Time limit of one command in seconds. `cpu:ab` takes longest, eight hours."""
 
 WRITES_FILES = {0, 1, 3}
-"""Exit codes after which the files are complete. 1 and 3 mean that a bound is missed."""
+"""Exit codes of commands that wrote all files. 1 and 3 mean that a bound is missed."""
 
 CRASHED = "Traceback (most recent call last)"
 """Text in the output of a Python program that failed. Its exit code 1 does not mean a missed bound."""
 
 
 def step(name: str, command: str, *more: str) -> dict[str, Any]:
-    """Return a task of doit. `more` names files that do not follow `-o`, `--output` or `>`.
+    """Return a task of doit. `more` names files that follow neither `-o` nor `--output` nor `>`.
 
     `gpubench` and `python` in the command are the programs of this environment, `SCRIPTS` is the directory
     of this file, and `CARD` in a path is the folder of this machine's GPU. If `more` has `x.gz`,
@@ -83,7 +83,7 @@ def step(name: str, command: str, *more: str) -> dict[str, Any]:
 
 
 def measure(name: str, command: str, files: Sequence[str]) -> bool:
-    """Run a command, compare its files with those of results/, and replace the files of results/.
+    """Run a command, compare the new files with files of results/, and replace the old files.
 
     Return whether the command succeeded and wrote all files.
     """
@@ -166,14 +166,14 @@ COLD = "XDG_CACHE_HOME=$PWD/cold"
 
 MAIN = "--sizes 1024,2048 --tiles 1..32"
 CLAIMS = {"sgemm-cuda": "SGEMM_CUDA", "fast-cu": "fast.cu", "cuda-l2": "CUDA-L2"}
-"""Experiments with claims of other people, and the folders of these people's checkouts."""
+"""Maps an experiment with claims of other people to the folder with these people's checkout."""
 
 EXPERIMENTS = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax", "reproduce")
 RIVALS = ("bfloat16", "float16", "tf32", "float32")
 TENSOR_CORE_DTYPES = ("bfloat16", "float16", "float8_e4m3", "int8")
 FEW_ROWS = {dtype: seed for seed, dtype in enumerate(ALONE_DTYPES, 231) if dtype != "tf32"}
-"""Seeds of products of 1 to 64 rows. TF32 is left out, because its library multiplies a single row in
-float32."""
+"""Maps a precision to the seed of the shapes of products with 1 to 64 rows. TF32 is left out,
+because its library multiplies a single row in float32."""
 
 SOME_ROWS = {dtype: seed for seed, dtype in enumerate(TENSOR_CORE_DTYPES, 931)}
 LARGE = {dtype: seed for seed, dtype in enumerate(TENSOR_CORE_DTYPES, 941)}
@@ -186,7 +186,7 @@ CLUSTERS = {
     "tf32": "wgmma_tf32_cluster",
     "bfloat16": "wgmma_fitted,wgmma_pingpong,wgmma_split_cluster",
 }
-"""Kernels in which the blocks of a cluster divide K."""
+"""Kernels that divide K among the blocks of a cluster, by dtype."""
 
 ODD_SIZES = "129x261x77,67x3x129,201x271x1041"
 
@@ -200,7 +200,8 @@ SQUARES = {
     "float32": "--sizes 4096,8192 --variants packed_panels,splitk",
     "float64": "--sizes 4096,8192 --variants dmma,dmma_split_cluster",
 }
-"""Squares that are compared in pairs: sizes, and the kernels if not all kernels are compared."""
+"""Options for squares that are compared in pairs: the sizes, and the kernels if only some are
+compared."""
 
 OPERATIONS = (
     *((op, "bfloat16") for op in ("gemm_bias", "gemm_relu", "gemm_gelu", "gemm_silu")),
@@ -209,7 +210,8 @@ OPERATIONS = (
     ("gemm_scaled", "float8_e4m3"),
     *((op, "bfloat16") for op in ("gemm_grouped", "gemm_grouped_skewed")),
 )
-"""Operations beside plain products whose random shapes are measured, and their precisions."""
+"""Pairs of an operation and a precision that are measured at random shapes, in addition to plain
+products."""
 
 EXAMINED = {
     "epilogue": (
@@ -254,13 +256,14 @@ SUSTAINED = {
         "4096x7168x2048,8192x4096x7168,4096x2112x7168",
     ),
 }
-"""Operations whose long runs are measured: the precision, the libraries, and three large sizes."""
+"""Maps an operation whose long runs are measured to a precision, libraries, and three large
+sizes."""
 
 ANY_ROWS = (
     f"wgmma_any_rows,{','.join(CLUSTERS[dtype] for dtype in CLUSTERS if dtype != 'bfloat16')}"
 )
-"""Kernels that take rows of any length, and the kernel of float64, whose rows must have an even number
-of elements."""
+"""Kernels that accept rows of any length, and the float64 kernel, which requires rows with an even
+number of elements."""
 
 ODD_SHAPES = (
     "957x261x1185,3403x147x607,435x347x2673,3649x2075x547,2627x183x699,653x165x871,473x457x181,"
@@ -311,8 +314,9 @@ SHAPES = {
     **{f"alone_every_{seed}_{dtype}": f"--seed {seed} --count 18 --every --dtype {dtype}" for seed, dtype in enumerate(("bfloat16", "float8_e4m3", "int8"), 531)},
     **{f"fit_11_{dtype}": f"--seed 11 --count 30 --dtype {dtype} --every" for dtype in ("float64", "float32")},
 }
-"""Arguments of `shapes.py` by file. First come the shapes of the README's figures, to which no constant
-was fitted; then the shapes that the ladder names; then the shapes to which constants were fitted."""
+"""Arguments of `shapes.py` for each file. The first files have the shapes of the README's figures,
+to which no constant was fitted. The next files have the shapes that the ladder names. The last
+files have the shapes to which constants were fitted."""
 
 SCALED = {
     "": (2, "wgmma_scaled,cublaslt,torch_scaled_mm", "128x256x128/s4/cluster=1x1/group=8,128x256x128/s4/cluster=2x1/group=8,128x192x128/s4/cluster=1x1/group=8,128x192x128/s4/cluster=2x1/group=8,128x128x128/s5/cluster=1x1/group=8,128x128x128/s5/cluster=2x1/group=8,64x256x128/s4/cluster=2x1/group=8", "4096x4096x7168,4096x7168x2048,4096x2112x7168,1024x7168x2048,2048x4096x4096"),

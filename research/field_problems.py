@@ -41,7 +41,8 @@ MODELS = (1, 2, 3, 4, 12, 16, 23, 33, 36, 40)
 """Numbers of problems of KernelBench's first level: products, a softmax, and norms."""
 
 LARGEST = {"cpu": (512, 32), "cuda": (4096, 64)}
-"""Largest extent by device, in problems of KernelBench with up to three extents, and with more."""
+"""Maps a device to two largest extents: for problems of KernelBench with up to three extents, and
+for problems with more extents."""
 
 FEW_EXTENTS = 3
 

@@ -40,15 +40,15 @@ from gpubench.model import Launches, Problem
 MULTIPROCESSORS = 132
 
 DECAY = {Choice: 6.0, SmallTile: 4.0}
-"""How fast a configuration's weight falls with its time, by kind of tile. With 4, the weight is 1
-for the fastest configuration, and 1/e for a configuration that takes 25 % longer."""
+"""Rate at which a configuration's weight falls with its time, for each kind of tile. With 4, the
+weight is 1 for the fastest configuration, and 1/e for a configuration that takes 25 % longer."""
 
 IN_COMMON = {Choice: 0.9, SmallTile: 0.0}
-"""Share, by kind of tile, of a shape's mean error that the fit leaves out."""
+"""Fraction of a shape's mean error that the fit leaves out, for each kind of tile."""
 
 PRIOR = 0.012
-"""Weight of a constant's relative change from its initial value. It determines constants that the
-times do not determine."""
+"""Weight of a constant's relative change from its initial value. This weight keeps constants near
+their initial values if the times do not determine them."""
 
 ROBUST = 0.04
 """Relative error of a predicted time beyond which a configuration's weight falls."""
@@ -65,7 +65,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 """Lowest and highest value of some constants. All other constants are in 0 to 6."""
 
 CLOSE = 0.03
-"""A pick is close if its time exceeds the fastest time by at most this relative amount."""
+"""A pick is close if its time exceeds the fastest time by at most this fraction."""
 
 _TILE = re.compile(r"(\d+)x(\d+)x\d+(?:/s\d+)?(?:/k(\d+))?/cluster=(\d)x(\d)")
 
@@ -84,11 +84,12 @@ class Timed:
     library_us: float
 
     default_us: float
-    """Time of the fastest older kernel, which runs with default tiles. Infinite if none ran."""
+    """Time of the fastest older kernel, which runs with default tiles. Infinite if no older kernel
+    ran."""
 
 
 def timed(path: Path) -> Iterator[Timed]:
-    """Yield the configurations in a file that a model covers."""
+    """Yield each configuration in a file for which there is a model."""
     for results in read(path):
         first = results[0]
         problem = Problem(op="gemm", m=first.m, n=first.n, k=first.k, dtype=first.dtype)
@@ -110,7 +111,10 @@ def timed(path: Path) -> Iterator[Timed]:
 
 
 def choice_of(result: Result, problem: Problem) -> Choice | SmallTile | None:
-    """Return the configuration in the form of the kernel's model, or None if no model covers it."""
+    """Convert a configuration to the form of the kernel's model.
+
+    Return None if there is no model.
+    """
     if not (picks := KERNELS.get(result.variant)):
         return None
     if not isinstance(picks, Picks):
@@ -134,7 +138,7 @@ def modelled_us(row: Timed, costs: Costs) -> float:
 
 
 def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
-    """Return the constants with the least weighted error of the logarithm of time.
+    """Fit the constants, so that the weighted error of the logarithms of times is smallest.
 
     Constants that are 0 at the start stay 0.
     """
@@ -160,10 +164,10 @@ def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
 
 
 def compared(rows: Sequence[Timed], costs: Costs) -> dict[str, list[tuple[float, float]]]:
-    """Return two figures for each shape, by the way to pick configurations.
+    """Return two figures for each shape and each way to pick configurations.
 
-    The first is the relative distance of the fastest pick from the fastest measured configuration.
-    The second is the library's time over the time of the fastest pick.
+    The first figure is the relative distance of the fastest pick from the fastest measured
+    configuration. The second figure is the library's time divided by the time of the fastest pick.
     """
     shapes: dict[Problem, list[tuple[float, Timed]]] = {}
     for row in rows:

@@ -72,7 +72,7 @@ def cpu_seconds() -> float:
 def differences(
     row: dict[str, str], variant: Variant, text: str, *, is_proved: bool
 ) -> tuple[list[str], str]:
-    """Return the fields of a description that differ from the facts in `row`, and its launch."""
+    """Return the fields of a description that differ from the facts in `row`, and the launch."""
     fields, launch = [], ""
     if " ".join(variant.dtypes) != row["dtypes"]:
         fields.append(f"dtypes={' '.join(variant.dtypes)}")
@@ -105,7 +105,10 @@ def _without_ones(extents: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def compiled(variant: Variant) -> tuple[str, str]:
-    """Compile a kernel; return the seconds, or an empty text and the error."""
+    """Compile a kernel, and return the seconds.
+
+    If this fails, return an empty text and the error.
+    """
     started, dtype = perf_counter(), variant.dtypes[0]
     try:
         if isinstance(variant, HostVariant):
@@ -121,7 +124,7 @@ def compiled(variant: Variant) -> tuple[str, str]:
 
 
 def examine(row: dict[str, str], checkouts: Path, options: Namespace) -> dict[str, object]:
-    """Describe and examine one kernel; return its row of the output."""
+    """Describe and examine one kernel, and return the kernel's row of the output."""
     with tempfile.TemporaryDirectory() as folder:
         own = Path(folder, "own")
         said = described(row, checkouts, own)

@@ -37,7 +37,7 @@ WEIGHTS = dict.fromkeys(READERS, 4) | {"command": 20}
 """Relative number of inputs for each reader."""
 
 NEEDED = {"scheduler": "distributed"}
-"""Packages that readers need, but gpubench does not. A reader without its package is left out."""
+"""Packages that only some readers need. A reader is left out if its package is missing."""
 
 MAX_BYTES = 2**30
 """Maximum resident memory of a process that tries thousands of inputs."""
@@ -46,7 +46,7 @@ FINDINGS = Path("fuzz-findings").resolve()
 
 
 def main() -> int:
-    """Try an input for each number; return 1 if there is a finding."""
+    """Try an input for each number. Return 1 if there is a finding."""
     options = parser(__doc__, "fuzz.json")
     options.add_argument("inputs", type=int)
     options.add_argument("--first", type=int, default=0)
@@ -80,7 +80,7 @@ def seeds(name: str) -> list[bytes]:
 
 
 def attempted(names: list[str], left_out: list[str], number: int) -> tuple[str, bool, float] | None:
-    """Return the reader of an input, whether there is a finding, and the wall time in seconds.
+    """Try an input. Return the reader, whether there is a finding, and the wall time in seconds.
 
     Return None if the reader is left out. The number of an input determines its reader, on any
     machine.

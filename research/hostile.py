@@ -45,8 +45,8 @@ from gpubench.results.provenance import package_version
 
 TOKEN = "ghs_0123456789"  # noqa: S105 # nobody's token
 PAIRS = 3
-"""Number of pairs. It is lower than on the page, but enough for a kernel that takes four times as
-long."""
+"""Number of pairs. The page has more pairs, but this number suffices for a kernel that takes four
+times as long."""
 
 PYTHON = f"""#!/bin/sh
 [ "$2" = venv ] || exit 1
@@ -100,8 +100,8 @@ __global__ void my_kernel(const Scalar* A, const Scalar* B, Scalar* C, int M, in
 """
 
 SLOWER = 25
-"""Number of products that the new side computes; for the static gate, number of its sums in local
-memory."""
+"""Number of products that the new side computes. In the static gate, it is the number of sums in
+local memory."""
 
 COMMON = """
 import glob, os, pathlib, signal, sys, time
@@ -133,7 +133,8 @@ def processes():
         yield pid
         pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 """
-"""Code that all attacks share. It changes files of the run, and finds the processes of gpubench."""
+"""Code that all attacks share. The code changes files of the run, and finds the processes of
+gpubench."""
 
 DAEMON = """
 def steps(moment):
@@ -213,19 +214,19 @@ def steps(moment):
         raise ValueError("::error::\\n</table>\\x1b[2J| 0 slower |\\n**passed** " + "x" * 10**6)
 """,
 }
-"""Python code by the attack's name. `steps` runs when the description is loaded and when the kernel
-is built."""
+"""Maps the name of an attack to Python code. `steps` runs when the description is loaded and when
+the kernel is built."""
 
 CHECKOUT_MODULES = ("platformdirs", "venv", "sitecustomize", "usercustomize", "numpy", "pip")
-"""Names of files in each checkout, none of which may be imported. Each checkout also has a plugin
-of pytest."""
+"""Names of modules in each checkout that must not be imported. Each checkout also has a plugin of
+pytest."""
 
 HONEST = {"scheduling": {1, 2}, "words": {4}}
-"""Honest exit codes of attacks that also make the new side fail in other ways. For other attacks,
-only 1 (slower) is honest."""
+"""Honest exit codes for attacks that also make the new side fail in other ways. For all other
+attacks, only 1 (slower) is honest."""
 
 WITHOUT_LANDLOCK = HONEST | {"kill": {2}}
-"""Honest exit codes without Landlock, where an attack may kill gpubench, so that the new side has
+"""Honest exit codes without Landlock. There, an attack may kill gpubench, so that the new side has
 no file."""
 
 
@@ -242,7 +243,7 @@ def without_landlock() -> None:
 
 
 class PullRequest:
-    """A repository with a hostile new side, in a folder of its own, and the job that judges it."""
+    """A repository whose new side is hostile, and the CI job that judges the new side."""
 
     def __init__(self, folder: Path, attack: str, *, static: bool = False) -> None:
         self.processes = frozenset(descendants.descendants())
@@ -279,7 +280,10 @@ class PullRequest:
         subprocess.run(["git", *words], cwd=self.checkout, check=True)  # noqa: S607 # as in a shell
 
     def kept(self) -> dict[str, bytes]:
-        """Return files that foreign code must not change: of git, Numba's cache and the job."""
+        """Return the content of each file that foreign code must not change.
+
+        These are files of git, of Numba's cache and of the job.
+        """
         paths = [*(self.checkout / ".git" / "hooks").iterdir(), self.checkout / ".git" / "config"]
         paths += [path for path in self.cache.rglob("*.nb?") if "foreign" not in path.parts]
         paths += [self.temporary / "env", self.temporary / "path"]
@@ -287,7 +291,7 @@ class PullRequest:
 
 
 def faults_of(request: PullRequest, log: str, before: Mapping[str, bytes]) -> list[str]:
-    """Return the effects of an attack that must not occur, except for a wrong verdict."""
+    """Return the forbidden effects of an attack. A wrong verdict is not among these effects."""
     after = request.kept()
     faults = [f"{path} changed" for path, text in before.items() if after.get(path) != text]
     faults += [f"{path} is new" for path in after.keys() - before.keys() if ".git" in path]
@@ -368,11 +372,11 @@ WORKFLOWS = {
     "static": (static, ("", "base", "daemon", "job", "log", "modules", "git")),
     "jobs": (jobs, tuple(ATTACKS)),
 }
-"""For each workflow, the function that runs it, and the attacks that it is tried with."""
+"""Maps a workflow to the function that runs the workflow, and to the attacks to try."""
 
 
 def main() -> int:
-    """Run each attack; return 1 if a verdict is not honest, or if an attack had another effect."""
+    """Run each attack. Return 1 if a verdict is not honest, or if an attack had another effect."""
     options = parser(__doc__, "hostile.json")
     options.add_argument("--only", default=",".join(ATTACKS), help="attacks")
     options.add_argument("--workflows", default=",".join(WORKFLOWS))

@@ -116,15 +116,16 @@ gpubench = "0.1.0"
 tuned_utc = "2026-01-01T00:00:00+00:00"
 """
 VICTIMS = ("sweep", "child", "both", "SIGINT", "SIGTERM", "SIGHUP")
-"""The processes that are killed, or the signal that ends the command but keeps its measurements."""
+"""The processes to kill, or the signal that ends a command. After a signal, the command keeps its
+measurements."""
 
 ENDS_WITHIN_S = 10.0
 OURS = re.compile(rf"{re.escape(str(ROOT))}/gpubench/(?!__)")
-"""A module of the package in a traceback. A SIGINT before the first such module is loaded ends
+"""Matches a module of gpubench in a traceback. A SIGINT before the first such module is loaded ends
 Python itself."""
 
 LOST = re.compile(r"gpubench: .*crashed: Killed \(signal 9\)")
-"""The last line of a sweep or of `ab` whose child was killed."""
+"""Matches the last line that a sweep or `ab` prints if its child was killed."""
 
 
 def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -141,7 +142,7 @@ def finish(process: subprocess.Popen[str]) -> None:
 
 
 def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
-    """Kill processes after a time; return what was killed and what the command did then."""
+    """Kill processes after a time. Return a text about the kill and the end of the command."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=after_s)
         finish(process)
@@ -178,13 +179,16 @@ def kill(process: subprocess.Popen[str], after_s: float, victim: str) -> str:
 
 
 def whole_lines(path: Path) -> bytes:
-    """Return the complete lines of a file: the sweep's context, then one line per measurement."""
+    """Return the complete lines of a file.
+
+    The first line has the context, each other line a measurement.
+    """
     text = path.read_bytes() if path.exists() else b""
     return text[: text.rfind(b"\n") + 1]
 
 
 def medians_of(lines: bytes) -> dict[tuple[str, ...], list[str]]:
-    """Return the round medians of each point in the lines, written as in the CSV."""
+    """Return the round medians of each point in the lines, in the form of the CSV."""
     medians: dict[tuple[str, ...], list[str]] = {}
     for line in map(json.loads, lines.splitlines()[1:]):
         if series := line["measurement"]["series"]:  # empty if a configuration left the race
@@ -208,7 +212,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def check_results(directory: Path, whole: Path, kept: list[bytes], where: str) -> list[Row]:
-    """Require the files and points of `whole`, and all rounds of `kept` once; return the rows."""
+    """Require the files and points of `whole`, and all rounds of `kept` once. Return the rows."""
     names, expected = (sorted(path.name for path in at.iterdir()) for at in (directory, whole))
     require(names == expected, f"{where}: the directory holds {names}")
     final, uninterrupted = (read(at / "a.csv") for at in (directory, whole))
@@ -241,7 +245,10 @@ def check_race(directory: Path, whole: Path, kept: list[bytes], where: str) -> N
 
 
 def check_files(directory: Path, whole: Path, where: str, *, is_ended: bool) -> None:
-    """Require that each file has its former content or is complete; at the end, require all."""
+    """Require that each file has its former content or is complete.
+
+    At the end, require all files.
+    """
     files, expected = (
         {path.relative_to(at): path for path in at.rglob("*") if path.is_file()}
         for at in (directory, whole)
@@ -292,7 +299,10 @@ def template_of(path: Path, kind: str) -> Path:
 
 
 def again(directory: Path, command: Command) -> Command:
-    """Return the command to run after a kill: with `--resume` if possible, otherwise unchanged."""
+    """Return the command to run after a kill.
+
+    The command has `--resume` if a sweep can be continued, and `--force` otherwise.
+    """
     if (directory / "a.csv.partial").exists():
         more = ("--winners", WINNERS) if command[0] == "tune" else ()
         return (command[0], "--resume", "a.csv", *more)
@@ -303,7 +313,7 @@ def again(directory: Path, command: Command) -> Command:
 def run_once(
     directory: Path, whole: Path, command: Command, duration_s: float, chance: random.Random
 ) -> Counter[str]:
-    """Kill a command, continue and perhaps kill it again; return the number of each outcome."""
+    """Kill a command, continue it, and perhaps kill it again. Return the number of each outcome."""
     counts: Counter[str] = Counter()
     kept: list[bytes] = []
     process = start(directory, *command)
@@ -333,7 +343,10 @@ def run_once(
 
 
 def run(kills: int, seed: int, device: str) -> dict[str, Any]:
-    """Run commands of a seed until `kills` kills have hit; return the number of each outcome."""
+    """Run the commands of a seed until `kills` kills have hit.
+
+    Return the number of each outcome.
+    """
     kind = KINDS[seed % len(KINDS)]
     commands = commands_of(kind, device)
     chance = random.Random(seed)  # noqa: S311 # moments, not secrets

@@ -65,14 +65,17 @@ RECORDED = (
     ),
     "gpubench diff results/h200/sweep.csv results/h200/sweep_again.csv --only shared_tile,2048",
 )
-"""Commands that are typed in the recording."""
+"""Commands that the recording of a terminal shows."""
 
 WIDTH = 80
 """Number of characters in a line of the recording."""
 
 
 def make(folder: Path) -> list[Path]:
-    """Draw every picture into a folder. Runs in the repository's root."""
+    """Draw every picture into a folder.
+
+    The current directory must be the root of the repository.
+    """
     made = []
     for command in COMMANDS:
         *arguments, target = shlex.split(command)[1:]
@@ -123,7 +126,10 @@ def random_shapes() -> Picture:
 
 
 def recording() -> str:
-    """Return an SVG of the terminal after the commands of `RECORDED`. It loads no font."""
+    """Return an SVG that shows the terminal after the commands of `RECORDED`.
+
+    The SVG loads no font.
+    """
     screen = Console(
         record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, legacy_windows=False
     )

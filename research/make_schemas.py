@@ -28,7 +28,7 @@ TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"
 
 
 def typed(annotation: object) -> dict[str, Any]:
-    """Return the schema of an annotation such as `float | None`, which may be a text."""
+    """Return the schema of an annotation such as `float | None`. The annotation may be a text."""
     if annotation == DiffVerdict:
         return {"enum": [str(verdict) for verdict in DiffVerdict]}
     if annotation == Cause | None:
@@ -44,7 +44,7 @@ def properties(cls: type) -> dict[str, Any]:
 
 
 def of_object(members: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Return the schema of an object that has all these members and no others."""
+    """Return the schema of an object that must have exactly these members."""
     named = {"properties": members, "required": list(members), "additionalProperties": False}
     return {**more, "type": "object", **named}
 

@@ -53,7 +53,7 @@ def sweep_with_a_kill(path: Path) -> None:
 
 
 def timed(path: Path) -> int:
-    """Return the number of points with a time."""
+    """Return the number of points that have a time."""
     return sum(row.status == "ok" for row in read(path))
 
 

@@ -58,28 +58,29 @@ from gpubench.commands.diff.options import AB_PAIRS
 
 @dataclass(frozen=True)
 class Case:
-    """A line of the table of `diff`."""
+    """One line of the table for `diff`: what changes between the two sides of a comparison."""
 
     name: str
     change: Change = quiet
     slowed: str = ""
-    """The points that are made slower: `own`, `kernel`, `point` or `memory`."""
+    """Name of the points that are made slower: `own`, `kernel`, `point` or `memory`."""
 
     by: float = 0.0
     rounds: int = 5
     points: int = 300
     clock: float = 0.0
-    """Relative change of the clock frequency. Products depend on it, memory-bound points do not."""
+    """Relative change of the clock frequency. The times of products depend on the clock, and the
+    times of memory-bound points do not."""
 
     half_clock: float = 0.0
-    """Relative change of the clock frequency, and of the times, at half of the kernels."""
+    """Relative change of the clock frequency and of the times of half of the kernels."""
 
     unchanged: bool = False
-    """Whether kernels that are not slowed are known to have the same code on both sides."""
+    """Whether the code of each kernel that is not slowed is known to be the same on both sides."""
 
     times: int = 1
-    """Factor on the number of comparisons. 200 comparisons cannot distinguish some rates from their
-    bound."""
+    """Factor by which the number of comparisons is multiplied. With only 200 comparisons, some
+    rates cannot be distinguished from their bounds."""
 
 
 def own(name: str, change: Change, by: float, rounds: int = 5, times: int = 1) -> Case:
@@ -169,11 +170,15 @@ REFERENCES = [
     Case("two of five rounds +30 %", slow_rounds(0.3, 2), "kernel", 0.05),
     Case("one of three rounds +30 %", slow_rounds(0.3), "kernel", 0.05, rounds=3),
 ]
-"""Cases that are simulated twice: without and with kernels whose code is known to be unchanged."""
+"""Cases that are simulated twice. In the second simulation, some kernels are known to have
+unchanged code."""
 
 
 def comparison(case: Case, fit: bool, rng: Random) -> tuple[Comparison, list[Key], Flags]:
-    """Simulate a comparison; return it, its points, and which points were made slower."""
+    """Simulate a comparison.
+
+    Return the comparison, the points, and which points were made slower.
+    """
     products, memory = files_of(fit)
     world = products.chosen(choose_points(products, case.points, rng))
     columns = rng.permutation(world.logs.shape[1])[: 2 * case.rounds]
@@ -220,7 +225,7 @@ def comparison(case: Case, fit: bool, rng: Random) -> tuple[Comparison, list[Key
 
 
 def choose_points(world: Recorded, number: int, rng: Random) -> Sequence[int]:
-    """Return the indices of the BLAS points, of six points of one kernel, and of random points."""
+    """Return indices of points: all BLAS points, six points of one kernel, and random points."""
     library, others = np.flatnonzero(world.blas), np.flatnonzero(~world.blas)
     kernel = np.flatnonzero(points_of_a_kernel(world.kernels, rng))
     first = [*library, *rng.permutation(kernel)[:6]]
@@ -229,14 +234,17 @@ def choose_points(world: Recorded, number: int, rng: Random) -> Sequence[int]:
 
 
 def redrawn(logs: Floats, number: int, rng: Random) -> Floats:
-    """Return new random rounds of each point, with the mean and the scatter of its own rounds."""
+    """Draw new random rounds for each point.
+
+    The mean and the scatter of a point's rounds are kept.
+    """
     middle, spread = logs.mean(axis=1, keepdims=True), logs.std(axis=1, ddof=1, keepdims=True)
     deviations = (logs - middle) / spread * math.sqrt(logs.shape[1] / (logs.shape[1] - 1))
     return np.asarray(middle + spread * rng.choice(deviations.ravel(), (len(logs), number)))
 
 
 def diff_line(place: int, number: int, fit: bool) -> list[object]:
-    """Return a line of the table of `diff`."""
+    """Simulate one case of `diff`, and return the line of the table."""
     case = CASES[place]
     number *= case.times
     rng = np.random.default_rng([place, fit])
@@ -263,7 +271,7 @@ def diff_line(place: int, number: int, fit: bool) -> list[object]:
 
 
 def reference_line(place: int, number: int, fit: bool) -> list[object]:
-    """Return a line of the table about kernels whose code is known to be unchanged."""
+    """Simulate a case without and with known code, and return the line of the table."""
     counts = []
     for unchanged in (False, True):
         case = replace(REFERENCES[place], unchanged=unchanged)
@@ -288,14 +296,14 @@ BLIND = [
     for place, case in enumerate(CASES)
     if not case.slowed and not case.clock and "as a whole" not in case.name
 ]
-"""Indices of cases in which kernels are slowed by the smallest change that `diff` says it would
+"""Indices of cases in which kernels are slowed by the smallest change that `diff` claims to
 find."""
 
 
 def blind_line(place: int, number: int, fit: bool) -> list[object]:
-    """Return a line of the table about the slow-downs that `diff` says it would find.
+    """Simulate slow-downs that `diff` claims to find, and return the line of the table.
 
-    `diff` first compares rounds without a slow-down, then the same rounds with one.
+    `diff` first compares rounds without a slow-down, and then the same rounds with a slow-down.
     """
     case = CASES[place]
     sizes: dict[str, list[float]] = {"own": [], "kernel": [], "point": []}
@@ -330,7 +338,7 @@ DIFF_HEADING = ["rounds are", "rounds", "slower", "found", "slowed points found"
 
 
 def ab_on_gpu(by: float, fit: bool, rng: Random) -> tuple[operating_ab.Ended, list[Key]]:
-    """Simulate `ab` with the scatter of recorded rounds; return the end, and the slowed points."""
+    """Simulate `ab` with the scatter of recorded rounds. Return the end, and the slowed points."""
     products = files_of(fit)[0]
     world = products.chosen(choose_points(products, 100, rng))
     base, new = np.split(redrawn(world.logs, 2 * AB_PAIRS, rng), 2, axis=1)
@@ -354,7 +362,7 @@ def ab_on_gpu(by: float, fit: bool, rng: Random) -> tuple[operating_ab.Ended, li
 
 
 def ab_line(item: tuple[str, float], number: int, fit: bool) -> list[object]:
-    """Return a line of the table of `ab`."""
+    """Simulate `ab` with one source of pairs, and return the line of the table."""
     where, by = item
     if where != "gpu":
         return operating_ab.line(where == "busy", by > 0, number)
@@ -376,14 +384,15 @@ def ab_line(item: tuple[str, float], number: int, fit: bool) -> list[object]:
 
 AB = [*((where, by) for where in ("quiet", "busy") for by in (0.0, 0.1)),
       *(("gpu", by) for by in (0.0, 0.03, 0.05, 0.1))]  # fmt: skip
-"""The source of the pairs, and the relative slow-down of the new side."""
+"""The lines of the table of `ab`: the source of the pairs, and the relative slow-down of the new
+side."""
 
 
 # ---- all tables
 
 
 def tune_line(name: str, number: int, fit: bool) -> list[object]:
-    """Return a line of the table of `tune`."""
+    """Simulate races of `tune` in one landscape, and return the line of the table."""
     rng = np.random.default_rng([list(operating_tune.LANDSCAPES).index(name), fit])
     *hits, group, visits = zip(*(operating_tune.run(name, rng) for _ in range(number)), strict=True)
     return [
@@ -396,21 +405,21 @@ def tune_line(name: str, number: int, fit: bool) -> list[object]:
 
 
 def fleet_line(place: int, number: int, fit: bool) -> list[object]:
-    """Return a line of the table of `fleet`."""
+    """Simulate fleets of devices, and return the line of the table."""
     rng = np.random.default_rng([place, fit])
     noise = operating_fleet.recorded(ROUNDS if fit else SWEEPS)
     return operating_fleet.line(noise, *operating_fleet.LINES[place], number, rng)
 
 
 def disturbed_line(place: int, number: int, fit: bool) -> list[object]:
-    """Return a line of the table of disturbed fleets."""
+    """Simulate disturbed fleets, and return the line of the table."""
     rng = np.random.default_rng([place, fit, 2])
     noise = operating_fleet.recorded(ROUNDS if fit else SWEEPS)
     return operating_fleet.disturbed_line(noise, operating_fleet.DISTURBED[place], number, rng)
 
 
 def history_line(place: int, number: int, fit: bool) -> list[object]:
-    """Return a line of the table of `history`."""
+    """Simulate histories of saved results, and return the line of the table."""
     rng, case = np.random.default_rng([place, fit, 3]), operating_history.LINES[place]
     every = files_of(fit)[0]
 
@@ -433,11 +442,12 @@ TABLES: dict[str, tuple[Callable[..., list[object]], Sequence[object], list[str]
     ),
     "history": (history_line, range(len(operating_history.LINES)), operating_history.HEADING),
 }  # fmt: skip
-"""For each command: the function that makes a line, its items, and the heading."""
+"""Maps a table to the function that makes a line, the items from which lines are made, and the
+headings."""
 
 
 def source() -> str:
-    """Return the sweeps whose rounds are drawn, and the commits that measured them."""
+    """Return a sentence that names the sweeps whose rounds are drawn, and their commits."""
     commits = measured("commit")
     names = [str(path.relative_to(ROOT / "results")) for path in SWEEPS]
     return f"Rounds of {' and '.join(f'{name} (commit {commits[name]})' for name in names)}."

@@ -1,6 +1,6 @@
 """Simulate `ab` for operating.py, with recorded pairs of sweeps.
 
-A comparison may end at a look, a comparison of the pairs measured so far.
+`ab` compares the pairs that are measured so far at several looks, and may end at any look.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from gpubench.commands.diff.options import AB_CPU_PAIRS
 from gpubench.stats import looks
 
 PAIRS = ROOT / "results/cpu/ab_pairs.json"
-"""Recorded sweeps in turns: of a kernel, of the same kernel, and of the kernel made 10 % slower."""
+"""Recorded sweeps of three sides in turns: a kernel, the same kernel, and the kernel made 10 %
+slower."""
 
 PIECE = 4
 """Number of consecutive pairs that are drawn together, because a host's clock drifts."""
@@ -36,16 +37,16 @@ HEADING = ["recorded", "pairs at most", "slower", "found", "other point called s
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a comparison: the number of pairs, and the points that are slower."""
+    """The end of a comparison: the number of pairs, and the points that were found slower."""
 
     pairs: int
     slower: list[Key]
 
 
 def in_turns(at: Callable[[int, float], Comparison], pairs: int) -> Ended:
-    """Compare at each look as `ab` does, and return the comparison that decided.
+    """Compare the pairs at each look as `ab` does, and return the end of the comparison.
 
-    `at` compares the first pairs at a false discovery rate.
+    `at` takes a number of pairs and a false discovery rate, and compares the first pairs.
     """
     for number in (*looks.early_looks(pairs), pairs):
         last = number == pairs
@@ -57,13 +58,13 @@ def in_turns(at: Callable[[int, float], Comparison], pairs: int) -> Ended:
 
 @cache
 def recorded() -> list[dict[str, Any]]:
-    """Return the runs of `PAIRS`."""
+    """Return the recorded runs in the file `PAIRS`."""
     runs: list[dict[str, Any]] = json.loads(PAIRS.read_text(encoding="utf-8"))
     return runs
 
 
 def on_cpu(disturbed: bool, slower: bool, rng: random.Random) -> tuple[Ended, float]:
-    """Draw pairs; return their comparison, and the seconds that their sweeps took."""
+    """Draw pairs of sweeps. Return the end of their comparison, and the seconds of the sweeps."""
     runs = [run["triples"] for run in recorded() if run["disturbed"] == disturbed]
     triples = list[dict[str, Any]]()
     while len(triples) < AB_CPU_PAIRS:
@@ -85,7 +86,7 @@ def on_cpu(disturbed: bool, slower: bool, rng: random.Random) -> tuple[Ended, fl
 
 
 def pooled(sweeps: Sequence[dict[str, Any]], place: int) -> dict[Key, PooledPoint]:
-    """Return the points of sweeps on a CPU, with their times in all sweeps.
+    """Return the points of sweeps on a CPU. A point has the times of all sweeps.
 
     `place` is 0 for the side whose sweeps come first in each pair, and 1 for the other side.
     """
@@ -102,7 +103,7 @@ def pooled(sweeps: Sequence[dict[str, Any]], place: int) -> dict[Key, PooledPoin
 
 
 def line(disturbed: bool, slower: bool, number: int) -> list[object]:
-    """Return a line of the table."""
+    """Simulate comparisons on a CPU, and return the line of the table."""
     ended = [on_cpu(disturbed, slower, random.Random(seed)) for seed in range(number)]  # noqa: S311 # a simulation
     are_hits = [slower and any(key.variant == "loop" for key in each.slower) for each, _ in ended]
     wrong = [any(not slower or key.variant != "loop" for key in each.slower) for each, _ in ended]

@@ -17,19 +17,18 @@ from gpubench.commands.fleet.units import PHASES, PRODUCTS
 from gpubench.results.row import read
 
 SLOWDOWNS = 0.05, 0.10, 0.20
-"""Slowdowns of one unit."""
+"""Slow-downs of one unit of one device that are simulated."""
 
 IN_ALL = 0.05
-"""Slowdown of all units."""
+"""Slow-down of all units of one device that is simulated."""
 
 PARTS = 4
 UNITS = len(PRODUCTS["cuda"].dtypes) + PARTS
 ROUNDS = 3
 LEAST_US = 100.0
 PROCESSES = [*range(UNITS)] * len(PHASES)
-"""For each unit in each phase: the index of this unit in the first phase. In the first phase
-(alone), each round has its own process. In the second phase (together), all rounds share a
-process."""
+"""Index of a unit in the first phase, for each unit in each phase. In the first phase (alone), each
+round has its own process. In the second phase (together), all rounds share a process."""
 
 Random = np.random.Generator
 Floats = NDArray[np.float64]
@@ -71,7 +70,8 @@ SPREADS: dict[str, tuple[Spread, Sequence[int]]] = {
         lambda rng, shape: 0.003 * rng.lognormal(0, 0.8, shape), (6, 20, 70)
     ),
 }  # fmt: skip
-"""By name: how much good devices differ, and the numbers of devices in simulated fleets."""
+"""Maps the name of a spread to a function that draws how much good devices differ, and to the
+numbers of devices in the simulated fleets."""
 
 LINES = [(name, devices) for name, (_, sizes) in SPREADS.items() for devices in sizes]
 
@@ -81,7 +81,7 @@ HEADING = ["good devices differ by", "devices", *(f"{size:.0%} in one unit" for 
 
 
 def recorded(files: Sequence[Path]) -> Floats:
-    """Return logarithms of round medians relative to their point's median.
+    """Return the logarithms of round medians, each divided by the median of its point.
 
     The shape is (points, sweeps, rounds).
     """
@@ -99,7 +99,7 @@ def recorded(files: Sequence[Path]) -> Floats:
 
 
 def fleet(noise: Floats, own: Floats, rng: Random) -> Floats:
-    """Return logarithms of times without a slowed device.
+    """Simulate a fleet without a slow device, and return logarithms of times.
 
     The shape is (devices, units and phases, rounds). `own` has the logarithms of the devices'
     factors, which are equal in both phases.
@@ -113,13 +113,13 @@ def fleet(noise: Floats, own: Floats, rng: Random) -> Floats:
 
 
 def truly_slow(own: Floats) -> NDArray[np.bool_]:
-    """Return where a device is slower than the median of the other devices by the threshold."""
+    """Return at which units a device is slower than the other devices' median by the threshold."""
     others = [np.median(np.delete(own, device, axis=0), axis=0) for device in range(len(own))]
     return np.asarray(own - np.array(others) > np.log1p(THRESHOLD))
 
 
 def line(noise: Floats, name: str, devices: int, fleets: int, rng: Random) -> list[object]:
-    """Return the figures of a line of the table. Each figure counts fleets."""
+    """Simulate fleets, and return the line of the table. Each figure is a number of fleets."""
     spread, (_, _, two_speeds) = SPREADS[name][0], name.partition("each process")
     hits = np.zeros(len(SLOWDOWNS), int)
     in_all = called = alarms = promised = kept = 0
@@ -155,7 +155,8 @@ def line(noise: Floats, name: str, devices: int, fleets: int, rng: Random) -> li
 # ---- disturbed rounds, and several slow devices
 
 Case = tuple[str, int, int, str]
-"""How much good devices differ, the numbers of devices and of slow devices, and a disturbance."""
+"""A line of the table: name of the spread, number of devices, number of slow devices,
+disturbance."""
 
 ROUND, BY_UNIT, EACH = "in one round", "in one round, by unit", "each in a round of its own"
 DISTURBED: Sequence[Case] = [
@@ -175,7 +176,10 @@ DISTURBED_HEADING = ["good devices differ by", "devices", "slow by 6 to 15 %", "
 
 
 def disturbed_line(noise: Floats, case: Case, fleets: int, rng: Random) -> list[object]:
-    """Return the figures of a line of the table. Slow devices are slow in all units."""
+    """Simulate disturbed fleets, and return the line of the table.
+
+    Slow devices are slow in all units.
+    """
     spread, devices, slow, where = case
     any_found = all_found = alarms = 0
     for _ in range(fleets):

@@ -17,7 +17,7 @@ from gpubench.stats.moves import MARGIN, Move, find_moves, machine_levels
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Case = tuple[str, int, int]
-"""The kind of rounds, the number of results, and the number of points."""
+"""A line of the table: the kind of rounds, the number of results, and the number of points."""
 
 ROUNDS = 5
 MACHINE = 0.01
@@ -30,7 +30,7 @@ KINDS: Mapping[str, Mapping[str, float]] = {
     "+30 % in one round of a third of the results": {"disturbed": 1 / 3},
     "one point in ten has two speeds, 8 % apart": {"speeds": 0.08},
 }
-"""Changes that are added to the recorded rounds."""
+"""Maps a kind of rounds to the changes that are added to the recorded rounds."""
 
 LINES = [
     (kind, results, points) for kind in KINDS for results, points in ((3, 50), (6, 14), (10, 50))
@@ -43,7 +43,10 @@ HEADING = ["rounds are", "results", "points", "a move in a history of one build"
 def results_of(
     logs: Floats, count: int, kind: str, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return the level of each point in each result, and the distance between its two speeds."""
+    """Simulate results.
+
+    Return each point's level in each result, and the distance of its two speeds.
+    """
     facts = KINDS[kind]
     levels, gaps = np.empty((2, len(logs), count))
     for number in range(count):
@@ -62,9 +65,11 @@ def results_of(
 def line(
     draw: Callable[[], tuple[Floats, Flags]], case: Case, number: int, rng: np.random.Generator
 ) -> list[object]:
-    """Return the figures of a line of the table. Six points are slower from a random result on.
+    """Simulate histories, and return the line of the table.
 
-    `draw` returns the recorded rounds of some points, and which of them are of the BLAS.
+    Six points are slower from a random result on.
+
+    `draw` returns the recorded rounds of some points, and which of these points are of the BLAS.
     """
     kind, results, points = case
     false, hits_by_size = 0, {0.03: [0, 0], 0.05: [0, 0]}

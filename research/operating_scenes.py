@@ -1,4 +1,4 @@
-"""Recorded rounds, and disturbances of them, for the comparisons of operating.py."""
+"""Reads recorded rounds, and disturbs the rounds for the comparisons of operating.py."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Recorded:
     """Logarithms of times, of shape (points, rounds)."""
 
     kernels: NDArray[np.int64]
-    """Number of each point's kernel; -1 for the BLAS."""
+    """Number of each point's kernel. The number is -1 for a point of the BLAS."""
 
     @property
     def blas(self) -> Flags:
@@ -41,7 +41,7 @@ class Recorded:
         return self.kernels < 0
 
     def chosen(self, places: Sequence[int]) -> Recorded:
-        """Return the points with these indices."""
+        """Return only the points with these indices."""
         return Recorded(
             [self.keys[i] for i in places],
             [self.points[i] for i in places],
@@ -68,14 +68,14 @@ def recorded(files: Sequence[Path], least_percent_of_copy: float = 0.0) -> Recor
 
 @cache
 def files_of(fit: bool) -> tuple[Recorded, Recorded]:
-    """Return recorded products, and recorded points that are bound by memory."""
+    """Return recorded products, and recorded points whose speed memory bandwidth limits."""
     memory = ["gemv.csv"] if fit else ["gemv_t.csv", "atax.csv"]
     return recorded(ROUNDS if fit else SWEEPS), recorded([*map(measured_file, memory)], 85)
 
 
 @dataclass
 class Scene:
-    """One comparison before it is judged: logarithms of times, of shape (points, rounds)."""
+    """The two sides of a comparison, as logarithms of times of shape (points, rounds)."""
 
     rng: Random
     base: Floats
@@ -88,12 +88,12 @@ class Scene:
         self.sides = {"base": self.base, "new": self.new}
 
     def kernel(self) -> Flags:
-        """Return the points of a random kernel."""
+        """Return which points belong to a random kernel with at least six points."""
         return points_of_a_kernel(self.kernels, self.rng)
 
 
 def points_of_a_kernel(kernels: NDArray[np.int64], rng: Random) -> Flags:
-    """Return the points of a random kernel with at least six points."""
+    """Return which points belong to a random kernel that has at least six points."""
     counts = np.bincount(kernels[kernels >= 0])
     chosen: Flags = kernels == rng.choice(np.flatnonzero(counts >= 6))  # noqa: PLR2004 # six points
     return chosen
@@ -103,7 +103,7 @@ Change = Callable[[Scene], object]
 
 
 def whole(side: str, size: float) -> Change:
-    """Return a change: the machine was slower during a side."""
+    """Return a change that makes all points of one side slower."""
 
     def apply(scene: Scene) -> None:
         scene.sides[side] += math.log1p(size)
@@ -114,9 +114,10 @@ def whole(side: str, size: float) -> Change:
 def slow_rounds(
     size: float, number: int = 1, *, sides: str = "new", part: float = 1.0, unequal: bool = False
 ) -> Change:
-    """Return a change: some rounds were slower.
+    """Return a change that makes some rounds slower.
 
-    `part` is the share of the slower points. `unequal` slows each point by 0 to twice `size`.
+    In such a round, the fraction `part` of the points is slower. If `unequal` is true, each of
+    these points is slower by 0 to twice `size`.
     """
 
     def apply(scene: Scene) -> None:
@@ -130,7 +131,7 @@ def slow_rounds(
 
 
 def ramp(size: float) -> Change:
-    """Return a change: each round of a side was slower than the round before."""
+    """Return a change that makes each round of a side slower than the previous round."""
 
     def apply(scene: Scene) -> None:
         for logs in scene.sides.values():
@@ -140,7 +141,7 @@ def ramp(size: float) -> Change:
 
 
 def inside_rounds(size: float) -> Change:
-    """Return a change: the device became slower during each round, with points in random order."""
+    """Return a change that slows the device during each round. The points have a random order."""
 
     def apply(scene: Scene) -> None:
         for logs in scene.sides.values():
@@ -150,9 +151,9 @@ def inside_rounds(size: float) -> Change:
 
 
 def modes(size: float, chosen: Callable[[Scene], Flags], *, alike: bool = True) -> Change:
-    """Return a change: points have one of two speeds in each round, which is a process.
+    """Return a change that gives some points one of two speeds in each round.
 
-    With `alike`, all these points have the same speed in a round.
+    If `alike` is true, all these points have the same speed in a round.
     """
 
     def apply(scene: Scene) -> None:
@@ -173,7 +174,7 @@ def tenth(scene: Scene) -> Flags:
 
 
 def only(chosen: Callable[[Scene], Flags], side: str, size: float) -> Change:
-    """Return a change: some points were slower during a side."""
+    """Return a change that makes some points of one side slower."""
 
     def apply(scene: Scene) -> None:
         scene.sides[side][chosen(scene)] += math.log1p(size)
@@ -182,7 +183,7 @@ def only(chosen: Callable[[Scene], Flags], side: str, size: float) -> Change:
 
 
 def half(scene: Scene) -> Flags:
-    """Return the points of half of the kernels."""
+    """Return which points belong to a random half of the kernels."""
     numbers = np.unique(scene.kernels[scene.kernels >= 0])
     return np.isin(scene.kernels, scene.rng.permutation(numbers)[: len(numbers) // 2])
 

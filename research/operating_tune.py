@@ -30,7 +30,7 @@ class Visits(NamedTuple):
 
     best: int
     round: int
-    """Number of the round, from 0."""
+    """Number of the round. The first round has the number 0."""
 
     size: int
     """Number of configurations in the landscape."""
@@ -43,11 +43,11 @@ class Visits(NamedTuple):
         return self.rng.normal(0, deviation, len(self.numbers))
 
     def chance(self, probability: float | Floats) -> NDArray[np.bool_]:
-        """Return the visits at which an event of this probability happens."""
+        """Return at which visits a random event of this probability happens."""
         return np.asarray(self.rng.random(len(self.numbers)) < probability)
 
     def kept(self, name: str, low: float, high: float) -> Floats:
-        """Return a number for each visit. A configuration has the same number in all rounds."""
+        """Return a random number for each visit. A configuration keeps its number in all rounds."""
         numbers = self.memory.setdefault(name, self.rng.uniform(low, high, self.size))
         return np.asarray(numbers[self.numbers])
 
@@ -58,16 +58,22 @@ class Visits(NamedTuple):
 
 
 Noise = Callable[[Visits], Floats]
-"""The noise of a round's visits, which is added to the logarithms of the times."""
+"""Function that returns the noise of visits. The noise is added to the logarithms of times."""
 
 
 def outliers(part: float, factor: float, *, of_best: bool = True) -> Noise:
-    """Return noise: some visits, of the best configuration or of all, take longer by a factor."""
+    """Return noise by which some visits take longer by a factor.
+
+    If `of_best` is true, these are only visits of the best configuration.
+    """
     return lambda v: v.normal() + math.log(factor) * v.chance(part) * (v.is_best | (not of_best))
 
 
 def drift(visits: Visits) -> Floats:
-    """Return the noise of a device that slows down as it warms up, and in a fifth of each round."""
+    """Return the noise of a device that slows down as it warms up.
+
+    The device is also slower in a fifth of each round.
+    """
     place = np.linspace(0, 1, len(visits.numbers))[visits.rng.permutation(len(visits.numbers))]
     warm = 0.05 * (1 - np.exp(-(visits.round + place)))
     return visits.normal(0.005) + warm + 0.1 * (place > 0.8)  # noqa: PLR2004 # the last fifth
@@ -155,15 +161,15 @@ LANDSCAPES: dict[str, tuple[Noise, int, int]] = {
     ),
     "one in ten first visits takes twice to five times as long": (cold_start, 200, 1),
 }  # fmt: skip
-"""By name: the noise, the number of configurations, and the number of equally fast configurations.
-An equal number of further configurations is up to 2 % slower."""
+"""Maps a landscape's name to the noise, the number of configurations, and the number of equally
+fast configurations. The same number of other configurations is up to 2 % slower."""
 
 HEADING = ["landscape", "group holds the best", "and all within 1 % of it", "leader within 1 %",
            "group, median", "visits a configuration"]  # fmt: skip
 
 
 def run(name: str, rng: Random) -> tuple[bool, bool, bool, int, float]:
-    """Race a landscape; return the figures of `HEADING`."""
+    """Race the configurations of a landscape, and return the figures that `HEADING` names."""
     noise, count, ties = LANDSCAPES[name]
     times = 1 + np.abs(np.expm1(rng.normal(0, SPREAD, count)))
     times[:ties] = 1

@@ -50,16 +50,16 @@ SIZES = (
     (1000, 1032, 520), (1021, 509, 1019), (1021, 516, 1020), (72, 136, 8),
     (1000, 1032, 528), (1021, 1160, 1008), (72, 136, 16),
 )  # fmt: skip
-"""M, N and K. No tile divides them, and the rows of the second size are not aligned. The last three
-sizes are for elements of 8 bits, whose rows have multiples of 16 elements. Sums stay below 2¹³, so
-that sums of float8, which have 14 bits, are exact."""
+"""M, N and K. No tile divides these extents, and the rows of the second size are not aligned. The
+last three sizes are for elements of 8 bits, whose rows have multiples of 16 elements. Sums stay
+below 2¹³, so that sums of float8, which have 14 bits, are exact."""
 
 DTYPES = "bfloat16,float16,tf32,float64,int8,float8_e4m3,float8_e4m3_split"
 
 LARGEST_OPERAND = 2
 
 Count = dict[str, Any]
-"""Numbers of right and wrong results, in the form in which they are saved."""
+"""A line of the file: a point or a kernel, with the numbers of right and wrong results."""
 
 SMALL_EXTENT = 40  # the largest extent of the first triples
 SMALL_TRIPLES = 2000  # number of the first triples
@@ -67,7 +67,7 @@ NEAR_TRIPLES = 500  # number of further triples, near multiples of the tile
 
 
 class Products:
-    """A device, with products of whole numbers on this device."""
+    """A device that computes products of whole numbers."""
 
     def __init__(self, device: str) -> None:
         self.backend = open_backend(device)
@@ -81,9 +81,9 @@ class Products:
         return kernel_point(variant, tile, problem, timer=self.timer)
 
     def operands(self, problem: Problem) -> tuple[Any, Any]:
-        """Load random operands, and return them and the bytes of the right result.
+        """Load random operands. Return the operands, and the bytes of the right result.
 
-        The bytes are None if sums are not exact.
+        The second value is None if sums are not exact.
         """
         xp = self.backend.xp
         if problem.op != DEFAULT_OP:
@@ -99,7 +99,7 @@ class Products:
         return operands, xp.asarray(expected)
 
     def count_wrong(self, point: Point, operands: Any, right: Any, repeats: int) -> int:
-        """Run a kernel, and return the number of results that differ in a bit."""
+        """Run a kernel repeatedly, and return the number of results that differ in any bit."""
         kernel, wrong = self.backend.bind(point, operands), 0
         output = operands.output.view(np.uint8)
         if right is None:
@@ -114,7 +114,7 @@ class Products:
     def repeated(
         self, variants: list[Variant], problems: list[Problem], repeats: int
     ) -> Iterator[Count]:
-        """Yield the counts of all default tiles at all problems."""
+        """Yield the numbers of right and wrong results of each default tile at each problem."""
         for problem in problems:
             operands, right = self.operands(problem)
             for variant in variants:
@@ -124,7 +124,10 @@ class Products:
                         yield {"point": point.label, "right": repeats - wrong, "wrong": wrong}
 
     def of_triples(self, variants: list[Variant], dtypes: list[str]) -> Iterator[Count]:
-        """Yield the counts of each kernel and type at all triples, and labels of wrong points."""
+        """Yield the numbers of right and wrong points of each kernel and type, over all triples.
+
+        The labels of wrong points are included.
+        """
         points: dict[tuple[str, str], list[Point]] = {}
         for variant, dtype in itertools.product(variants, dtypes):
             if dtype in variant.dtypes:
@@ -145,7 +148,7 @@ class Products:
 
 
 def triples(variant: Variant) -> Iterator[tuple[Config, tuple[int, int, int]]]:
-    """Yield default tiles and sizes, small ones first."""
+    """Yield pairs of a default tile and a size. Small sizes come first."""
     draw = random.Random(1)  # noqa: S311 # a sample, not a secret
     for number in range(SMALL_TRIPLES + NEAR_TRIPLES):
         tile = draw.choice((variant.tiles or Space()).defaults)
@@ -159,7 +162,7 @@ def triples(variant: Variant) -> Iterator[tuple[Config, tuple[int, int, int]]]:
 
 
 def main() -> int:
-    """Run all kernels at all sizes; return 1 if a result is wrong."""
+    """Run all kernels at all sizes. Return 1 if a result is wrong."""
     options = parser(__doc__, "stress.json")
     options.add_argument("--dtypes", default=DTYPES)
     options.add_argument("--variants", default="")

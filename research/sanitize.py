@@ -32,15 +32,18 @@ ways. In the last two sizes, N and K are multiples of 8 and the last K is a mult
 tensor maps of 16-bit and 8-bit elements require that."""
 
 MOST_TILES = 64
-"""Kernels with more legal tiles run their default tiles. A tile takes a third of a second."""
+"""A kernel with more legal tiles runs only the default tiles. A tile takes a third of a second."""
 
 SLOW = "racecheck"
-"""racecheck takes 4.5 s per point, so it runs default tiles at the first two sizes. It does not
-check copies by tensor maps."""
+"""Name of the slow tool. racecheck takes 4.5 s per point, so only default tiles run, at the first
+two sizes. racecheck does not check copies by tensor maps."""
 
 
 def main() -> int:
-    """Sweep the kernels under a tool, and save its summary and the points by status."""
+    """Sweep the kernels under a tool.
+
+    Save the tool's summary, and the number of points by status.
+    """
     options = parser(__doc__, "sanitize.json")
     options.add_argument("tool", choices=("memcheck", SLOW, "synccheck"))
     options.add_argument("dtype")

@@ -24,8 +24,9 @@ from gpubench.stats.pairs import Ratio, ratio_of_pairs
 from gpubench.view.row_tables import by_problem
 
 ALONE = {dtype: f"alone_{seed}_{dtype}" for dtype, seed in ALONE_SEEDS.items()}
-"""Names of files with launches alone at random shapes, by precision. When they were measured, no
-constant had been fitted to these shapes. Later, constants of TF32 were fitted to 4 of 80 shapes."""
+"""Maps a precision to the name of the file with launches alone at random shapes. When the shapes
+were measured, no constant had been fitted to these shapes. Later, constants of TF32 were fitted to
+4 of 80 shapes."""
 
 CACHES = ("hot", "cold")
 KINDS = {
@@ -39,7 +40,7 @@ KINDS = {
     "odd_2": "odd multiples of 2",
     "odd_4": "odd multiples of 4",
 }
-"""Kinds of random shapes, in addition to the shapes of `ALONE`."""
+"""Maps a kind of random shapes to a description. The shapes of `ALONE` are of no such kind."""
 
 OTHERS = {
     **{(dtype, "few_hot"): 1.05 for dtype in ("bfloat16", "float16", "float8_e4m3")},
@@ -57,39 +58,39 @@ OTHERS = {
     **{(dtype, "odd_2"): 1.0 for dtype in ("bfloat16", "float16")},
     **{(dtype, "odd_4"): 1.0 for dtype in ("bfloat16", "float16", "int8")},
 }
-"""Bounds of geometric means, by precision and kind."""
+"""Maps a precision and a kind of shapes to the bound of the geometric mean."""
 
 MIN_SHAPES = 8
-"""Minimum number of shapes in a class that the tables list."""
+"""The tables list a class only if the class has at least this number of shapes."""
 
 DRAWS = 50_000
-"""Number of shapes that are drawn to count the share of each class."""
+"""Number of shapes that are drawn to find the fraction of shapes in each class."""
 
 
 def path_alone(dtype: str) -> Path:
-    """Return the path of the file with a precision's shapes of `ALONE`."""
+    """Return the path of the file of `ALONE` for a precision."""
     return measured_file(f"shapes/{ALONE[dtype]}.csv")
 
 
 def card(path: Path) -> str:
-    """Return the name of the GPU that measured a file of results/."""
+    """Return the name of the GPU that measured the file."""
     return next(card.upper() for card in CARDS if card in path.parts)
 
 
 def outcomes_alone(dtype: str) -> list[Outcome]:
-    """Return the outcomes at the shapes of `ALONE` of a precision."""
+    """Return the outcomes in the file of `ALONE` for a precision."""
     return list(outcomes(path_alone(dtype)))
 
 
 def path_of_others(dtype: str, kind: str) -> Path:
-    """Return the path of the file with other shapes of a kind of `KINDS`. It may not exist."""
+    """Return the path of the file with a precision's shapes of a kind. The file may not exist."""
     rows, _, cache = kind.partition("_")
     name = f"{rows}_rows_{dtype}" if cache in CACHES else f"shapes/alone_{kind}_{dtype}"
     return measured_file(f"{name}.csv")
 
 
 def other_ratios(dtype: str, kind: str) -> list[float]:
-    """Return the ratios at other shapes of a kind, in ascending order."""
+    """Return the ratios at a precision's shapes of a kind, in ascending order."""
     path = path_of_others(dtype, kind)
     cache = kind.rpartition("_")[2]
     caches = {cache} if cache in CACHES else CACHES
@@ -97,23 +98,23 @@ def other_ratios(dtype: str, kind: str) -> list[float]:
 
 
 def plain_mean(ratios: Sequence[float]) -> Ratio:
-    """Return the geometric mean of ratios, and Student's 95 % interval."""
+    """Return the geometric mean of ratios with Student's 95 % interval."""
     return ratio_of_pairs(ratios, [1.0] * len(ratios))
 
 
 def said(ratio: Ratio, digits: int = 3, more: str = "") -> str:
-    """Return a ratio as text, with its interval unless the interval is infinite."""
+    """Return a ratio as text. The text has the interval, unless the interval is infinite."""
     interval = f" ({ratio.low:.{digits}f} to {ratio.high:.{digits}f}{more})"
     return f"{ratio.ratio:.{digits}f}{interval if ratio.high < math.inf else ''}"
 
 
 def path_of_squares(dtype: str) -> Path:
-    """Return the path of a precision's file of squares in pairs. It may not exist."""
+    """Return the path of the file with a precision's squares in pairs. The file may not exist."""
     return measured_file(f"squares_{dtype}.csv")
 
 
 def in_pairs(dtype: str) -> list[tuple[Row, Ratio]]:
-    """Return the squares of a precision that were compared in pairs, each with its ratio."""
+    """Return the rows of a precision's squares that were compared in pairs, and their ratios."""
     path = path_of_squares(dtype)
     return [
         (row, Ratio(row.pair_ratio, row.pair_ratio_low or 0.0, row.pair_ratio_high or math.inf))
@@ -124,17 +125,17 @@ def in_pairs(dtype: str) -> list[tuple[Row, Ratio]]:
 
 @cache
 def drawn() -> Mapping[str, float]:
-    """Return the share of each class in random shapes."""
+    """Return which fraction of random shapes belongs to each class."""
     counts = Counter(shape_class(*shape) for shape in random_shapes(0, DRAWS))
     return {name: counts[name] / DRAWS for name in CLASSES}
 
 
 def drawn_mean(ratios: Sequence[tuple[str, float]]) -> Ratio:
-    """Return the geometric mean of ratios by class, and its 95 % interval.
+    """Return the geometric mean of ratios, weighted by class, with a 95 % interval.
 
-    The weight of a class is its share in random shapes, not its number of shapes in the file. The
-    interval is Student's, with one variance for all classes (stratified sampling). A class without
-    a shape is left out.
+    The weight of a class is its fraction of random shapes, not the number of its shapes in the
+    file. The interval is Student's, with one variance for all classes (stratified sampling). A
+    class without a shape is left out.
     """
     by_class = grouped(ratios, lambda pair: pair[0])
     logs = {
@@ -154,17 +155,17 @@ def drawn_mean(ratios: Sequence[tuple[str, float]]) -> Ratio:
 
 
 def alone_mean(dtype: str) -> Ratio:
-    """Return the mean ratio at a precision's shapes of `ALONE`, weighted as in `drawn_mean`."""
+    """Return the mean ratio in the file of `ALONE` for a precision, weighted as in `drawn_mean`."""
     every = outcomes_alone(dtype)
     return drawn_mean([(outcome.shape_class, outcome.ratio) for outcome in every])
 
 
 @cache
 def first_pick(dtype: str) -> float:
-    """Return the mean ratio to the library of the configuration that the present model ranks first.
+    """Return the mean ratio of the library's time to the time of the model's first pick.
 
-    Only configurations that were measured with launches alone are ranked. The mean is
-    computed by `drawn_mean`.
+    The present model ranks only configurations that were measured with launches alone. `drawn_mean`
+    computes the mean.
     """
     ratios = []
     for problem, of_shape in groupby(fit_tiles.timed(path_alone(dtype)), lambda row: row.problem):
@@ -184,7 +185,7 @@ def squares_of(dtype: str) -> str:
 
 
 def results_in_short() -> str:
-    """Return the ratios at random shapes and squares, and where the library is faster."""
+    """Return a table with each precision's ratios, and the shapes where the library is faster."""
     lines = []
     for dtype in ALONE:
         every = outcomes_alone(dtype)
@@ -204,7 +205,7 @@ def results_in_short() -> str:
 
 
 def alone_shapes() -> str:
-    """Return a table of the ratios of launches alone by class of shape, and at other shapes."""
+    """Return a table of ratios of launches alone by class, and a table for other shapes."""
     lines = []
     for dtype, name in ALONE.items():
         every = outcomes_alone(dtype)
@@ -239,12 +240,12 @@ def alone_shapes() -> str:
 
 
 def other_gpu(dtype: str, path: Path) -> str:
-    """Return the GPU of a file as text, or nothing if the same GPU measured the random shapes."""
+    """Return the name of a file's GPU, or an empty text if this GPU measured the random shapes."""
     return f", {card(path)}" if path.exists() and card(path) != card(path_alone(dtype)) else ""
 
 
 def other_shapes() -> str:
-    """Return a table of the mean ratio at random shapes of each kind of `KINDS`, by precision."""
+    """Return a table of mean ratios with a line for each precision, and a column for each kind."""
 
     def cell(dtype: str, kind: str) -> str:
         path = path_of_others(dtype, kind)
@@ -258,7 +259,7 @@ def other_shapes() -> str:
 
 
 def other_spread() -> str:
-    """Return the spread of the ratios behind each cell of `other_shapes`."""
+    """Return a table of the spread of the ratios that each cell of `other_shapes` averages."""
     lines = []
     for kind, dtype in product(KINDS, ALONE):
         if path_of_others(dtype, kind).exists():
@@ -268,7 +269,7 @@ def other_spread() -> str:
 
 
 def operation_shapes() -> str:
-    """Return a table of the ratios of other operations than products, by precision."""
+    """Return a table of ratios of operations that are not plain products, by precision."""
     lines = []
     for path in sorted(path_alone("bfloat16").parent.glob("alone_gemm_*.csv")):
         op = path.stem.removeprefix("alone_").rpartition("_")[0]
@@ -286,7 +287,7 @@ def operation_shapes() -> str:
 
 
 def model_products() -> str:
-    """Return a table of the fastest kernel and library call at products of language models."""
+    """Return a table of products of language models, with the fastest kernel and library call."""
     lines = []
     for name in ("gemm_scaled_few", "gemm_scaled", "gemm_grouped", "gemm_grouped_skewed"):
         timed = [row for row in rows_of(measured_file(f"{name}.csv")) if row.median_us]
@@ -308,6 +309,6 @@ def model_products() -> str:
 
 
 def picks(name: str) -> str:
-    """Return a table of the distance between picks and the fastest configuration."""
+    """Return a table of how far picks are from the fastest configuration."""
     rows = list(fit_tiles.timed(measured_file(f"shapes/alone_every_{name}.csv")))
     return fit_tiles.picks_table(rows, COSTS[rows[0].problem.dtype])

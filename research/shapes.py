@@ -91,7 +91,8 @@ OTHER_KERNELS = (
 """Kernels that are measured with their default tiles."""
 
 MULTIPLES = {"float32": 4, "int8": 16, "float8_e4m3": 16, "float8_e4m3_split": 16}
-"""Extents are multiples of these numbers, by precision. For other precisions the number is 8."""
+"""Maps a precision to the number that divides all extents. For other precisions, this number is
+8."""
 
 EXTENTS = (384, 8192)  # minimum and maximum of random extents
 SMALL_EXTENTS = (16, 384)
@@ -112,10 +113,12 @@ SAMPLE_US = 250.0  # approximate duration of a sample
 ROUNDS = 9  # each contender has a sample in each round
 
 SLOW = 1.6
-"""A candidate that takes this many times the library's time is left out after its first sample."""
+"""A candidate is left out after its first sample if its time exceeds the library's time by this
+factor."""
 
 CANDIDATES = 18
-"""Number of configurations of each kernel that `--every` adds, in the order of the model."""
+"""Number of configurations that `--every` adds for each kernel. The model ranks these
+configurations first."""
 
 ALIKE = 2
 """Maximum number of candidates with the same small tile and the same number of parts of K."""
@@ -134,7 +137,10 @@ def random_shapes(
     odd: bool = False,
     limits: tuple[int, int] = EXTENTS,
 ) -> list[Size]:
-    """Draw shapes with log-uniform extents, in multiples of a number or in odd multiples."""
+    """Draw shapes with log-uniform extents.
+
+    Extents are multiples, or odd multiples, of `multiple`.
+    """
     draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
 
     def extent() -> int:
@@ -147,13 +153,16 @@ def random_shapes(
 
 
 def batches_of(seed: int, shapes: Iterable[Size]) -> list[Size]:
-    """Draw a log-uniform number of products for each shape."""
+    """Append a random number of products to each shape. The number is log-uniform."""
     draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
     return [(*shape, round(log_uniform(draw, *BATCHES))) for shape in shapes]
 
 
 def grouped_shapes(seed: int, count: int) -> list[Size]:
-    """Draw a mean number of rows, N, K and a number of groups, each log-uniform."""
+    """Draw shapes of grouped products: mean number of rows, N, K, and number of groups.
+
+    Each number is log-uniform.
+    """
     draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
     shapes: list[Size] = []
     while len(shapes) < count:
@@ -167,7 +176,10 @@ def grouped_shapes(seed: int, count: int) -> list[Size]:
 def rows_shapes(
     seed: int, count: int, dtype: str, cache: Cache, rows: tuple[int, int]
 ) -> list[Size]:
-    """Draw shapes with a number of rows between two limits. Hot weights fit into the cache."""
+    """Draw shapes whose number of rows is between two limits.
+
+    If `cache` is hot, the weights of each shape fit into the cache.
+    """
     draw = random.Random(seed)  # noqa: S311 # a sample, not a secret
     shapes: list[Size] = []
     while len(shapes) < count:
@@ -187,7 +199,7 @@ CLASSES = ("small", "tall", "wide", "deep K", "large")
 
 
 def shape_class(m: int, n: int, k: int) -> str:
-    """Return the class of a shape. It shows how the work can be divided among multiprocessors."""
+    """Return the class of a shape. Classes differ in how multiprocessors can share the work."""
     if k >= 3 * math.sqrt(m * n):
         return "deep K"
     if m * n <= 1536**2:
@@ -200,7 +212,10 @@ def shape_class(m: int, n: int, k: int) -> str:
 
 
 def ranked_tiles(name: str, problem: Problem, multiprocessors: int) -> Iterator[str]:
-    """Yield the configurations of a kernel, the fastest by its model first."""
+    """Yield the configurations of a kernel.
+
+    The configuration that is fastest by the model comes first.
+    """
     picks = KERNELS[name]
     counts: Counter[tuple[int, int]] = Counter()
     for choice in ranked(picks.choices, problem, multiprocessors):
@@ -211,7 +226,9 @@ def ranked_tiles(name: str, problem: Problem, multiprocessors: int) -> Iterator[
 
 
 def tolerance(problem: Problem) -> float:
-    """Return the largest allowed relative difference from the library, which adds in another order.
+    """Return the largest allowed relative difference from the result of the library.
+
+    The library adds in another order.
 
     In float8, sums of terms with one sign could differ more. The operands have random signs.
     """
@@ -222,7 +239,10 @@ def tolerance(problem: Problem) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A contender at a shape: a row of the file. Older files lack the last columns."""
+    """A row of the file, with the time of a contender at a shape.
+
+    Older files lack the last columns.
+    """
 
     dtype: str
     m: int
@@ -231,20 +251,21 @@ class Result:
     variant: str
     tile: str = ""
     kind: str
-    """`library`, `auto` (a pick of the model), `default` (of other kernels) or `candidate`."""
+    """`library`, `auto` (a pick of the model), `default` (a default tile of another kernel) or
+    `candidate`."""
 
     median_us: float
     difference: float
-    """Norm of the difference from cuBLAS's result, relative to that result."""
+    """Norm of the difference from cuBLAS's result, divided by the norm of cuBLAS's result."""
 
     algorithm: str = ""
     launches: str = "overlapped"
-    """`alone`, `overlapped` or `graph`. Files without the column have launches that overlapped."""
+    """`alone`, `overlapped` or `graph`. In a file without this column, launches overlapped."""
 
     cache: str = "hot"
 
     source_hash: str = ""
-    """Hash of the kernel's files, as in results of gpubench."""
+    """Hash of the kernel's files, as in the column `source_hash` of a sweep."""
 
     op: str = DEFAULT_OP
     extents: str = ""  # extents besides M, N and K, such as `batch=8`
@@ -258,7 +279,7 @@ class Contender:
     tile: Config | None
     kind: str
     kernels: dict[Launches, Kernel]
-    """The kernel, bound once for each kind of launches that is timed."""
+    """Maps each timed kind of launches to the bound kernel."""
 
     difference: float = 0.0
     times_us: dict[Launches, list[float]] = field(default_factory=dict)
@@ -266,16 +287,16 @@ class Contender:
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel with launches alone."""
+        """The kernel that is bound for launches alone."""
         return self.kernels[Launches.ALONE]
 
     @property
     def median_us(self) -> float:
-        """Median of the samples of launches alone."""
+        """Median of all samples of launches alone."""
         return statistics.median(self.times_us[Launches.ALONE])
 
     def sample(self, limit_us: float = math.inf) -> bool:
-        """Add samples of about `SAMPLE_US`; return False if the first launches take too long."""
+        """Add samples of about `SAMPLE_US`. Return False if the first launches take too long."""
         if not self.times_us:
             (first,) = self.kernel.sample(4, 1)
             if first > limit_us:
@@ -287,11 +308,14 @@ class Contender:
 
 
 Chosen = tuple[str, Variant, Config]
-"""The kind of a contender, its kernel, and its configuration."""
+"""A contender before it is bound: its kind, its kernel and its configuration."""
 
 
 class Bench:
-    """A GPU that measures shapes, with the values of operands for all shapes."""
+    """A GPU that measures shapes.
+
+    The operands of all shapes are made from the same random values.
+    """
 
     def __init__(
         self,
@@ -371,7 +395,7 @@ class Bench:
         ]
 
     def chosen(self, problem: Problem, *, every: bool) -> Iterator[Chosen]:
-        """Yield the picks, and with `every` also all other candidates."""
+        """Yield the picks. If `every` is true, also yield all other candidates."""
         picks = list(self.picks(problem))
         yield from picks
         own_tiles = {(variant.name, tile) for _, variant, tile in picks}
@@ -380,7 +404,7 @@ class Bench:
                 yield kind, variant, tile
 
     def candidates(self, problem: Problem) -> Iterator[Chosen]:
-        """Yield the configurations of each kernel that the model ranks first."""
+        """Yield up to `CANDIDATES` configurations of each kernel, which the model ranks first."""
         units = self.backend.device.multiprocessors
         for variant in self.of_dtype(KERNELS):
             for text in islice(ranked_tiles(variant.name, problem, units), CANDIDATES):
@@ -412,7 +436,10 @@ class Bench:
     def bind(
         self, kind: str, variant: Variant, tile: Config | None, operands: OperandSets
     ) -> Contender | None:
-        """Bind a kernel, and run it once on a poisoned output. Return None if that fails."""
+        """Bind a kernel, and run the kernel once on a poisoned output.
+
+        Return None if the kernel fails, or if the result is wrong.
+        """
         problem = operands.problem
         point = kernel_point(variant, tile, problem, self.cache)
         further = [Launches.GRAPH] if self.graph else []
@@ -445,7 +472,7 @@ class Bench:
         return contender
 
     def result(self, contender: Contender, problem: Problem, launches: Launches) -> Result:
-        """Return the row of a contender."""
+        """Return the row of the file for a contender."""
         return Result(
             dtype=self.dtype,
             m=problem.m,
@@ -476,7 +503,7 @@ class Bench:
 
 
 def write(results: Iterable[Result], path: Path) -> None:
-    """Append rows to the file; a new file begins with the names of the columns."""
+    """Append rows to the file. A new file begins with the names of the columns."""
     new = not path.exists()
     with path.open("a", newline="") as file:
         rows = csv.DictWriter(file, [field.name for field in fields(Result)])
@@ -507,7 +534,7 @@ def summary(ratios: Sequence[float]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The contenders of a shape that are compared."""
+    """The contenders that are compared at a shape."""
 
     library: Result
     """The faster of cuBLAS and cuBLASLt."""
@@ -516,16 +543,17 @@ class Outcome:
     """The fastest kernel with a pick of the model or a default tile."""
 
     overlapped: Result
-    """The fastest kernel in a chain of launches, each of which may start early."""
+    """The fastest kernel in a chain of launches. Each launch may start before the previous launch
+    ends."""
 
     @property
     def ratio(self) -> float:
-        """The kernel's speed relative to the library."""
+        """The library's time divided by the kernel's time."""
         return self.library.median_us / self.own.median_us
 
     @property
     def overlapped_ratio(self) -> float:
-        """The ratio for the fastest kernel in a chain of launches."""
+        """The library's time divided by the time of the fastest kernel in a chain of launches."""
         return self.library.median_us / self.overlapped.median_us
 
     @property
@@ -540,9 +568,13 @@ def outcomes(path: Path) -> Iterator[Outcome]:
 
 
 def outcome(results: Iterable[Result], launches: Launches = Launches.ALONE) -> Outcome:
-    """Return the fastest contenders of a shape, by times of `launches` if there are any.
+    """Return the fastest contenders of a shape.
 
-    The libraries' launches never overlap, so their times count as alone and as overlapped.
+    Times of `launches` are compared if there are any, and all times except times in a graph
+    otherwise.
+
+    Launches of libraries never overlap, so the times of libraries count both as alone and as
+    overlapped.
     """
     by_time = sorted(results, key=lambda r: r.median_us)
     chained = [r for r in by_time if r.launches != Launches.GRAPH]
@@ -555,7 +587,7 @@ def outcome(results: Iterable[Result], launches: Launches = Launches.ALONE) -> O
 
 
 def main() -> None:
-    """Measure shapes that are named or drawn."""
+    """Measure the shapes that the command names or draws."""
     options = parser(__doc__)
     options.add_argument("--seed", type=int, default=7)
     options.add_argument("--count", type=int, default=200)

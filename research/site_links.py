@@ -1,4 +1,4 @@
-"""A hook of mkdocs. It adds files of the repository to the site if pages link to them.
+"""A hook of mkdocs, which adds files of the repository to the site if pages link to these files.
 
 A broken link becomes a warning, which fails the build. Without this hook, mkdocs reports some
 broken links only as notes.

@@ -46,12 +46,16 @@ NOBODY = (
     "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps +dac_read_search "
     "--ambient-caps +dac_read_search"
 )
-"""Runs a command as another user, who may read root's Python interpreter."""
+"""Command that runs another command as another user. This user may read root's Python
+interpreter."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A command, a command that starts it, and its expected exit code and last line on stderr."""
+    """A command of gpubench, a command that starts it, and the expected outcome.
+
+    The outcome is the exit code and the last line on stderr.
+    """
 
     name: str
     behind: str
@@ -59,7 +63,7 @@ class Case:
     code: int
     says: str = ""
     group: str = ""
-    """A limit: `memory 500M` or `cpu 1.5`."""
+    """A limit of the control group, such as `memory 500M` or `cpu 1.5`."""
 
 
 CASES = (
@@ -141,7 +145,7 @@ CASES = (
         "Permission denied",
     ),
 )
-"""Each case must leave no process. `prepared` writes the files of the cases."""
+"""The cases to run. A case must leave no process. `prepared` writes the files of the cases."""
 
 
 def prepared(folder: Path) -> None:
@@ -155,7 +159,7 @@ def prepared(folder: Path) -> None:
 
 @contextmanager
 def group_with(limit: str) -> Iterator[list[Path]]:
-    """Make a control group with a limit, and yield the file that adds processes to it.
+    """Make a control group with a limit. Yield the file by which processes are added to the group.
 
     Without a limit, yield no file.
     """
@@ -181,7 +185,7 @@ def group_with(limit: str) -> Iterator[list[Path]]:
 
 
 def run(case: Case, folder: Path) -> dict[str, object]:
-    """Run a case; return its outcome, with its faults."""
+    """Run a case, and return the outcome of the case with all faults."""
     prepared(folder)
     with group_with(case.group) as groups:
         joined = [f"echo $$ > {shlex.quote(str(path))};" for path in groups]
@@ -241,7 +245,7 @@ EXTRA: dict[str, Callable[[Path, str], list[str]]] = {
 
 
 def main() -> int:
-    """Run all cases; return 1 if a case has a fault."""
+    """Run all cases. Return 1 if a case has a fault."""
     options = parser(__doc__, "surroundings.json")
     asked = options.parse_args()
     descendants.become_subreaper()

@@ -54,7 +54,7 @@ RIVALS = ("bfloat16", "float16", "tf32", "float32")
 
 
 def ladder_steps() -> str:
-    """Return every step of the ladder at 4096."""
+    """Return the tables of all steps of the ladder at size 4096."""
     order = steps(choose("gemm", "cuda", ()))
     shown: Any = ladder_tables(read(measured_file("ladder.csv")), order)
     return view.markdown(shown.renderables)
@@ -72,7 +72,7 @@ def squares() -> str:
 
 
 def ladder_top() -> str:
-    """Return the fastest step and the faster library at each size and cache state."""
+    """Return a table of the fastest step and the faster library at each size and cache state."""
     lines = []
     for own, library in comparisons(read(measured_file("ladder_top.csv"))):
         shaky = own.unstable or library.unstable
@@ -84,9 +84,9 @@ def ladder_top() -> str:
 
 
 def rivals() -> str:
-    """Return the rate of each kernel, library, torch and Triton by size: a table per precision.
+    """Return the rates of kernels, libraries, torch and Triton by size. Each precision has a table.
 
-    A rate is in 10¹² operations per second, and has its percentage of the better cuBLAS.
+    A rate is in 10¹² operations per second, followed by its percentage of the better cuBLAS's rate.
     """
     rows = [row for dtype in RIVALS for row in read(measured_file(f"rivals/{dtype}.csv.gz"))]
     parts = []
@@ -103,7 +103,7 @@ def rivals() -> str:
 
 
 def rate(row: Row | None) -> str:
-    """Return the rate of a row as text, with its percentage of the better cuBLAS."""
+    """Return the rate of a row as text, with the percentage of the better cuBLAS's rate."""
     if row is None or row.unstable:
         return claims.DISAGREE if row else ""
     percent = f" ({row.percent_of_blas:.0f} %)" if row.percent_of_blas else ""
@@ -136,7 +136,7 @@ def agreement() -> str:
 
 
 def alone_agreement() -> str:
-    """Return a table of how many times of launches alone agree with the profiler's times."""
+    """Return a table that counts the times of launches alone that agree with the profiler."""
     return profiler.summary(profiler.read(measured_file("alone.csv")))
 
 
@@ -144,7 +144,7 @@ def alone_agreement() -> str:
 
 
 def ab_runs() -> str:
-    """Return how often `gpubench ab` exits 1 on a CPU beside other work."""
+    """Return a table of how often `gpubench ab` exits with 1 on a CPU beside other work."""
     lines = []
     for pairs, (min_pairs, max_pairs) in {
         "72, the default": (72, 72),
@@ -163,12 +163,15 @@ def ab_runs() -> str:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Return the lowest and the highest of the values; an empty text for none."""
+    """Return the lowest and the highest value as text.
+
+    Return an empty text if there are no values.
+    """
     return f"{min(values):.0f} to {max(values):.0f}" if values else ""
 
 
 def operands() -> str:
-    """Return time, power and clock by the values of the operands, in long runs at 8192."""
+    """Return a table of time, power and clock in long runs, by the values of the operands."""
     rows = [row for row in read(measured_file("operands.csv")) if row.status == "ok"]
     cells = {
         (row.operands, f"{row.variant}, {row.dtype}"): f"{milliseconds(row.median_us)} ms, "
@@ -181,7 +184,7 @@ def operands() -> str:
 
 
 def claims_of_others() -> str:
-    """Return the number of other people's published figures by verdict."""
+    """Return how many published figures of other people have each verdict."""
     verdicts = ("holds", "does not hold", "not decided", "wrong at this shape")
     lines = []
     for path in sorted(RESULTS.glob("*/claims/*/reproduce.csv"), key=lambda path: path.parent.name):
@@ -195,14 +198,14 @@ def claims_of_others() -> str:
 
 
 def reproduced(first: str, after: str) -> str:
-    """Return the part of reproduce.md from the title of a table to the title of a later table."""
+    """Return a part of reproduce.md. The part begins and ends at the titles of two tables."""
     text = measured_file("reproduce/reproduce.md").read_text(encoding="utf-8")
     start = text.index(f"**{first}")
     return text[start : text.index(f"**{after}", start)].strip()
 
 
 def changed_kernels() -> str:
-    """Return the kernels of each file whose sources differ from today's sources.
+    """Return the kernels whose sources changed since a file was measured, for each file.
 
     Kernels of libraries are left out, because their hash depends on what is installed.
     """
@@ -270,12 +273,12 @@ def headers() -> str:
 
 
 def columns() -> str:
-    """Return the columns of the CSV, one table per group."""
+    """Return a table of columns of the CSV for each group of columns."""
     return _columns(COLUMNS, GROUPS)
 
 
 def build_columns() -> str:
-    """Return the columns of a build file, one table per group."""
+    """Return a table of columns of a build file for each group of columns."""
     return _columns(build_row.COLUMNS, BUILD_GROUPS)
 
 
@@ -306,7 +309,7 @@ GROUPS = {
     "host": "What state the host was in",
     "context": "On what, and when",
 }
-"""Headings of the groups of columns."""
+"""Maps a group of the CSV's columns to the heading of its table."""
 
 BUILD_GROUPS = {
     "key": "What was compiled",
@@ -318,11 +321,11 @@ BUILD_GROUPS = {
     "accesses": "What a warp's accesses request",
     "context": "How it was compiled",
 }
-"""Headings of the groups of columns of a build file."""
+"""Maps a group of a build file's columns to the heading of its table."""
 
 
 def block(name: str, *arguments: str) -> str:
-    """Return the text that the function `name` makes, between empty lines. cog calls this."""
+    """Return the text that the function `name` makes, between empty lines. cog calls `block`."""
     modules = (sys.modules[__name__], shape_tables, claims)
     make = next(make for module in modules if callable(make := vars(module).get(name)))
     return f"\n{make(*arguments)}\n\n"

@@ -21,8 +21,8 @@ from pathlib import Path
 from common import GPUBENCH, ROOT, child, parser, verdict
 
 SWEEPS = {"first": ((), 20, 20), "long": (("--sizes", "1024,2048", "--tiles", "1..32"), 100, 10)}
-"""Options of each sweep, its longest time in seconds, and the largest share of verification in
-percent."""
+"""Maps a sweep to its options, its longest allowed time in seconds, and the largest allowed
+percentage for verification."""
 
 PHASE = re.compile(r"verifying [\d.,]+ s \((\d+) %\)")
 

@@ -44,7 +44,7 @@ QUICK = Timing(rounds=1, precision=1.0, min_samples=1, min_device_s=0.0, sample_
 
 
 def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
-    """Return the sweeps of an operation. gemm has a sweep for each variant, over all its tiles."""
+    """Return the sweeps of an operation. For gemm, each variant has a sweep over all its tiles."""
     if OPERATIONS[op].has_k:
         return [
             Sweep(

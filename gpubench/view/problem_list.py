@@ -41,7 +41,7 @@ def _conditions(row: Row) -> tuple[object, ...]:
 
 
 def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
-    """Return each problem's best kernel, each kernel's total, and the time of the list."""
+    """Return a table of best kernels, a table of total times, and the time of the whole list."""
     first, best = rows[0], best_of_each(rows, _PROBLEM)
     mode = f" {first.compute_mode}" if split else ""
     heading = f"{len(best)} problems{mode} on {first.device}, {first.conditions}{first.special}"

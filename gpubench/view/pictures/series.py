@@ -93,7 +93,7 @@ class Panel:
 
     @cached_property
     def leading(self) -> frozenset[str]:
-        """The variants that are drawn in colour: the fastest at the largest size, and libraries."""
+        """The libraries and the fastest kernels at the largest size, which are drawn in colour."""
         speeds: dict[str, float] = {}
         for line in self.series:
             row = line.best_by_size[-1]
