@@ -31,7 +31,7 @@ def find_variant(name: str, op: str | None, kernels: Path | None) -> Variant:
 
 
 HOST_HINT = (
-    "describe a kernel that it launches by 'gpubench new-kernel NAME --from FILE --kernel KERNEL'"
+    "describe a kernel that it launches with 'gpubench new-kernel NAME --from FILE --kernel KERNEL'"
 )
 """Advice that is printed if a command needs a kernel, but the user named a host function."""
 
@@ -77,10 +77,11 @@ def _tiles(kernel: CudaVariant, tiles: tuple[str, ...], *, every: bool) -> tuple
     """Return the tiles as users write them. Return no tiles if the kernel has no tile to choose."""
     space = kernel.tiles
     if tiles and every:
-        raise UsageError("--all and --tiles: name tiles, or ask for all of them")
+        raise UsageError("--all and --tiles: use one of them: --all chooses all tiles")
     if tiles == (AUTO_TILES,) or tuned_file(tiles):
         raise UsageError(
-            f"--tiles: names tiles, such as 16; '{shown(tiles[0])}' is for sweep and compare-cublas"
+            f"--tiles: name tiles, such as 16; '{shown(tiles[0])}' is only for sweep and "
+            "compare-cublas"
         )
     if not space.axes:
         if tiles:

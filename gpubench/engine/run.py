@@ -186,7 +186,7 @@ def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
         neighbours = [other for other in by_place if other.host == place.host != ""]
         is_disturbed = pool.device.compute_capability is None and len(neighbours) > 1
         note = (
-            f"other workers on its CPU, which disturb it: {len(neighbours) - 1}"
+            f"other workers on the same CPU, which disturb this worker: {len(neighbours) - 1}"
             if is_disturbed
             else ""
         )

@@ -41,7 +41,9 @@ class RoundsNeeded(NamedTuple):
     def sentence(self) -> str:
         """Sentence that states how often to measure each side."""
         of_kernel, of_point = (
-            f"{counted(number, self.unit)} a side" if number else f"over 200 {self.unit}s a side"
+            f"{counted(number, self.unit)} per side"
+            if number
+            else f"over 200 {self.unit}s per side"
             for number in (self.needed.kernel, self.needed.point)
         )
         return (

@@ -228,7 +228,8 @@ class Worker:
                 self._faults[name] += 1
             elif result.status == Status.OK:
                 suspect = (
-                    f"; the fault is in {before.label}, measured before it, or in the point itself"
+                    f"; the fault is in {before.label}, which was measured before, or in the point "
+                    "itself"
                     if before
                     else ""
                 )

@@ -239,7 +239,8 @@ class Solution:
             return
         if len(made) not in {self._returned, len(results)}:
             raise LaunchError(
-                f"it returns {counted(len(made), 'tensor')}, and the reference {self._returned}"
+                f"it returns {counted(len(made), 'tensor')}, but the reference returns "
+                f"{self._returned}"
             )
         for tensor, target in zip(made, results, strict=False):
             if tensor.data_ptr() != target.data_ptr() or type(tensor) is not type(target):

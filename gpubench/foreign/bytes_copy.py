@@ -70,7 +70,9 @@ def _make(generator: np.random.Generator, shapes: Sequence[Any]) -> tuple[Any, .
 def _comparison(inputs: Any) -> tuple[Any, Callable[[Any], Compared]]:
     def compare(output: Any) -> Compared:
         is_right = np.array_equal(on_host(output), inputs)
-        return Compared("" if is_right else "it is no copy", float(not is_right), 0.0, 0.0)
+        return Compared(
+            "" if is_right else "the output is no copy of the input", float(not is_right), 0.0, 0.0
+        )
 
     return inputs, compare
 

@@ -151,7 +151,7 @@ class WithReference:
             reason = self._why_outside(result, ratios, error, right, launches, tolerance, part)
         cap = tolerance.cap
         if not reason and cap is not None and worst > cap:
-            reason = f"an element is off by {worst:.2g}, and {cap:g} is allowed"
+            reason = f"the error of an element is {worst:.2g}, but at most {cap:g} is allowed"
         if not reason and launches.spread is not None and worst:
             reason = self._why_not_computed(off, right, launches.spread, part)
         return Compared(reason, error, largest, rms)

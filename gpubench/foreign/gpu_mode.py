@@ -57,7 +57,7 @@ def _read(path: Path) -> tuple[list[Arguments], dict[str, Path]]:
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
             raise ValueError(f"cannot read '{item[:80]}'") from error
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-            raise ValueError(f"'{item[:80]}' has no names")
+            raise ValueError(f"'{item[:80]}' does not name its values")
         if section == "files":
             files[str(value.get("name"))] = path.parent / str(value.get("source"))
         elif value not in listed:

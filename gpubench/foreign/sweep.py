@@ -117,11 +117,15 @@ def of_problem(fields: Mapping[str, Any], solutions: Sequence[Path] | None) -> d
 
     text = fields["op"]
     if "kernels" in fields:
-        raise UsageError("--kernels: leave it out: a problem has its own folder of kernels")
+        raise UsageError("--kernels: leave out --kernels: a problem has its own folder of kernels")
     problems = forms.find(Path(text))
     if len(problems) != 1:
         which = ", ".join(str(path) for _, path in problems[:3])
-        number = f"{len(problems)} problems, such as {which}: name one" if which else "no problem"
+        number = (
+            f"{len(problems)} problems, such as {which}: name one of them"
+            if which
+            else "no problem"
+        )
         raise UsageError(f"--op: {shown(text)} has {number}")
     form, path = problems[0]
     beside = forms.solutions(form, path) if solutions is None else solutions

@@ -93,11 +93,9 @@ def write(tensor: Any, target: Any) -> None:
 
     if type(tensor) not in {torch.Tensor, torch.nn.Parameter}:
         kind = type(tensor).__name__
-        raise LaunchError(
-            f"it returns a {kind}, a kind of tensor that may be computed when it is read"
-        )
+        raise LaunchError(f"it returns a {kind}, which may be computed only when it is read")
     if tensor.numel() != target.numel():
-        raise LaunchError(f"it returns the shape {(*tensor.shape,)}, and not {(*target.shape,)}")
+        raise LaunchError(f"it returns the shape {(*tensor.shape,)}, not {(*target.shape,)}")
     tensor = tensor.detach().reshape(target.shape)
     if tensor.dtype == target.dtype and tensor.element_size() == 1:  # some such types have no copy_
         tensor, target = tensor.view(torch.uint8), target.view(torch.uint8)

@@ -151,7 +151,7 @@ def _peak(device: Device, arithmetic: str, unit: str, clock_mhz: float | None) -
         derivation = "not a CUDA device"
     elif per_clock is None:
         name = ".".join(map(str, capability))
-        derivation = f"no {arithmetic} on {unit} listed for capability {name}"
+        derivation = f"no rate of {arithmetic} on {unit} is listed for compute capability {name}"
     elif not mhz:
         derivation = "the clock is not known"
     else:

@@ -194,7 +194,7 @@ def why_not_shared(tile: Config) -> str | None:
     """Return why a cluster's blocks cannot send equal parts of a tile's operands, or None."""
     _, columns = cluster(tile)
     if tile["BM"] % (8 * columns):
-        return f"{tile}: {columns} blocks cannot send multiples of 8 of {tile['BM']} rows"
+        return f"{tile}: {columns} blocks cannot divide {tile['BM']} rows into multiples of 8"
     return why_not_in_group(tile)
 
 
@@ -206,7 +206,8 @@ def why_not_in_group(tile: Config, at_most: int = MAX_CLUSTER) -> str | None:
     rows, _ = cluster(tile)
     if tile["BN"] % ((sent_columns := SENT_COLUMNS.get(tile["BK"], 1)) * rows):
         return (
-            f"{tile}: {rows} blocks cannot send multiples of {sent_columns} of {tile['BN']} columns"
+            f"{tile}: {rows} blocks cannot divide {tile['BN']} columns into multiples of "
+            f"{sent_columns}"
         )
     return why_not_in_cluster(tile, at_most)
 

@@ -97,7 +97,10 @@ def _refuse_staged(tile: Config) -> str | None:
     """Refuse a tile if its part of x and its sums exceed shared memory."""
     threads, vec_blocks = tile.numbers("threads", "vec_blocks")
     if threads * (vec_blocks + 1) > MAX_SHARED:
-        return f"takes up to {MAX_SHARED // threads - 1} vec_blocks with {threads} threads: 48 KB"
+        return (
+            f"takes up to {MAX_SHARED // threads - 1} vec_blocks with {threads} threads: shared "
+            "memory has 48 KB"
+        )
     return None
 
 

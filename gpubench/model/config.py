@@ -130,7 +130,7 @@ class Config(Mapping[str, Any]):
             pairs.append((name, value))
         values = {name: int(value) if value.isdecimal() else value for name, value in pairs}
         if len(values) < len(pairs):
-            raise ValueError(f"'{text}' gives a parameter twice")
+            raise ValueError(f"'{text}' states a parameter twice")
         return cls(values.items(), block, thread)
 
 
@@ -174,7 +174,8 @@ class Space:
             if not named or len(config) < len(self.axes) or config != self._parsed(str(config)):
                 raise ValueError(
                     f"'{config}' cannot be read as {', '.join(self.axes)}: block names one to "
-                    "three axes, thread two or none; other names and texts are lower-case"
+                    "three axes, thread names two axes or none; other names and texts are "
+                    "lower-case"
                 )
 
     def __iter__(self) -> Iterator[Config]:

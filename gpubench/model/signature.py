@@ -133,7 +133,7 @@ def why_unknown(parameter: Parameter, op: str, *, on_host: bool = False) -> str 
         except ValueError as error:
             return f"{parameter.cpp} {parameter.name}: {error}"
     if parameter.type_name not in {*FORMATS, "Scalar"}:
-        return f"{parameter.cpp} {parameter.name}: not a type that a kernel takes by value"
+        return f"{parameter.cpp} {parameter.name}: this type cannot be passed to a kernel by value"
     return None
 
 
@@ -172,7 +172,7 @@ def why_other_element(parameter: Parameter, problem: Problem) -> str | None:
     if size == bytes_of_element(element):
         return None
     return (
-        f"{parameter.cpp} {parameter.name} has elements of {size} bytes, and its array in "
+        f"{parameter.cpp} {parameter.name} has elements of {size} bytes, but its array in "
         f"{problem.dtype} has elements of type {element}"
     )
 

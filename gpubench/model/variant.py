@@ -274,7 +274,9 @@ def _filled(text: str, tile: Config | None, dtype: str) -> str:
         return text.format(scalar=PRECISIONS[dtype].cpp, **arguments)
     except (LookupError, ValueError, AttributeError) as error:
         names = ", ".join(("scalar", *arguments))
-        raise ValueError(f"'{text[:MAX_CHARACTERS]}': braces hold one of {names}") from error
+        raise ValueError(
+            f"'{text[:MAX_CHARACTERS]}': braces may hold only one of {names}"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -291,7 +293,7 @@ class PlainLaunch:
         values: dict[str, tuple[int, ...]] = {}
         for name, expressions in vars(self).items():
             if len(expressions) > 3:  # noqa: PLR2004 # x, y and z
-                raise ValueError(f"{name}: has at most x, y and z")
+                raise ValueError(f"{name}: more than the three numbers x, y and z")
             try:
                 values[name] = tuple(evaluate(expression, names) for expression in expressions)
             except ValueError as error:
@@ -491,13 +493,15 @@ class CudaVariant(SourceVariant):
         for launch in self.launch(tile, problem).sequence if tile is not None else ():
             blocks = "×".join(map(str, launch.grid))
             if any(extent > MAX_GRID_Y for extent in launch.grid[1:]):
-                return f"a grid of {blocks} blocks: at most {MAX_GRID_Y} in y"
+                return f"a grid of {blocks} blocks: the maximum in y and z is {MAX_GRID_Y}"
             if min(launch.dimensions) < 1 or launch.grid[0] > LARGEST:
                 threads = "×".join(map(str, launch.block))
                 return f"a grid of {blocks} blocks of {threads} threads cannot be launched"
             cluster = math.prod(launch.cluster)
             if cluster > PORTABLE_CLUSTER and capability not in {None, *LARGE_CLUSTERS}:
-                return f"a cluster of {cluster} blocks: this GPU has at most {PORTABLE_CLUSTER}"
+                return (
+                    f"a cluster of {cluster} blocks: the maximum of this GPU is {PORTABLE_CLUSTER}"
+                )
         return None
 
     def architecture(self, name: str) -> str:

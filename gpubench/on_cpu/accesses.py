@@ -299,7 +299,7 @@ def _why_not_compiled(variant: Variant, error: CompileError) -> str:
     for pattern, why in ONLY_NVCC.items():
         if re.search(pattern, text):
             return why
-    return f"it does not compile for the CPU: {error}"
+    return f"the kernel does not compile for the CPU: {error}"
 
 
 def _text(variant: Variant) -> str:

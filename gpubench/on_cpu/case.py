@@ -228,6 +228,8 @@ def _arguments(case: Case, launch: Launch, *, workspace: bool) -> tuple[list[int
             from_launch = parameter.value == LAUNCH
             value = next(int_arguments) if from_launch else number(parameter, case.problem)
             if value != int(value):
-                raise NotOnCpuError(f"{case.variant.path}: only whole numbers are run on the CPU")
+                raise NotOnCpuError(
+                    f"{case.variant.path}: kernels on the CPU can only take whole numbers"
+                )
             numbers.append(int(value))
     return arrays, numbers

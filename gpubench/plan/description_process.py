@@ -191,7 +191,7 @@ def _check(launch: Launch) -> None:
     """Raise ValueError if a number of a launch is out of range. A grid may have 0 blocks."""
     numbers = [*launch.grid, *launch.block, *launch.cluster, launch.shared_bytes]
     if not all(0 <= number <= MAX_LAUNCH for number in (*numbers, launch.workspace_bytes)):
-        raise ValueError(f"numbers of a launch are from 0 to {MAX_LAUNCH}")
+        raise ValueError(f"the numbers of a launch must be from 0 to {MAX_LAUNCH}")
 
 
 _process = ForeignProcess(__name__)
@@ -265,7 +265,7 @@ def _plain(value: object) -> object:
         return _Range(value.start, value.stop, value.step)
     if hasattr(value, "__index__"):  # a NumPy integer
         return value.__index__()
-    raise TypeError(f"cannot use a {type(value).__name__}")
+    raise TypeError(f"a description cannot use a {type(value).__name__}")
 
 
 def _config(_kind: type, value: Any) -> Config:

@@ -115,11 +115,13 @@ def _check_arguments(variant: Variant) -> None:
     problem = Problem.of(variant.op, size, variant.dtypes[0])
     if strange := set(variant.column_major) - set(operation.matrices):
         raise UsageError(
-            f"{where}: column_major is a tuple of {', '.join(operation.matrices)}, "
+            f"{where}: column_major must be a tuple of {', '.join(operation.matrices)}, "
             f"not {min(strange)}"
         )
     if strange := set(variant.layouts) - set(LAYOUTS):
-        raise UsageError(f"{where}: layouts is a tuple of {', '.join(LAYOUTS)}, not {min(strange)}")
+        raise UsageError(
+            f"{where}: layouts must be a tuple of {', '.join(LAYOUTS)}, not {min(strange)}"
+        )
     if variant.layouts and not operation.has_layouts:
         raise UsageError(f"{where}: layouts: {variant.op} has none")
     if not isinstance(variant, CudaVariant | HostVariant):
@@ -187,35 +189,37 @@ def _checked(described: object, path: Path) -> Variant:
     described = replace(described, **values)  # this also turns lists of names into tuples
     tiles, names = described.tiles, backends()
     rules: dict[str, object] = {
-        "idea is a line of text": described.idea.strip(),
-        f"dtypes is a tuple of {', '.join(DTYPES)}": described.dtypes
+        "idea must be a line of text": described.idea.strip(),
+        f"dtypes must be a tuple of {', '.join(DTYPES)}": described.dtypes
         and set(described.dtypes) <= set(DTYPES),
-        f"runs_on is {' or '.join(names)}": described.backend in names,
-        "tiles is a Space, such as edges(1, 32, because='…')": isinstance(tiles, Space)
+        f"runs_on must be {' or '.join(names)}": described.backend in names,
+        "tiles must be a Space, such as edges(1, 32, because='…')": isinstance(tiles, Space)
         or (tiles is None and defaults["tiles"] is None),
     }
     if isinstance(tiles, Space):
-        rules["tiles.default names legal tiles, such as ('16',)"] = (
+        rules["tiles.default must name legal tiles, such as ('16',)"] = (
             isinstance(tiles.default, tuple)
             and tiles.default
             and not any(map(tiles.why_not, tiles.defaults))
         )
     rules |= {
-        f"{name} is a function of {arguments}": callable(getattr(described, name))
+        f"{name} must be a function of {arguments}": callable(getattr(described, name))
         or getattr(described, name) is defaults[name]
         for name, arguments in FUNCTIONS.items()
         if name in defaults
     }
     if isinstance(described, CudaVariant):
         is_plain = isinstance(described.launch, PlainLaunch)
-        rules["a kernel has either grid and block, or launch"] = described.launch is not defaults[
-            "launch"
-        ] and is_plain == (described.grid != ()) == (described.block != ())
+        rules["a kernel must have either grid and block, or launch"] = (
+            described.launch is not defaults["launch"]
+            and is_plain == (described.grid != ()) == (described.block != ())
+        )
     if isinstance(described, HostVariant):
-        rules["entry is the name of a host function"] = described.entry.strip()
+        rules["entry must be the name of a host function"] = described.entry.strip()
     if isinstance(described, CallVariant):
-        rules["returns=True is for a CallVariant that reads no output"] = not described.returns or (
-            not described.reads_output and not isinstance(described, HostVariant)
+        rules["returns=True is only for a CallVariant that reads no output"] = (
+            not described.returns
+            or (not described.reads_output and not isinstance(described, HostVariant))
         )
     for rule, holds in rules.items():
         if not holds:

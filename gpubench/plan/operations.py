@@ -79,7 +79,7 @@ def faults(operation: Operation) -> Iterator[str]:
     names = dict.fromkeys(operation.extents, 1 if operation.listed else 2)
     arrays = (*operation.inputs, operation.output)
     if not names or not all(map(str.isidentifier, names)):
-        yield "extents is a tuple of names, such as ('ROWS', 'COLS')"
+        yield "extents must be a tuple of names, such as ('ROWS', 'COLS')"
     if len(set(operation.arrays)) < len(arrays) or len(names) < len(operation.extents):
         yield "two arrays, or two extents, have the same name"
     for array in arrays:

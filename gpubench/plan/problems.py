@@ -111,7 +111,7 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
     for cells in table[1:]:
         place = f"{flag}: {path}: '{shown(delimiter.join(cells))}'"
         if len(cells) != len(names):
-            raise UsageError(f"{place}: {len(cells)} fields, and {len(names)} columns")
+            raise UsageError(f"{place} has {len(cells)} fields, but there are {len(names)} columns")
         pairs = zip(names, map(clean, cells), strict=True)
         texts = {name: text for name, text in pairs if text or name in required}
         further = [decode(texts.pop(name), Extent, place, strict=False) for name in further_names]

@@ -118,7 +118,7 @@ def _span(item: str, flag: str, expects: str) -> Iterable[int]:
         raise UsageError(f"{flag}: '{shown(item)}' runs backwards; write {high}..{low}")
     factor, step = match[3] == "x", _bounded(match[4] or "1", item, flag, expects)
     if factor and step == 1:
-        raise UsageError(f"{flag}: '{shown(item)}' never ends: a factor is 2 or more")
+        raise UsageError(f"{flag}: '{shown(item)}' never ends: a factor must be 2 or more")
     if not factor and (high - low) // step >= MAX_ITEMS:
         raise UsageError(f"{flag}: '{shown(item)}' has more than {MAX_ITEMS} items; widen the step")
     return _multiples(low, high, step) if factor else range(low, high + 1, step)
@@ -135,7 +135,9 @@ def _bounded(number: str, item: str, flag: str, expects: str) -> int:
     # than 4300 digits.
     digits = number.lstrip("0") or "0"
     if len(digits) > len(str(LARGEST)) or not 1 <= int(digits) <= LARGEST:
-        raise UsageError(f"{flag}: '{shown(item)}' is out of range: from 1 to {LARGEST}; {expects}")
+        raise UsageError(
+            f"{flag}: '{shown(item)}' is out of range: it must be from 1 to {LARGEST}; {expects}"
+        )
     return int(digits)
 
 
@@ -206,7 +208,9 @@ def within(low: float, high: float) -> Callable[[str, float], float]:
 
     def read(flag: str, number: float) -> float:
         if not low <= number <= high:
-            raise UsageError(f"{flag}: {number:g} is out of range: from {low:g} to {high:g}")
+            raise UsageError(
+                f"{flag}: {number:g} is out of range: it must be from {low:g} to {high:g}"
+            )
         return number
 
     return read

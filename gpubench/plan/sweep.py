@@ -166,7 +166,7 @@ def plan(
                     reason = reason or "end-to-end is for row-major matrices"
                 reason = reason or _why_not_launched(point, sweep, is_twin=is_twin)
                 if not isinstance(reason, str | None):
-                    raise TypeError(f"refuse gave {type(reason).__name__}, not text or None")
+                    raise TypeError(f"refuse returned {type(reason).__name__}, not text or None")
                 planned[point] = reason
     if all(planned.values()):
         refusals = [(point.variant.name, str(reason)) for point, reason in planned.items()]
@@ -308,14 +308,17 @@ def _why_not_launched(point: Point, sweep: Sweep, *, is_twin: bool) -> str | Non
     if owner_of(point.variant) and Timer.OUTSIDE in {*entry.timers} - {point.timer}:
         return "each launch of a user's function has new operands: use --cache cold --state burst"
     if launches not in entry.launches:
-        return f"a {point.variant.backend.upper()} has only --launches alone"
+        return f"a {point.variant.backend.upper()} takes only --launches alone"
     in_bursts = launches.in_graph or launches == Launches.WAITED
     if in_bursts and (point.state, point.timer) != (State.BURST, Timer.EVENTS):
-        return f"--launches {launches} is for bursts and events: use --launches alone or overlapped"
+        return (
+            f"--launches {launches} needs --state burst and --timer events: use --launches alone "
+            "or overlapped"
+        )
     same = Launches.GRAPH if launches.in_graph else Launches.ALONE
     if launches.overlap:
         if same in sweep.launches and not point.variant.may_overlap(point.tile, point.problem):
-            return f"its launches never overlap: its time is that of --launches {same}"
+            return f"the launches never overlap, so the time is that of --launches {same}"
     elif is_twin:
         return "differs only in pdl, which has no effect when launches do not overlap"
     return None
@@ -372,4 +375,4 @@ def _require_legal_tile(asked: tuple[str, ...], variants: Sequence[Variant]) -> 
     numbers = {len(space.block) for _, space in tiled}
     for text in asked:
         if _numbers(text) not in numbers:
-            raise UsageError(f"--tiles: {text} is of a form that no variant of this sweep takes")
+            raise UsageError(f"--tiles: {text} has a form that no variant of this sweep takes")

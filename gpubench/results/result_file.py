@@ -73,7 +73,7 @@ def _require_times(measurement: Measurement) -> None:
     series = measurement.series
     if series is None:
         if measurement.status == Status.OK:
-            raise ValueError("the point is ok and has no times")
+            raise ValueError("the status of the point is ok, but the point has no times")
         return
     if not series.times_us:
         raise ValueError("times_us is empty")

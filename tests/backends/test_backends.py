@@ -158,5 +158,5 @@ def test_a_timer_that_is_missing_gives_way_to_the_default_one() -> None:
 def test_a_variant_of_an_unknown_backend_is_refused(kernels: Path, runs_on: str) -> None:
     path = kernels / "product.py"
     path.write_text(path.read_text().replace('"toy"', f'"{runs_on}"'))
-    with pytest.raises(UsageError, match="VARIANT: runs_on is cuda or cpu"):
+    with pytest.raises(UsageError, match="VARIANT: runs_on must be cuda or cpu"):
         of_op("gemm", kernels)

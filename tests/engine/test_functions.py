@@ -151,7 +151,7 @@ def test_a_function_that_keeps_addresses_is_wrong_with_this_reason(by: str, cach
 
     result, _ = measured(variant(call, path=MINE), cache=cache)
     assert result.status == Status.WRONG
-    assert "it may keep their addresses, such as in a tensor map" in result.reason
+    assert "the kernel may keep old addresses, such as in a tensor map" in result.reason
 
 
 @pytest.mark.parametrize("cache", Cache)

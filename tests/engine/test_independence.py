@@ -194,7 +194,7 @@ def test_a_kernel_that_does_not_compute_each_time_is_wrong(skips: str) -> None:
 
 
 def test_a_kernel_that_writes_nothing_after_its_arguments_moved_may_keep_addresses() -> None:
-    for reads_output, reason in ((False, "keep their addresses"), (True, "what the output held")):
+    for reads_output, reason in ((False, "keep old addresses"), (True, "what the output held")):
         with pytest.raises(WrongError, match=reason):
             check(lambda _a, _b, _c: 10.0, reads_output=reads_output)
 

@@ -325,7 +325,7 @@ def test_a_time_that_no_device_can_reach_is_wrong(time_us: float, status: Status
     assert result.status == status
     if status == Status.WRONG:
         assert result.series is None
-        assert result.reason.startswith("0.09 µs a launch, and the device cannot take less than ")
+        assert result.reason.startswith("0.09 µs a launch, but the device needs at least ")
 
 
 SLOW, FINE = Health(throttle=("thermal slowdown",)), Health(throttle=("power cap",))

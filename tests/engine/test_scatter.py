@@ -87,7 +87,7 @@ def test_the_newest_result_of_the_device_shows_the_scatter() -> None:
     assert quiet.source == "results/quiet.csv"
     assert quiet.needed.kernel == 3
     assert noisy.needed.kernel is None or noisy.needed.kernel > 3
-    assert "at all points of a kernel with 3 rounds a side" in quiet.sentence
+    assert "at all points of a kernel with 3 rounds per side" in quiet.sentence
 
 
 def test_sweeps_of_ab_are_pooled_and_on_a_cpu_they_count_as_one_time_each() -> None:

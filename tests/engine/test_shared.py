@@ -125,7 +125,10 @@ def test_rounds_of_a_point_are_of_one_device(
     assert diary.visits[-1].visits_left >= 1
     speeds = {row.slot: row.percent_of_devices for row in rows}
     assert speeds == pytest.approx({"0": 110.0, "1": 100.0, "2": 1100 / 12})
-    assert all("other workers on its CPU, which disturb it: 2" in (r.reason or "") for r in rows)
+    assert all(
+        "other workers on the same CPU, which disturb this worker: 2" in (r.reason or "")
+        for r in rows
+    )
     assert not (tmp_path / "a.csv.partial").exists()
     said = str(remarks(rows)[-1])
     assert "measured on 3 devices, whose speeds differ by 20.0 % at the points that all" in said

@@ -182,7 +182,7 @@ def test_a_point_that_crashes_after_another_is_tried_again(worker: Worker, folde
     assert crashed.status == Status.OK
     assert crashed.reason == (
         "right in a second process; the first process crashed: Segmentation fault (signal 11); "
-        "the fault is in faulty 22 at 8 float32, measured before it, or in the point itself"
+        "the fault is in faulty 22 at 8 float32, which was measured before, or in the point itself"
     )
     assert worker.measure(at(folder, 23)).reason == ""  # this process is new
 

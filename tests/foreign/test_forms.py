@@ -88,7 +88,7 @@ def test_a_definition_that_cannot_be_used_is_one_line(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("tests:\n  - {1: 2}\n", "has no names"),
+        ("tests:\n  - {1: 2}\n", "does not name its values"),
         ("tests:\n  - {__import__('os')}\n", "cannot read"),
         ("tests:\n", "has no workload"),
     ],

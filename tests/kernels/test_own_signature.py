@@ -126,7 +126,7 @@ def test_a_wrong_signature_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
             compiled(mine(tmp_path, wrong))
     with pytest.raises(UsageError, match="signature: 'float' is not a parameter"):
         mine(tmp_path, "float")
-    with pytest.raises(UsageError, match="column_major is a tuple of A, B, C, not D"):
+    with pytest.raises(UsageError, match="column_major must be a tuple of A, B, C, not D"):
         mine(tmp_path, further='column_major=("D",)')
 
 

@@ -93,7 +93,7 @@ def test_a_text_that_is_not_a_tile_is_refused() -> None:
         "16/a=1/a=2", "16/s2/stages=2", "16x16/BM=4", "16/a=1/s3",
     )  # fmt: skip
     for text in texts:
-        with pytest.raises(ValueError, match=r"is not a tile|gives a parameter twice"):
+        with pytest.raises(ValueError, match=r"is not a tile|states a parameter twice"):
             Config.parse(text)
 
 

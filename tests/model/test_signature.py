@@ -68,7 +68,7 @@ def test_leading_dimensions_follow_the_layout() -> None:
     [
         ("int stride", "write stride=1; instead of 1, any of M, N, K, lda, ldb, ldc"),
         ("float* D", "write D=A; instead of A, any of A, B, C, workspace, null"),
-        ("dim3 M", "not a type that a kernel takes by value"),
+        ("dim3 M", "this type cannot be passed to a kernel by value"),
         ("int M=rows", "write M=1"),
     ],
 )
@@ -109,5 +109,5 @@ def test_a_pointer_to_elements_of_another_size_than_the_array_is_refused() -> No
     assert not any(why_other_element(each, half) for each in parameters(right))
     (mixed,) = parameters("float* d=C")
     assert why_other_element(mixed, half) == (
-        "float* d has elements of 4 bytes, and its array in float16 has elements of type float16"
+        "float* d has elements of 4 bytes, but its array in float16 has elements of type float16"
     )

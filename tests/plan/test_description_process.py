@@ -45,10 +45,13 @@ def planned(path: Path) -> list[str | None]:
             "VARIANT: refuse: its process sent",
         ),
         ({"fields": f"{PLAIN}, refuse=lambda *_: '\\ud800'"}, "VARIANT: refuse: 'utf-8' codec"),
-        ({"fields": "launch=lambda *_: print"}, "VARIANT: launch: cannot use a builtin_function"),
+        (
+            {"fields": "launch=lambda *_: print"},
+            "VARIANT: launch: a description cannot use a builtin",
+        ),
         (
             {"fields": "launch=lambda *_: Launch(grid=(-1,), block=(1,))"},
-            "VARIANT: launch: numbers of a launch are from 0 to ",
+            "VARIANT: launch: the numbers of a launch must be from 0 to ",
         ),
     ],
 )

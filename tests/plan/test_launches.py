@@ -34,7 +34,8 @@ def test_a_kernel_whose_launches_never_overlap_is_measured_once() -> None:
     reasons = {name[2]: reason for name, reason in points.items()}
     assert reasons["alone"] is reasons["graph"] is None
     assert (
-        reasons["overlapped"] == "its launches never overlap: its time is that of --launches alone"
+        reasons["overlapped"]
+        == "the launches never overlap, so the time is that of --launches alone"
     )
     assert str(reasons["graph_overlapped"]).endswith("--launches graph")
     (alone,) = set(planned(variants=("wgmma",), launches=(Launches.OVERLAPPED,)).values())
@@ -71,13 +72,13 @@ def test_default_tiles_that_are_one_are_not_listed_twice() -> None:
 def test_graphs_and_waits_are_only_for_bursts_that_are_timed_by_events(
     launches: Launches, options: dict[str, object]
 ) -> None:
-    with pytest.raises(UsageError, match=f"--launches {launches} is for bursts and events"):
+    with pytest.raises(UsageError, match=f"--launches {launches} needs --state burst and"):
         planned(variants=("cublas",), launches=(launches,), **options)
 
 
 def test_launches_on_a_cpu_are_alone() -> None:
     sweep = Sweep(variants=("cpu_blas",), launches=(Launches.ALONE, Launches.GRAPH))
     reasons = list(plan(sweep, "cpu").values())
-    assert reasons == [None, "a CPU has only --launches alone"]
-    with pytest.raises(UsageError, match="a CPU has only --launches alone"):
+    assert reasons == [None, "a CPU takes only --launches alone"]
+    with pytest.raises(UsageError, match="a CPU takes only --launches alone"):
         plan(Sweep(variants=("cpu_blas",), launches=(Launches.GRAPH,)), "cpu")

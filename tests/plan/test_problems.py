@@ -54,7 +54,7 @@ def test_several_lists_are_one_whose_names_say_which(tmp_path: Path) -> None:
     [
         ("", "'name' is missing"),
         ("name,m,n,k,wieght\na,1,1,1,1\n", "did you mean 'weight'"),
-        ("name,m,n,k\na,1,1\n", "3 fields, and 4 columns"),
+        ("name,m,n,k\na,1,1\n", "has 3 fields, but there are 4 columns"),
         ("name,m,n,k\n,1,1,1\n", "Expected `str` of length >= 1 - at `$.name`"),
         ("name,m,n,k\na,0,1,1\n", "Expected `int` >= 1 - at `$.m`"),
         ("name,m,n,k\na,1.5,1,1\n", "Expected `int`, got `str` - at `$.m`"),

@@ -51,7 +51,7 @@ def test_tiles_that_no_variant_takes_are_reported() -> None:
     for backend, name, tiles, message in (
         ("cpu", "cpu_blas", ("16",), "no variant of this sweep has a tile to choose (cpu_blas"),
         ("cuda", "naive", ("33", "64"), "--tiles: no variant takes any of these: naive takes"),
-        ("cuda", "shared_tile", ("16", "128x128x8"), "128x128x8 is of a form that no variant"),
+        ("cuda", "shared_tile", ("16", "128x128x8"), "128x128x8 has a form that no variant"),
         ("cuda", "shared_tile", ("128x128x8",), "takes a single edge, such as 2, not 128x128x8"),
         ("cuda", "vectorized", ("64x64",), "takes BMxBNxBK, such as 128x128x8/8x8, not 64x64"),
     ):
@@ -105,7 +105,7 @@ def test_a_grid_with_too_many_rows_of_blocks_is_skipped(
 ) -> None:
     points = planned("cuda", variants=(variant,), tiles=edges(1, 2), sizes=(size,))
     (first, second) = points.values()
-    assert "at most 65535 in y" in first
+    assert "the maximum in y and z is 65535" in first
     assert second is None
     largest = planned("cuda", variants=("naive",), tiles=edges(1), sizes=((MAX_GRID_Y, 1, 1),))
     assert list(largest.values()) == [None]

@@ -271,7 +271,9 @@ def _max_pairs(
     if pairs is None:
         pairs = AB_CPU_PAIRS if _on_cpu(sweep.device) else AB_PAIRS
     if not MIN_PAIRS <= pairs <= MAX_PAIRS:
-        raise UsageError(f"--pairs: {pairs} is out of range: from {MIN_PAIRS} to {MAX_PAIRS}")
+        raise UsageError(
+            f"--pairs: {pairs} is out of range: it must be from {MIN_PAIRS} to {MAX_PAIRS}"
+        )
     return pairs, settings
 
 

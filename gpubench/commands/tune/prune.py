@@ -116,7 +116,8 @@ class Builds:
         bounds_hold = self.least_us(fastest) < fastest_us
         if bounds_hold and self.least_us(point) > fastest_us:
             return (
-                "even at the peak rate, this configuration takes longer than the fastest one took"
+                "even at the peak rate, the waves of its blocks take longer than the fastest "
+                "configuration took"
             )
         return None
 

@@ -119,7 +119,7 @@ def decode_result(
     result = msgspec.msgpack.decode(content, type=_types_of(method)["return"])
     value = _made(result, arguments)
     if isinstance(value, Measurement) and value.status == Status.OK and value.series is None:
-        raise ValueError("the point is ok and has no times")
+        raise ValueError("the status of the point is ok, but the point has no times")
     return value
 
 

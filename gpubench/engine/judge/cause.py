@@ -101,7 +101,7 @@ def _unrelated_or_narrow(
     lengths = float(np.linalg.norm(right) * np.linalg.norm(output))
     cosine = float(np.vdot(right, output)) / (lengths or 1.0)
     if abs(cosine) < UNRELATED and right.size >= ENOUGH:
-        return f"this does not look like a product of its operands (correlation {cosine:.2f})"
+        return f"the result does not look like a product of the operands (correlation {cosine:.2f})"
     error = float(np.abs(output - right).max() / (np.abs(right).max() or 1.0))
     if is_integer or not 0 < error < SAME:
         return ""

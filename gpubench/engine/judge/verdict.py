@@ -114,7 +114,7 @@ def why_rounded(which: str, width: str, cosine: float) -> str:
     if not which:
         return ""
     return (
-        f"{which} was rounded, to about {width}: the errors of the result are those of such "
+        f"{which} was rounded, to about {width}: the errors of the result are those of rounded "
         f"operands (cosine {cosine:.2f}; 0 for right results)"
     )
 
@@ -129,8 +129,8 @@ def why_too_short(time_us: float, least_us: float) -> str:
     """Return a reason if a launch did not take longer than the device's shortest possible time."""
     if time_us > least_us:
         return ""
-    limit = f"the device cannot take less than {digits(least_us)} µs"
-    return f"{digits(time_us)} µs a launch, and {limit}: {NOT_ALL}"
+    limit = f"the device needs at least {digits(least_us)} µs"
+    return f"{digits(time_us)} µs a launch, but {limit}: {NOT_ALL}"
 
 
 def why_too_fast(gflops: float, highest_gflops: float, margin: float) -> str:

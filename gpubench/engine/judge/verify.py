@@ -56,9 +56,9 @@ ROUNDED_ONCE = 1.01
 rounded has errors of its own."""
 
 STALE = (
-    "it left its output as it was. Its arguments had moved since earlier launches: it may keep "
-    "their addresses, such as in a tensor map. Make the map again where an address differs from "
-    "the last call's, or write fixed_addresses=True"
+    "it left its output as it was. The arguments had moved since earlier launches: the kernel may "
+    "keep old addresses, such as in a tensor map. Make the map again if an address differs from "
+    "that of the last call, or write fixed_addresses=True"
 )
 """Reason if a call wrote its result to the address of an earlier output."""
 

@@ -175,7 +175,7 @@ def test_the_description_is_checked_and_pickled_by_its_file(folder: Path) -> Non
         UsageError, match=r"signature: const float\* q: write q=A; instead of A, any"
     ):
         described(folder, "unknown", signature="const float* q")
-    with pytest.raises(UsageError, match=r"entry is the name of a host function"):
+    with pytest.raises(UsageError, match=r"entry must be the name of a host function"):
         described(folder, "unknown", entry="")
 
 

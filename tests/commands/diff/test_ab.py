@@ -98,7 +98,7 @@ def test_the_scatter_of_earlier_results_chooses_the_number_of_pairs(
     write(rows(), Path("results/earlier.csv"))
     code, out, err = call(*sides, "--device", "cuda", "--to-find", "5%")
     assert (code, out.startswith("slower: ")) == (1, True)
-    assert "as in results/earlier.csv: at all points of a kernel with 3 rounds a side" in err
+    assert "as in results/earlier.csv: at all points of a kernel with 3 rounds per side" in err
     assert len(log()) == 6
     assert err.splitlines()[-1].endswith(" --threshold 2%")
     code, _, err = call(*sides, "--to-find", "5%", "--pairs", "3")

@@ -275,7 +275,7 @@ def test_what_cannot_be_explained_is_one_line() -> None:
         ("naive", {"tiles": "1", "every": True}, ("--all and --tiles",)),
         ("naive", {"sizes": "1,2"}, ("--sizes: name one value, not 2",)),
         ("naive", {"dtypes": "int8"}, ("--dtypes: naive has no int8, only float32",)),
-        ("naive", {"sizes": "70000000x1x1", "tiles": "1"}, ("at most 65535 in y",)),
+        ("naive", {"sizes": "70000000x1x1", "tiles": "1"}, ("the maximum in y and z is 65535",)),
         ("naive", {"arch": "sm_10"}, ("--arch: 'sm_10'", "sm_75", "sm_90")),
         ("naive", {"arch": "sm90"}, ("--arch: 'sm90'", "did you mean 'sm_90'?")),
         ("naive", {"arch": "sm_90", "device": "cuda"}, ("--arch and --device",)),
