@@ -52,7 +52,8 @@ SECTIONS = {
     "Machines": ("deviceinfo", "selfcheck", "fleet"),
     "Operand files": ("generate", "run"),
 }
-"""The sections of `--help` with their commands, the most important first."""
+"""Maps a section of `--help` to the commands of the section. The most important section comes
+first."""
 
 COMMANDS = tuple(name for names in SECTIONS.values() for name in names)
 

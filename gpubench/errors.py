@@ -96,7 +96,7 @@ class CompileError(Exception):
 
 
 class LaunchError(Exception):
-    """A compiled kernel could not be launched, or failed while it ran."""
+    """A compiled kernel could not be launched, or the kernel failed while running."""
 
 
 class DoesNotFitError(Exception):

@@ -70,7 +70,7 @@ def make_directory(directory: Path, flag: str = "--output") -> None:
 class Output:
     """A file that a command writes.
 
-    The path is checked early, and the file appears when it is complete.
+    The path is checked when the object is made. The file appears only when its content is complete.
 
     The file replaces neither a locked file nor a file that appeared after the check. No link is
     followed.

@@ -132,8 +132,9 @@ STATES = {
     "after pinned lines, reset": (True, False, True),
     "after pinned lines and a set-aside, reset": (True, True, True),
 }
-"""Maps a state to the steps before the neighbour runs: whether a kernel pins its operands, whether
-a part of the cache is set aside for pinned operands, and whether the cache is reset."""
+"""Maps a state to three steps before the neighbour runs. A kernel pins its operands, a part of the
+cache is set aside for pinned operands, and the cache is reset. False means that the step is
+skipped."""
 
 
 def times_of_a_neighbour() -> dict[str, float]:

@@ -25,7 +25,7 @@ EXPECTED = {
 
 
 def sweep(variants: tuple[str, ...], path: Path) -> tuple[int | None, list[Row]]:
-    """Sweep the variants at size 1024; return the exit code and the rows."""
+    """Sweep the variants at size 1024, and return the exit code and the rows."""
     words = ("sweep", "--device", "cuda", "--sizes", "1024")
     more = ("--kernels", FAULTS, "--variants", ",".join(variants), "--point-limit", "15")
     ended = child((*GPUBENCH, *words, *more, "--output", path))

@@ -23,7 +23,7 @@ LEFT_OUT = {"matmul_py"}  # its solutions are judged by field_problems.py
 
 
 def make(folder: Path, checkouts: list[Path]) -> int:
-    """Copy the problems, each with its solution beside it, and return their number."""
+    """Copy each problem with a solution beside it, and return the number of problems."""
     count = 0
     with tempfile.TemporaryDirectory() as scratch:
         for checkout in checkouts:
@@ -77,7 +77,7 @@ def table(out: Path, documents: list[Path]) -> int:
 
 
 def main() -> int:
-    """Make the folder, or write the table; return 1 if verdicts differ."""
+    """Make the folder, or write the table. Return 1 if verdicts differ."""
     options = parser(__doc__)
     options.add_argument("what", choices=("make", "table"))
     options.add_argument("out", type=Path)

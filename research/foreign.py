@@ -64,7 +64,10 @@ def described(
 
 
 def cpu_seconds() -> float:
-    """Return the CPU seconds of this process's children. Other work does not change them."""
+    """Return the CPU seconds of this process's children.
+
+    Other work on the machine does not count.
+    """
     used = getrusage(RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -100,8 +100,8 @@ __global__ void my_kernel(const Scalar* A, const Scalar* B, Scalar* C, int M, in
 """
 
 SLOWER = 25
-"""Number of products that the new side computes. In the static gate, it is the number of sums in
-local memory."""
+"""Number of products that the new side computes, or number of its sums in local memory (static
+gate)."""
 
 COMMON = """
 import glob, os, pathlib, signal, sys, time
@@ -345,7 +345,7 @@ def static(folder: Path, attack: str) -> tuple[PullRequest, Any, Mapping[str, by
 
 
 def jobs(folder: Path, attack: str) -> tuple[PullRequest, Any, Mapping[str, bytes]]:
-    """Run the workflow in which two jobs measure one side each and a third job compares them."""
+    """Run the workflow in which two jobs measure a side each. A third job compares the sides."""
     request = PullRequest(folder, attack)
     steps = workflow("jobs of their own")["jobs"]["sweep"]["steps"]
     script = next(step["run"] for step in steps if "run" in step)

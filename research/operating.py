@@ -73,7 +73,8 @@ class Case:
     times of memory-bound points do not."""
 
     half_clock: float = 0.0
-    """Relative change of the clock frequency and of the times of half of the kernels."""
+    """Relative change of the clock frequency for half of the kernels. The times of these kernels
+    change inversely."""
 
     unchanged: bool = False
     """Whether the code of each kernel that is not slowed is known to be the same on both sides."""
@@ -384,8 +385,8 @@ def ab_line(item: tuple[str, float], number: int, fit: bool) -> list[object]:
 
 AB = [*((where, by) for where in ("quiet", "busy") for by in (0.0, 0.1)),
       *(("gpu", by) for by in (0.0, 0.03, 0.05, 0.1))]  # fmt: skip
-"""The lines of the table of `ab`: the source of the pairs, and the relative slow-down of the new
-side."""
+"""The lines of the table for `ab`. A line has the source of the pairs, and the relative slow-down
+of the new side."""
 
 
 # ---- all tables

@@ -17,10 +17,10 @@ from gpubench.commands.fleet.units import PHASES, PRODUCTS
 from gpubench.results.row import read
 
 SLOWDOWNS = 0.05, 0.10, 0.20
-"""Slow-downs of one unit of one device that are simulated."""
+"""Simulated slow-downs of a single unit."""
 
 IN_ALL = 0.05
-"""Slow-down of all units of one device that is simulated."""
+"""Simulated slow-down of all units of a device."""
 
 PARTS = 4
 UNITS = len(PRODUCTS["cuda"].dtypes) + PARTS

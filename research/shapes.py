@@ -366,7 +366,7 @@ class Bench:
         return self.backend.load(problem, inputs, cold=self.cache == Cache.COLD)
 
     def measure(self, shape: Size, *, every: bool) -> list[Result]:
-        """Time all contenders of a shape."""
+        """Measure the times of all contenders of a shape."""
         problem = self.problem(shape)
         operands = self.operands(problem)
         libraries = self.libraries(problem)

@@ -1,1 +1,1 @@
-"""Child processes that run Python, and the channel to them."""
+"""Starts child processes that run Python, and exchanges messages with these processes."""

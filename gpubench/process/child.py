@@ -42,12 +42,12 @@ FOLLOW = (
 """Program that starts a warden, which then runs another program, such as a compiler."""
 
 END_S = 3.0
-"""Time limit for a warden to end. A warden takes longer only if it was stopped."""
+"""Maximum time in seconds for a warden to end. Only a warden that was stopped takes longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Child:
-    """A child process, its warden, and this process's end of a pair of sockets."""
+    """A child process with its warden, and the socket by which this process talks to the child."""
 
     process: subprocess.Popen[bytes]
     """The warden process. The warden ends after the child and all processes that the child started,
@@ -221,7 +221,9 @@ def runs_foreign_code() -> bool:
 
 
 def open_channel(descriptor: int) -> Channel:
-    """Return the child's end of the channel. A child calls this before it runs users' code.
+    """Return the child's end of the channel.
+
+    A child calls this function before the child runs users' code.
 
     Programs that the child starts do not keep the channel open.
     """

@@ -26,7 +26,7 @@ def new_file() -> int:
     """Return the descriptor of an empty file without a name.
 
     The file lies on the disk for temporary files, whose page cache may have large pages. Mapping 1
-    MiB of such a file takes 1 µs; mapping 1 MiB of a file in memory takes 60 to 220 µs. If the disk
+    MiB of such a file takes 1 µs. Mapping 1 MiB of a file in memory takes 60 to 220 µs. If the disk
     does not support files without a name, the file lies in memory.
     """
     try:

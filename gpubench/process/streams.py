@@ -24,8 +24,9 @@ BLOCK_BYTES = 2**16  # capacity of a pipe
 MAX_BLOCKS = 16
 
 _COMMAND = re.compile(r"##(?=\w*\[)")
-"""Beginning of a command to a CI service, such as `##[group]` or `##vso[`, anywhere in a line. `::`
-is a command only at the beginning of a line, but each line begins with the speaker's name."""
+"""Matches the beginning of a command to a CI service, such as `##[group]` or `##vso[`, anywhere in
+a line. `::` is a command only at the beginning of a line, but each line begins with the speaker's
+name."""
 
 
 class Copier:

@@ -276,7 +276,7 @@ def opened(path: Path, most_bytes: int = MAX_BYTES + 1) -> Iterator[IO[str]]:
 
 
 def _lines(file: IO[str]) -> Any:
-    """Return a CSV reader of a file. Its attribute `line_num` is the number of the current line."""
+    """Return a CSV reader of a file. `line_num` of the reader is the number of the current line."""
     header = file.readline(MAX_HEADER)
     delimiter = max(",;\t", key=header.count)  # no column's name contains one of these
     return csv.reader(chain([header], file), delimiter=delimiter)
@@ -293,7 +293,7 @@ def _parser(column: Field[Any]) -> Callable[[str], Any]:
     """Return the function that parses the fields of a column.
 
     For an empty field, the returned function gives the default of the column. For a column of the
-    key, it gives an empty text.
+    key, the function gives an empty text.
 
     The returned function raises ValueError for an invalid field. The message names the column and
     the valid values.

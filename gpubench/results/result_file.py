@@ -38,7 +38,7 @@ _MEASUREMENT: Any = msgspec.defstruct(
 
 
 class _Line(msgspec.Struct):
-    """A line of the partial file. It has a measurement and the key of the measured point."""
+    """A line of the partial file, with a measurement and the key of the measured point."""
 
     key: PointKey
     measurement: _MEASUREMENT
@@ -294,7 +294,7 @@ def _require_same(started: Mapping[str, Any], now: Mapping[str, Any], path: Path
 
 
 def _settings(context: Mapping[str, Any]) -> dict[tuple[str, str], object]:
-    """Return each value of a context. The key of a value is its group and name."""
+    """Return each value of a context. The key of a value is a pair of a group and a name."""
     return {
         (group, name): value
         for group, values in context.items()

@@ -50,12 +50,12 @@ class Modes(NamedTuple):
     """Whether two speeds may explain the shift of each point."""
 
     hides: Floats
-    """Largest slow-down that the two speeds of each point would explain. It is 0 for a point with a
-    single speed."""
+    """Largest slow-down that the two speeds of each point would explain. The value is 0 for a point
+    with a single speed."""
 
     aside: Floats
-    """Slow-down of each point in its slowest round of the base that was left out. It is 0 if there
-    is no such round, or if the slow-down is within the threshold."""
+    """Slow-down of each point in its slowest round of the base that was left out. The value is 0 if
+    there is no such round, or if the slow-down is within the threshold."""
 
     @property
     def overlapping(self) -> list[Speeds]:

@@ -170,8 +170,8 @@ class Standings(NamedTuple):
     leader: int
     leader_error: float
     behind: Floats
-    """Estimated logarithm of the survivor's time divided by the leader's time. It is NaN if no
-    round has both times."""
+    """Estimated logarithm of the survivor's time divided by the leader's time. An element is NaN if
+    no round has both times."""
 
     low: Floats
     high: Floats

@@ -1,4 +1,4 @@
-"""The tables of measured rows that several commands show, and the remarks below them."""
+"""Makes the tables of measured rows for several commands, and the remarks below the tables."""
 
 import math
 import statistics
@@ -19,7 +19,7 @@ from gpubench.view.numbers import number, rate, spans, tile_order, time_text
 from gpubench.view.tables import Table, table
 
 NAIVE_LOOP = "cpu_naive"
-"""The kernel to which speed-ups are relative. It has one thread and no blocking."""
+"""The kernel to which speed-ups are relative. This kernel has one thread and no blocking."""
 
 BEST = "*"
 TIED = "="
@@ -393,10 +393,7 @@ def _tied(row: Row, best: Row) -> bool:
 
 
 def marked(row: Row, text: Callable[[float | None], str] = time_text) -> str:
-    """Return the time of a row, such as `1.204 ms`.
-
-    If rounds disagree, a mark follows: `1.204 ms !`.
-    """
+    """Return the time of a row, such as `1.204 ms`, with the mark `!` if rounds disagree."""
     return f"{text(row.median_us)} {_doubt(row)}".strip()
 
 

@@ -116,7 +116,7 @@ def _sentence(best: Row, other: Row, *, tiles: bool) -> str:
 
 
 def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:
-    """Return one sentence on many problems.
+    """Return a single sentence that summarizes many problems.
 
     The text is empty if some problem has no BLAS, or if rounds disagree.
     """

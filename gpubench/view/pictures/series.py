@@ -35,8 +35,8 @@ class Source:
     """
 
     label: str
-    """Label that distinguishes this source from other sources. It is empty if there is only one
-    source."""
+    """Label that distinguishes this source from other sources. The label is empty if there is only
+    one source."""
 
     dashes: Any
     rows: tuple[Row, ...]

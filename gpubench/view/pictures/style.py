@@ -42,7 +42,7 @@ SAFE = 10
 """Colour-blind readers can distinguish this number of colours at the beginning of `COLOURS`."""
 
 MAX_COLOURED = 8
-"""Maximum number of variants of a panel that are drawn in colour; all other variants are grey."""
+"""Maximum number of variants of a panel that are drawn in colour. All other variants are grey."""
 
 MARKERS: tuple[Any, ...] = (*"osD^vPp*<>hd8", *((n, 1, 0) for n in (3, 4, 6, 8)), *"+1234")
 """Markers by which lines can be distinguished without colours. Each colour has a marker."""
