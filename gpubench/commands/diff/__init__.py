@@ -180,8 +180,9 @@ def bisect(
     *,
     config: option.Config = None,
     pairs: Annotated[
-        int, typer.Option(help="Number of pairs of sweeps if there is no --budget.")
-    ] = 10,
+        int | None,
+        typer.Option(help="Number of pairs of sweeps if there is no --budget. Default: 10."),
+    ] = None,
     **options: Any,
 ) -> None:
     """Find the commit that slowed a kernel, with git bisect run.

@@ -133,3 +133,10 @@ def test_an_error_at_every_commit_ends_the_bisection(
     done = call(repository, "bisect", *words)
     assert (done.code, done.out, done.err.count("\n")) == (128, "", 1)
     assert message in done.err
+
+
+def test_a_budget_replaces_the_number_of_pairs(repository: Path) -> None:
+    environment(repository, 1.25)
+    words = ("bisect", "v1:env", "env", "--budget", "1m", "--threshold", "5%")
+    done = call(repository, *words)
+    assert done.code == 1, done.err
