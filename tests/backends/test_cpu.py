@@ -400,8 +400,8 @@ SIGNATURE = (
     [
         ("product", SIGNATURE, ""),
         ("products", SIGNATURE, "libmine.so has no C function 'products'"),
-        ("product", f"{SIGNATURE}, cudaStream_t stream", "takes no cudaStream_t"),
-        ("product", SIGNATURE.replace("float beta", "half beta"), "takes no half by value"),
+        ("product", f"{SIGNATURE}, cudaStream_t stream", "cannot take a cudaStream_t"),
+        ("product", SIGNATURE.replace("float beta", "half beta"), "cannot take a half by value"),
     ],
 )
 def test_a_function_of_a_library_is_called_by_its_signature(
