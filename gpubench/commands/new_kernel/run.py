@@ -184,7 +184,10 @@ def _start(op: str, like: str | None) -> CudaVariant:
             raise UsageError(f"--like: {unknown('CUDA kernel', like, kernels)}")
         return kernels[like]
     if not kernels:
-        raise UsageError(f"--op: {op} has no CUDA kernel to start from")
+        raise UsageError(
+            f"--op: gpubench has no CUDA kernel of {op} to start from; copy a kernel of yours, or "
+            "describe its source with --from FILE"
+        )
     shortest = min(kernels.values(), key=lambda k: sum(file.stat().st_size for file in k.sources))
     return kernels.get("naive", shortest)
 
