@@ -188,13 +188,14 @@ def _duration(field: str, low: float, high: float, text: str) -> Option:
 OPTIONS = _named(
     sizes=Option(
         help="Matrix sizes: 1024,2048 or 320x640x320 (MxNxK) or 64..512:64 or 1..64:x2; for "
-        "gemv, gemv_t and atax 8192x32768 (MxN); or models' problems, as a.csv or a.csv,b.csv.",
+        "gemv, gemv_t and atax 8192x32768 (MxN); or lists of problems, such as a.csv or "
+        "a.csv,b.csv.",
         metavar="LIST|FILE.csv",
     ),
     tiles=Option(
         help="Tile sizes: 16 or 1..32 or 1..64:x2 or 128x128x8/8x8/s3, further parameters as "
         "/name=value; auto, what a kernel's cost model picks for each size; or tuned, or "
-        "FILE.csv, as 'gpubench tune' found them. Default: each variant's own "
+        "FILE.csv, for tiles that 'gpubench tune' found. Default: each variant's own "
         "(compare-cublas: auto).",
         read=lambda flag, text: (
             (text,) if text == AUTO_TILES or tuned_file((text,)) else parse_tiles(text, flag)
@@ -202,7 +203,7 @@ OPTIONS = _named(
     ),
     variants=Option(
         help="Kernels, such as shared_tile,cublas or cpu_*; 'gpubench variants' lists them. "
-        "Default: all kernels that it does not mark as 'not default'.",
+        "Default: all kernels that this list does not mark as 'not default'.",
         read=named,
         complete=completion.variants,
     ),
@@ -218,7 +219,7 @@ OPTIONS = _named(
         complete=completion.dtypes,
     ),
     op=Option(
-        help=f"Operation: of gpubench, or one that --kernels has. Default: {DEFAULT.op}.",
+        help=f"Operation of gpubench, or of the kernels in --kernels. Default: {DEFAULT.op}.",
         read=lambda _flag, text: text,  # `read_sweep` checks the text, with --kernels
         metavar=_choice(*OPERATIONS),
     ),
@@ -267,7 +268,8 @@ OPTIONS = _named(
         read=within(1, 1000),
     ),
     precision=Option(
-        help="Sample until the 95 % interval of the median is within this percentage of it. "
+        help="Sample until the 95 % interval of the median is within this percentage of the "
+        "median. "
         "Default: 0.5%.",
         read=lambda flag, text: parse_fraction(text, flag, low=0.0001),
         metavar="PERCENT",
@@ -307,7 +309,7 @@ OPTIONS = _named(
         1,
         1e6,
         "Per-point timeout: a point is an error if it takes longer to measure in a round, or to "
-        "compile and call once. Default: 60 and 6 times the launch limit; to compile 300.",
+        "compile and call once. Default: 60 plus 6 times the launch limit; 300 to compile.",
     ),
 )
 
@@ -476,15 +478,15 @@ DeviceName = Annotated[str | None, OPTIONS["device"].typer]
 Config = Annotated[
     Path | None,
     files(
-        'TOML file such as quick.toml, with any of these options, as sizes = "1024,2048"; '
-        "flags win. Its kernels lie beside it, its output below the current directory."
+        'TOML file with any of these options, such as sizes = "1024,2048". Flags override the '
+        "file. Kernels must lie in its folder, and output below the current directory."
     ),
 ]
 Resume = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Continue a sweep that ended early, by its CSV: a.csv.",
+        help="CSV of a sweep that ended early and is continued, such as a.csv.",
         callback=lambda path: path and Path(str(path).removesuffix(".partial")),
     ),
 ]
@@ -526,7 +528,7 @@ Save = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Keep the rows under a name such as v0.1, for 'gpubench diff --against NAME' and "
+        help="Save the rows under a name such as v0.1, for 'gpubench diff --against NAME' and "
         "'gpubench history NAME'.",
         callback=_store_name,
     ),
@@ -540,8 +542,8 @@ ToFind = Annotated[
     typer.Option(
         "--to-find",
         metavar="PERCENT",
-        help="Slow-down to find, such as 3%: the scatter of earlier results of this device shows "
-        "how often to measure.",
+        help="Slow-down to find, such as 3%. Earlier results of this device show how often to "
+        "measure.",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite --output if it exists.")]

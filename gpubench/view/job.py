@@ -36,7 +36,7 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
     None.
     """
     if resume:
-        raise UsageError("--dry-run: leave out --resume, whose file has the points of its sweep")
+        raise UsageError("--dry-run: leave out --resume, whose file already has the points")
     how = "to race" if job.strategy.is_race else f"in {counted(job.sweep.timing.rounds, 'round')}"
     too_large = job.too_large()
     points = [point for point in job.points if point not in too_large]

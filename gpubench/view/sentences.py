@@ -104,7 +104,7 @@ def _sentence(best: Row, other: Row, *, tiles: bool) -> str:
     )
     where = f"at {best.size} ({conditions(best)})"
     if best.unstable or other.unstable:
-        return f"quote no ratio of {name} to {other_name} {where}: {DISAGREE}"
+        return f"do not quote a ratio of {name} to {other_name} {where}: {DISAGREE}"
     value, half = _ratio(best, other)
     if half is None:
         advice = f"use --rounds {MIN_ROUNDS} or more"
@@ -147,8 +147,10 @@ def _in_another_precision(pairs: Sequence[tuple[Row, Row]], name: str) -> str:
     ]
     ratios.sort(key=float)
     ends = " to ".join(dict.fromkeys(ratios[:1] + ratios[-1:]))
-    error = f" with {ends} times its error (rms)" if ratios else ""
-    return f"{error}; {name} computes in {' and '.join(sorted(precisions))}"
+    computes = f"computes in {' and '.join(sorted(precisions))}"
+    if ratios:
+        return f", with {ends} times the error (rms) of {name}, which {computes}"
+    return f"; {name} {computes}"
 
 
 def _ratio(best: Row, other: Row) -> tuple[float, float | None]:

@@ -85,7 +85,7 @@ def test_no_ratio_is_quoted_from_one_round_or_from_rounds_that_disagree() -> Non
     assert sentence == f"for a {ratio} with its interval, use --rounds 3 or more"
     shaky = replace(timed("a", 10.0), round_medians_us=(10.0, 10.1, 12.0))
     (sentence,) = said([shaky, timed("b", 30.0)])
-    assert sentence == f"quote no {ratio}: rounds differ by more than 10 %"
+    assert sentence == f"do not quote a {ratio}: rounds differ by more than 10 %"
 
 
 def test_visits_in_turns_replace_the_ratio_of_the_two_times() -> None:
@@ -121,8 +121,8 @@ def test_a_blas_that_lacks_the_precision_is_named_with_its_own_and_with_the_erro
     kernel = replace(kernel, percent_of_blas=200.0)
     (sentence,) = said([at(kernel, 30.0), at(blas, 27.0)])
     assert sentence == (
-        "`mine` is 2.00 ± 0.03 times as fast as `cublas` at 64 (bf16x6, cold cache) "
-        "with 0.12 times its error (rms); `cublas` computes in float32"
+        "`mine` is 2.00 ± 0.03 times as fast as `cublas` at 64 (bf16x6, cold cache), "
+        "with 0.12 times the error (rms) of `cublas`, which computes in float32"
     )
     (sentence,) = said([at(kernel, None), at(blas, 27.0)])  # a row of an older file
     assert sentence.endswith("(bf16x6, cold cache); `cublas` computes in float32")
@@ -135,5 +135,5 @@ def test_a_blas_that_lacks_the_precision_is_named_with_its_own_and_with_the_erro
     ]
     (sentence,) = said(many)
     assert sentence.endswith(
-        "with 0.13 to 0.25 times its error (rms); `cublas` computes in float32"
+        ", with 0.13 to 0.25 times the error (rms) of `cublas`, which computes in float32"
     )
