@@ -37,6 +37,11 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40]
 
 
+def _folder(device: str) -> str:
+    """Return the name of a device's directory in the store."""
+    return slug(device) or "unknown"
+
+
 def checked(name: str, flag: str) -> str:
     """Return `name`. Raises UsageError if a directory must not have this name."""
     if _NAME.fullmatch(name):
@@ -59,7 +64,7 @@ def keep(device: str, name: str, suffix: str, content: bytes, flag: str = "--sav
 
     Raises UsageError if saving fails.
     """
-    folder = directory() / (slug(device) or "unknown") / name
+    folder = directory() / _folder(device) / name
     make_directory(folder, flag)
     path = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}{suffix}"
     Output(path, flag=flag).write(content)
@@ -71,7 +76,7 @@ def saved(name: str, device: str | None = None, suffix: str = ".csv") -> list[Pa
 
     If `device` is None, return the files of all devices.
     """
-    of_device = slug(device) if device else "*"
+    of_device = _folder(device) if device else "*"
     paths = directory().glob(f"{of_device}/{name}/*{suffix}")
     return sorted(filter(Path.is_file, paths), key=lambda path: path.name)
 
@@ -81,7 +86,7 @@ def names(device: str | None = None) -> list[str]:
 
     If `device` is None, return the names of all devices.
     """
-    of_device = slug(device) if device else "*"
+    of_device = _folder(device) if device else "*"
     return sorted({path.parent.name for path in directory().glob(f"{of_device}/*/*.csv")})
 
 

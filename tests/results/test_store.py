@@ -152,3 +152,10 @@ def test_history_orders_sizes_by_number() -> None:
     out = call("history", "main", "--only", "own")[1]
     sizes = [line.split()[1] for line in out.splitlines() if line.startswith("gemm ")]
     assert list(dict.fromkeys(sizes)) == ["64", "512", "1024"]
+
+
+def test_results_of_a_device_without_latin_letters_are_found(own_store: Path) -> None:
+    kept = store.save([replace(row, device="龙芯") for row in rows()], "main")
+    assert kept.parent == own_store / "unknown" / "main"
+    assert store.saved("main", "龙芯") == [kept]
+    assert store.names("龙芯") == ["main"]
