@@ -77,7 +77,10 @@ def _anchor(name: str, devices: Iterable[str]) -> list[Saved]:
     paths: list[Path] = []
     for device in devices:
         if saved := store.saved(name, device):
-            paths += store.newest_build(saved, partial(read, columns=("status",)))[0]
+            newest, skipped = store.newest_build(saved, partial(read, columns=("status",)))
+            paths += newest
+            for message in skipped:
+                say(f"--against skips {message}", err=True)
     timed = _timed(paths)
     if not timed:
         raise UsageError(
