@@ -34,9 +34,9 @@ def print_history(name: str, only: str | None, exclude: str | None, against: str
     if not timed:
         raise UsageError(f"history: no result saved as '{name}' has a time")
     keep = selection([row for _, row in timed], only, exclude)
-    anchored = _anchor(against, {row.device or "" for _, row in timed}) if against else []
-    recent = sorted({time for time, _ in timed})[-MAX_RESULTS:]
-    moves = changes([each for each in timed if each[0] in recent], against or "", anchored)
+    devices = dict.fromkeys(row.device or "" for _, row in timed)
+    anchored = _anchor(against, devices) if against else []
+    moves = changes(_recent(timed), against or "", anchored)
     screen, before = console(), ""
     shown = list(histories([(time, row) for time, row in timed if keep(row)]))
     slower = False
@@ -66,6 +66,15 @@ def _timed(paths: Iterable[Path]) -> list[Saved]:
         else:
             timed += [(path.stem, row) for row in rows if row.status == Status.OK]
     return timed
+
+
+def _recent(timed: Sequence[Saved]) -> list[Saved]:
+    """Return the newest `MAX_RESULTS` results of each device and operation."""
+    recent: list[Saved] = []
+    for rows in grouped(timed, lambda each: (each[1].device, each[1].op)).values():
+        times = sorted({time for time, _ in rows})[-MAX_RESULTS:]
+        recent += [each for each in rows if each[0] in times]
+    return recent
 
 
 def _anchor(name: str, devices: Iterable[str]) -> list[Saved]:

@@ -124,3 +124,25 @@ def test_an_anchor_of_another_device_or_name_is_refused_in_one_line(call: Call) 
         code, out, err = call("main", "--against", name)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert said in err
+
+
+@pytest.mark.parametrize("others", [{"device": "NVIDIA H100"}, {"op": "gemv", "k": 1}])
+def test_newer_results_of_another_device_or_operation_hide_no_slower_point(
+    call: Call, others: dict[str, object]
+) -> None:
+    keep([sweep(100 + n) for n in range(3)], "v1")
+    keep([sweep(n, code="b", own=1.1) for n in range(4)])
+    assert call("main", "--against", "v1")[0] == 1
+    keep([[replace(each, **others) for each in sweep(n)] for n in range(10)])
+    code, out, _ = call("main", "--against", "v1")
+    assert code == 1
+    assert sum(line.endswith(": slower") for line in out.splitlines()) == len(SIZES)
+
+
+def test_a_result_of_the_anchor_that_cannot_be_read_is_named(call: Call) -> None:
+    damaged = keep([sweep(100 + n) for n in range(4)], "v1")[-1]
+    keep([sweep(n) for n in range(4)])
+    damaged.write_text("damaged")
+    code, _, err = call("main", "--against", "v1")
+    assert code == 0
+    assert str(damaged) in err
