@@ -274,9 +274,7 @@ def _filled(text: str, tile: Config | None, dtype: str) -> str:
         return text.format(scalar=PRECISIONS[dtype].cpp, **arguments)
     except (LookupError, ValueError, AttributeError) as error:
         names = ", ".join(("scalar", *arguments))
-        raise ValueError(
-            f"'{text[:MAX_CHARACTERS]}': braces may hold only one of {names}"
-        ) from error
+        raise ValueError(f"'{text[:MAX_CHARACTERS]}': braces hold only {names}") from error
 
 
 @dataclass(frozen=True)
@@ -499,9 +497,7 @@ class CudaVariant(SourceVariant):
                 return f"a grid of {blocks} blocks of {threads} threads cannot be launched"
             cluster = math.prod(launch.cluster)
             if cluster > PORTABLE_CLUSTER and capability not in {None, *LARGE_CLUSTERS}:
-                return (
-                    f"a cluster of {cluster} blocks: the maximum of this GPU is {PORTABLE_CLUSTER}"
-                )
+                return f"a cluster of {cluster} blocks: this GPU allows only {PORTABLE_CLUSTER}"
         return None
 
     def architecture(self, name: str) -> str:

@@ -329,7 +329,7 @@ BYTES_TILE = "128x192x128/s4/cluster=2x1/group=8"
         ("splitk_cluster", "32x64x16/8x4/s4/k16", "64x64x512", "", (9, 0), None),
         ("splitk_cluster", "32x64x16/8x4/s4/k8", "64x64x512", "", (12, 0), None),
         ("splitk_cluster", "32x64x16/8x4/s4/k16", "64x64x512", "", (12, 0),
-         "a cluster of 16 blocks: the maximum of this GPU is 8"),
+         "a cluster of 16 blocks: this GPU allows only 8"),
     ],
 )  # fmt: skip
 def test_a_problem_or_gpu_that_a_kernel_cannot_take_is_refused_with_the_reason(

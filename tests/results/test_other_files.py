@@ -20,7 +20,7 @@ FILES = {
     "Problem,Provider,OperationKind,Operation\n1,CUTLASS,gemm,x\n": "a CSV of cutlass_profiler",
     '==PROF== Connected\n"ID","Process ID","Process Name"\n': "a CSV of ncu",
     "Time (%),Total Time (ns),Instances\n": "statistics of nsys",
-    "op,variant,tile,dtype,architecture,launch,m\n": "a build file; 'gpubench show' shows this file",
+    "op,variant,tile,dtype,architecture,launch,m\n": "a build file; 'gpubench show' shows this",
     "experiment,series,label,published\n": "the comparison of published experiments",
     '{"format": 1, "gpubench": "0.3.0", "headline": ""}': "JSON of gpubench without rows",
     '{"unknown": [1, 2': "JSON of another program",
