@@ -142,8 +142,8 @@ class _Turn(Watcher):
                 if not asked.units or part in asked.units:
                     started_utc = measurement.started_utc
                     self._add_time(part, parts.health, time_us=time_us, started_utc=started_utc)
-            if self._finished in self._counted:
-                report.times.extend(self._times)
+            counts = self._finished in self._counted
+            report.times.extend(time for time in self._times if counts or time.status != Status.OK)
             self._times, self._finished = [], self._finished + 1
 
     def _add_time(self, unit: str, health: Health, **result: Any) -> None:

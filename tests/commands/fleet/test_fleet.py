@@ -290,6 +290,23 @@ def test_a_product_that_fails_is_reported_once_and_the_other_units_go_on(
     assert (failed.reason, failed.time_us) == ("illegal access", None)
 
 
+def test_a_product_that_fails_in_a_round_that_does_not_count_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(units.PRODUCTS, "cpu", Products("cpu_blas", 16, ("float32", "float64")))
+
+    class Failing(FakeBackend):
+        def run(self, kernel: FakeKernel, launches: int = 1) -> None:
+            if kernel.point.problem.dtype == "float64":
+                raise LaunchError("illegal access")
+            super().run(kernel, launches)
+
+    pool = LocalPool(Runner(Failing(10.0)), "0")
+    report = units._measure(Asked("cpu", TOGETHER, 3, seed=1), pool, "0")
+    (failed,) = [time for time in report.times if time.status == "error"]
+    assert (failed.unit, failed.reason) == ("float64 product", "illegal access")
+
+
 def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -> None:
     client = Mock(status="running", scheduler=None)  # its tasks never end
     client.scheduler_info.return_value = {"workers": {}}
