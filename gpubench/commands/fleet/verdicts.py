@@ -189,7 +189,8 @@ def explain(
         if hot is not None and usual is not None and hot > usual + HOTTER_C:
             reasons.append(f"{hot:.0f} °C, other devices {usual:.0f}")
         usual_throttle = _usual(row.throttle or "" for row in theirs)
-        reasons += {row.throttle for row in mine if row.throttle} - {usual_throttle}
+        throttles = dict.fromkeys(row.throttle for row in mine if row.throttle)
+        reasons += (throttle for throttle in throttles if throttle != usual_throttle)
     for fact, value in configurations[name].items():
         words = fact.replace("_", " ")
         usual_value = _usual(facts.get(fact) for at, facts in configurations.items() if at != name)

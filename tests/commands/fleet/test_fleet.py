@@ -127,6 +127,16 @@ def test_a_product_whose_bits_differ_is_wrong_on_the_device_that_is_alone_with_t
     assert "no bits have a majority" in both.devices[0].reasons[0]
 
 
+def test_the_reasons_of_a_slow_device_have_the_order_of_its_rounds() -> None:
+    causes = [f"cause {number}" for number in range(9)]
+    slow = report(3, {"copy": 1.2})
+    slow.times[:3] = [
+        msgspec.structs.replace(slow.times[number % 3], throttle=cause)
+        for number, cause in enumerate(causes)
+    ]
+    assert assess(fleet(slow)).devices[0].reasons == tuple(causes)
+
+
 def test_a_unit_that_fails_makes_a_device_wrong_and_a_lost_worker_leaves_it_unknown() -> None:
     broken = report(2)
     broken.times[0] = msgspec.structs.replace(
