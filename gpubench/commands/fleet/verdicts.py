@@ -293,7 +293,8 @@ def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list
         (usual, count), *_ = counts.most_common(1)
         if len(counts) == 1:
             continue
-        majority = 2 * count > len(by_device)
+        # A device with two values counts for both values, so both may have the same count.
+        majority = 2 * count > len(by_device) and [*counts.values()].count(count) == 1
         for name, numbers in by_device.items():
             if not majority or numbers != {usual}:
                 others = (

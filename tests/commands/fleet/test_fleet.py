@@ -127,6 +127,15 @@ def test_a_product_whose_bits_differ_is_wrong_on_the_device_that_is_alone_with_t
     assert "no bits have a majority" in both.devices[0].reasons[0]
 
 
+def test_bits_that_two_values_share_equally_have_no_majority_in_any_order() -> None:
+    unsteady = report(0, bits=7)
+    unsteady = unsteady._replace(bits={}), unsteady, report(0, bits=8)
+    reports = [*unsteady, report(1, bits=7), report(2, bits=8)]
+    for ordered in (reports, reports[::-1]):
+        assessed = assess(ordered)
+        assert {device.verdict for device in assessed.devices} == {FleetVerdict.WRONG}
+
+
 def test_the_reasons_of_a_slow_device_have_the_order_of_its_rounds() -> None:
     causes = [f"cause {number}" for number in range(9)]
     slow = report(3, {"copy": 1.2})
