@@ -62,7 +62,9 @@ class Report(NamedTuple):
 
     member: Member
     times: list[UnitTime]  # one for each unit and round
-    bits: dict[str, dict[int, int]]  # fingerprints of each product's outputs, by set of operands
+    bits: dict[str, dict[int, set[int]]]
+    """Fingerprints of each product's outputs in all rounds, by set of operands."""
+
     configuration: dict[str, Any]
     verified: Sequence[Measurement] = ()
     error: str = ""  # why times are missing; empty if none is missing
@@ -132,7 +134,9 @@ class _Turn(Watcher):
                 status=str(measurement.status),
                 reason=measurement.reason or None,
             )
-        report.bits.setdefault(unit, {}).update(measurement.fingerprints)
+        by_set = report.bits.setdefault(unit, {})
+        for factor, fingerprint in measurement.fingerprints.items():
+            by_set.setdefault(factor, set()).add(fingerprint)
         if all(
             len(rounds) > self._finished or _failed(rounds) for rounds in self._measured.values()
         ):

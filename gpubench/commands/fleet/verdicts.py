@@ -285,8 +285,8 @@ def _differing_bits(of_device: Mapping[str, Sequence[Report]]) -> dict[str, list
     for name, reports in of_device.items():
         for report in reports:
             for unit, by_set in report.bits.items():
-                for factor, number in by_set.items():
-                    numbers_by_device[report.member.device.name, unit, factor][name].add(number)
+                for factor, numbers in by_set.items():
+                    numbers_by_device[report.member.device.name, unit, factor][name] |= numbers
     reasons: dict[str, list[str]] = defaultdict(list)
     for (_kind, unit, _factor), by_device in numbers_by_device.items():
         counts = Counter(number for numbers in by_device.values() for number in numbers)

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
-from fakes import FakeBackend, FakeKernel
+from fakes import FakeBackend, FakeKernel, measurement
 from samples import printed
 
 from gpubench.backends import find_devices
@@ -64,7 +64,7 @@ def report(
     member = Member(str(number), "node1", device, "abc")
     usual_configuration = {"driver": "580.1", "vbios": "96.00", "ecc_errors_uncorrected": 0}
     return Report(
-        member, rows, {"float32 product": {1: bits}}, usual_configuration | (configuration or {})
+        member, rows, {"float32 product": {1: {bits}}}, usual_configuration | (configuration or {})
     )
 
 
@@ -307,6 +307,21 @@ def test_a_product_that_fails_is_reported_once_and_the_other_units_go_on(
     }
     (failed,) = [time for time in report.times if time.status == "error"]
     assert (failed.reason, failed.time_us) == ("illegal access", None)
+
+
+def test_bits_that_differ_only_in_an_early_round_of_a_turn_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(units.PRODUCTS, "cpu", Products("cpu_blas", 16, ("float32",)))
+    turn = units._Turn(
+        Asked("cpu", TOGETHER, 3, seed=1), LocalPool(Runner(FakeBackend(10.0)), "0"), "0"
+    )
+    (point,) = turn.job.points
+    for number in (7, 8, 7):
+        turn.measured(replace(measurement(10.0, point), fingerprints={1: number}))
+    assert turn.report().bits == {"float32 product": {1: {7, 8}}}
+    unsteady = report(5)._replace(bits=turn.report().bits)
+    assert of(assess(fleet(unsteady)), 5).verdict == FleetVerdict.WRONG
 
 
 def test_a_product_that_fails_in_a_round_that_does_not_count_is_reported(
