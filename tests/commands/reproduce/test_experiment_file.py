@@ -140,7 +140,7 @@ CHANGES: dict[str, tuple[str, str, str]] = {
     "a figure of two points": (", size = 64 }", " }", "2 points have"),
     "a speedup over nothing": (', over = { variant = "cpu_naive", tile = "" }', "", "'over'"),
     "a rule of an unknown label": ("at = 16", "at = 8", "unknown label '8'"),
-    "a rule that is not kept": ("by = 2", "by = 4", "the published figures break it: ×3.5"),
+    "a rule that is not kept": ("by = 2", "by = 4", "the published figures break this rule: ×3.5"),
     "a rule over strangers": (
         '"falls-until", at = 16, by = 2',
         '"faster-than", than = "rates"',
