@@ -243,7 +243,8 @@ def test_a_cuda_variant_is_one_source_and_one_descriptor() -> None:
 
 def test_a_file_reads_in_one_sitting() -> None:
     for path in SOURCES:
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST, path
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert lines <= LONGEST, f"{path} has {lines} lines: split it"
 
 
 def test_only_the_judge_makes_a_measurement_wrong() -> None:
