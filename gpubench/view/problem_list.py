@@ -9,6 +9,7 @@ from rich.text import Text
 from gpubench.grouping import grouped
 from gpubench.model import PRECISIONS, Status
 from gpubench.results.row import Row
+from gpubench.text import counted
 from gpubench.view.numbers import time_text
 from gpubench.view.row_tables import UNSTABLE, UNSTABLE_LEGEND, best_of_each, is_baseline, marked
 from gpubench.view.tables import table
@@ -44,7 +45,8 @@ def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
     """Return a table of best kernels, a table of total times, and the time of the whole list."""
     first, best = rows[0], best_of_each(rows, _PROBLEM)
     mode = f" {first.compute_mode}" if split else ""
-    heading = f"{len(best)} problems{mode} on {first.device}, {first.conditions}{first.special}"
+    problems_text = counted(len(best), "problem")
+    heading = f"{problems_text}{mode} on {first.device}, {first.conditions}{first.special}"
     headings = ("problem", "size", "weight", "best kernel", "tile", "time", "weight × time")
     problems = table(*headings, left={"problem", "size", "best kernel", "tile"})
     for row in best.values():
