@@ -41,11 +41,15 @@ class Table:
         """Append a line with these cells to the table."""
         self.lines.append(cells)
 
-    def _grid(self, columns: Sequence[int], widths: Sequence[int]) -> rich_table.Table:
+    def _grid(
+        self, columns: Sequence[int], widths: Sequence[int], max_width: int
+    ) -> rich_table.Table:
         """Return a table of Rich with these columns.
 
-        Figures and names of variants are not folded.
+        Figures and names of variants are not folded. If the columns fit into `max_width`, text is folded only between words.
         """
+        spare = max_width - sum(widths[index] + 2 for index in columns) + 2
+        text_widths = self._text_widths(columns, widths, spare) if spare >= 0 else {}
         grid = rich_table.Table(
             box=box.SIMPLE_HEAD,
             pad_edge=False,
@@ -60,7 +64,12 @@ class Table:
             fixed = not self._is_text(name) or name == "variant"
             kept = widths[index] if name.endswith(_TILE) else None
             grid.add_column(
-                heading, justify=justify, overflow="fold", no_wrap=fixed, min_width=kept
+                heading,
+                justify=justify,
+                overflow="fold",
+                no_wrap=fixed,
+                min_width=kept,
+                width=text_widths.get(index),
             )
         for line in self.lines:
             cells = (line[index] for index in columns)
@@ -68,6 +77,20 @@ class Table:
                 *(cell if isinstance(cell, Text) else Text(_plain(cell)) for cell in cells)
             )
         return grid
+
+    def _text_widths(
+        self, columns: Sequence[int], widths: Sequence[int], spare: int
+    ) -> dict[int, int]:
+        """Return the widths of the columns of text, which share the spare width from the left."""
+        text_widths = dict[int, int]()
+        for index in columns:
+            if self._is_text(self.headings[index]):
+                cells = (self.headings[index], *(_plain(line[index]) for line in self.lines))
+                longest = max(cell_len(part) for text in cells for part in text.split("\n"))
+                added = min(spare, max(0, longest - widths[index]))
+                text_widths[index] = widths[index] + added
+                spare -= added
+        return text_widths
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the table.
@@ -78,7 +101,7 @@ class Table:
         for place, columns in enumerate(self._split(options.max_width, widths)):
             if place:
                 yield Text()
-            yield self._grid(columns, widths)
+            yield self._grid(columns, widths, options.max_width)
 
     def _widths(self) -> list[int]:
         """Return the minimum width of each column.

@@ -261,3 +261,14 @@ def test_no_tile_is_broken_in_a_narrow_terminal() -> None:
     listing.add_row("splitk", f"{tile}, {tile}", "18.84 µs", "1,781")
     words = printed(listing, width=48).split()
     assert {word for word in words if "x" in word or "k4" in word} == {tile, f"{tile},"}
+
+
+def test_text_is_folded_between_words_if_all_words_fit() -> None:
+    shown = table(
+        "verdict", "workload", "solution", "time", left={"verdict", "workload", "solution"}
+    )
+    shown.add_row("not decided", "rows=640 is_flat=False", "solution_right", "226.9 µs")
+    for width in (49, 55, 60, 70):
+        text = printed(shown, width=width)
+        assert all(len(line) <= width for line in text.splitlines())
+        assert {"is_flat=False", "solution_right", "decided", "µs"} <= set(text.split())
