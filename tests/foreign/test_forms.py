@@ -125,3 +125,10 @@ def test_a_mistake_about_a_problem_is_named(
     done = call(tmp_path, *words)
     assert done.code == 2
     assert message in done.err
+
+
+def test_the_current_folder_may_be_a_folder_of_problems(tmp_path: Path) -> None:
+    stated_problems.model(tmp_path / "level1")
+    done = call(tmp_path, "judge", ".", "--device", "cpu")
+    assert done.code == 2
+    assert "--solution: name a solution of 7_Linear_ReLU.py" in done.err
