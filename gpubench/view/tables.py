@@ -46,7 +46,8 @@ class Table:
     ) -> rich_table.Table:
         """Return a table of Rich with these columns.
 
-        Figures and names of variants are not folded. If the columns fit into `max_width`, text is folded only between words.
+        Figures and names of variants are not folded. If the columns fit into `max_width`, text is
+        folded only between words.
         """
         spare = max_width - sum(widths[index] + 2 for index in columns) + 2
         text_widths = self._text_widths(columns, widths, spare) if spare >= 0 else {}
