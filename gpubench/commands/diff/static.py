@@ -60,6 +60,9 @@ JUDGED = {
 """The judged columns and their rules. A difference in any other column has the verdict
 `changed`."""
 
+ROUNDING = 1e-9
+"""Relative rounding error of a difference. A change by exactly the limit does not exceed it."""
+
 TOOLS = {"loop": "disassembler", "accesses": "recorder"}
 """Groups of columns that a tool fills, each with the column that names the tool. The tool may be
 missing."""
@@ -228,7 +231,7 @@ def _effect(
         return BuildVerdict.CHANGED
     limit = limits[name]  # such as `64`, or `10%`, which is relative to the base's value
     allowed = abs(base) * float(limit[:-1]) / 100 if limit.endswith("%") else float(limit)
-    if abs(new - base) <= allowed:
+    if abs(new - base) <= allowed * (1 + ROUNDING):
         return BuildVerdict.CHANGED
     is_worse = (new > base) == JUDGED[name].rising_is_worse
     return BuildVerdict.WORSE if is_worse else BuildVerdict.BETTER

@@ -63,8 +63,10 @@ def builds(tmp_path: Path) -> Builds:
         ({"local_bytes": 4000, "occupancy": 1.0}, BuildVerdict.WORSE),
         ({"occupancy": 0.375, "resident_blocks": 3}, BuildVerdict.WORSE),
         ({"multiply_adds_per_instruction": 0.77}, BuildVerdict.CHANGED),
+        ({"multiply_adds_per_instruction": 0.76}, BuildVerdict.CHANGED),  # by exactly 5 %
         ({"multiply_adds_per_instruction": 0.755}, BuildVerdict.WORSE),
         ({"sectors_over_least": 1.009}, BuildVerdict.CHANGED),
+        ({"sectors_over_least": 1.01}, BuildVerdict.CHANGED),  # by exactly 1 %
         ({"sectors_over_least": 1.02}, BuildVerdict.WORSE),
         ({"bank_conflict_ways": 1.02}, BuildVerdict.WORSE),
         ({"bank_conflict_ways": None, "not_analysed": "inline PTX"}, BuildVerdict.CHANGED),
