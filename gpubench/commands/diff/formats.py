@@ -223,15 +223,22 @@ def _junit(report: Report) -> str:
     for total in report.fields.get("totals", ()):
         name = clean(f"weighted total of {total['kernel']}")
         case = ET.SubElement(suite, "testcase", classname="gpubench.diff", name=name)
-        if total["verdict"] == report.verdicts[1]:
+        if outcome := _outcomes(report).get(total["verdict"]):
             message = f"{100 * (total['ratio'] - 1):+.2f} %"
-            ET.SubElement(case, "failure", message=message, type=total["verdict"])
+            ET.SubElement(case, outcome, message=message, type=total["verdict"])
     for element in (suites, suite):
         element.set("tests", str(len(suite)))
         for name, child in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             element.set(name, str(sum(case.find(child) is not None for case in suite)))
     ET.indent(suites)
     return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _outcomes(report: Report) -> dict[StrEnum, str]:
+    """Map each verdict that JUnit does not count as passed to the name of JUnit's element."""
+    broken, regression, *_ = report.verdicts
+    outcomes = dict.fromkeys(report.open_verdicts, "failure" if report.strict else "skipped")
+    return outcomes | {broken: "error", regression: "failure"}
 
 
 def _case(report: Report, line: Line) -> ET.Element:
@@ -243,14 +250,11 @@ def _case(report: Report, line: Line) -> ET.Element:
     )
     if (time_us := getattr(line.finding, "new_median_us", None)) is not None:
         case.set("time", f"{time_us / 1e6:.9f}")
-    broken, regression, *_ = report.verdicts
-    outcomes = dict.fromkeys(report.open_verdicts, "failure" if report.strict else "skipped")
-    outcomes |= {broken: "error", regression: "failure"}
     verdict = line.finding.verdict
     figures = zip(report.headings, line.cells, strict=True)
     texts = (f"{heading} {cell}".strip() for heading, cell in figures if cell)
     message = clean("; ".join((verdict, *texts)))
-    if outcome := outcomes.get(verdict):
+    if outcome := _outcomes(report).get(verdict):
         ET.SubElement(case, outcome, message=message, type=verdict)
     elif verdict != report.verdicts[-1]:
         ET.SubElement(case, "system-out").text = message

@@ -73,3 +73,14 @@ def test_a_list_that_no_kernel_has_is_refused(
     assert (code, out) == (2, "")
     reason = "no kernel has times of all problems; the time of 'huge' is missing"
     assert err == f"gpubench: --weights: {reason}\n"
+
+
+def test_junit_counts_an_open_total_as_an_open_point(
+    file: Write, run: Run, problems: Callable[..., str]
+) -> None:
+    base, new = file("base.csv", rows()), file("new.csv", rows(own=1.005))
+    words = (base, new, "--weights", problems(), "--format", "junit")
+    code, out, _ = run(*words)
+    assert (code, out.count("<failure"), out.count("<skipped")) == (0, 0, 1)
+    code, out, _ = run(*words, "--strict")
+    assert (code, out.count("<failure"), out.count("<skipped")) == (3, 1, 0)
