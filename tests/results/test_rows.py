@@ -129,6 +129,16 @@ def test_a_row_says_which_algorithms_of_a_library_and_which_gpus_ran() -> None:
     assert row_on_gpu().algorithm is None
 
 
+def test_a_row_has_the_largest_error_of_its_rounds() -> None:
+    rounds = [
+        on_gpu(max_relative_error=error, largest_error=error, rms_error=error / 2)
+        for error in (2**-20, 2**-10, 2**-30)
+    ]
+    built_row = row_of(*rounds, device=H200)
+    assert built_row.max_relative_error == 2**-10
+    assert (built_row.error_max_bits, built_row.error_rms_bits) == (10, 11)
+
+
 def test_a_row_has_the_energy_of_an_operation() -> None:
     at = point(TILED, size=(100, 100, 50), tile=Config.parse("16"), state=State.SUSTAINED)
     rounds = [on_gpu(point=at, series=replace(series(), joules=joules)) for joules in (2e-6, 4e-6)]
