@@ -6,6 +6,7 @@ tiles (`tile_table.py`).
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -147,7 +148,10 @@ class Columns(Generic[R]):
             is_json = file.read(1) == "{"
             file.seek(0)
             text = self._of_json(file.read(), refusal) if is_json else file
-            return self._rows(text, str(path), refusal, columns)
+            rows = self._rows(text, str(path), refusal, columns)
+        if len(rows) > MAX_ROWS:
+            raise _too_large(path)
+        return rows
 
     def _of_json(self, text: str, refusal: str) -> IO[str]:
         """Convert the JSON output of `show` or `judge` to a CSV, and return the CSV as a file."""
@@ -261,11 +265,9 @@ def opened(path: Path, most_bytes: int = MAX_BYTES + 1) -> Iterator[IO[str]]:
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             content = file.read(most_bytes)
-        if len(content) > MAX_BYTES or content.count(b"\n") > MAX_ROWS + 1:
-            raise UsageError(
-                f"{path}: more than {MAX_ROWS:,} rows, or {MAX_BYTES // 2**20} MiB; "
-                "split it, such as by size"
-            )
+        is_json = content.removeprefix(codecs.BOM_UTF8).startswith(b"{")  # a row has many lines
+        if len(content) > MAX_BYTES or (not is_json and content.count(b"\n") > MAX_ROWS + 1):
+            raise _too_large(path)
         yield io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a gpubench CSV: it is not text in UTF-8") from error
@@ -273,6 +275,13 @@ def opened(path: Path, most_bytes: int = MAX_BYTES + 1) -> Iterator[IO[str]]:
         raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _too_large(path: Path) -> UsageError:
+    return UsageError(
+        f"{path}: more than {MAX_ROWS:,} rows, or {MAX_BYTES // 2**20} MiB; "
+        "split it, such as by size"
+    )
 
 
 def _lines(file: IO[str]) -> Any:

@@ -15,6 +15,7 @@ from fakes import failed, measured, point, variant
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gpubench.commands.show.view import as_json
 from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.results import row as table
@@ -220,6 +221,13 @@ def test_a_file_that_pandas_rewrote_is_read_as_before(tmp_path: Path) -> None:
             assert read_row.registers == other.registers
             assert read_row.samples == other.samples
             assert read_row.median_us == pytest.approx(other.median_us)
+
+
+def test_json_with_many_lines_and_few_rows_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    rows = [replace(measured(float(number)), seed=number) for number in range(1, 5001)]
+    path.write_bytes(as_json(rows, 2))
+    assert read(path) == rows
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_read_over(csv_file: Path) -> None:
