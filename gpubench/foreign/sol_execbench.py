@@ -103,10 +103,7 @@ def _axes(definition: _Definition, line: _Line) -> dict[str, int]:
 
 
 def _shapes(definition: _Definition, line: _Line) -> dict[str, tuple[int, ...] | None]:
-    """Return the shape of each input and output, or None for a number.
-
-    Raises ValueError for an invalid extent.
-    """
+    """Return the shape of each input and output (None: a number). Raises ValueError."""
     axes, made = _axes(definition, line), dict[str, tuple[int, ...] | None]()
     for name, tensor in {**definition.inputs, **definition.outputs}.items():
         shape = tuple(evaluate(extent, axes) for extent in tensor.shape or ())
