@@ -206,14 +206,16 @@ def _handing_us(row: Row) -> float:
 def _by_other_clock(row: Row, baselines: Sequence[Row]) -> float:
     """Return how many times as long a launch takes by the clock of another process.
 
-    Return 1 if both clocks agree.
+    Return 1 if both clocks agree, if the row already has the time by the other clock, and if the
+    other clock did not time the kernel.
 
     A time that is too short may be a cheat. A time that is too long includes waiting for a core.
     For launches shorter than `LEAST_US`, the ratio includes the time of a request. If the other
     clock also timed baselines, the ratio is relative to the ratio of the baselines.
     """
-    ratio = 1.0 if row.timer == Timer.OUTSIDE else row.clock_ratio or 1.0
-    ratio /= min((x.clock_ratio for x in baselines if x.clock_ratio), default=1.0)
+    if row.timer == Timer.OUTSIDE or not row.clock_ratio:
+        return 1.0
+    ratio = row.clock_ratio / min((x.clock_ratio for x in baselines if x.clock_ratio), default=1.0)
     is_long = (row.median_us or 0.0) >= LEAST_US
     return ratio if ratio > CLOCKS_AGREE or (is_long and ratio < 1 / CLOCKS_AGREE) else 1.0
 

@@ -121,6 +121,17 @@ def test_another_clock_is_compared_with_the_same_clock_of_the_baseline(
     assert result.verdict == verdict
 
 
+@pytest.mark.parametrize(("timer", "clock_ratio"), [("outside", 1.3), ("events", None)])
+def test_the_clock_ratio_of_a_baseline_alone_changes_no_verdict(
+    timer: str, clock_ratio: float | None
+) -> None:
+    """On a busy machine, the time by the other clock may include waiting for a core."""
+    blas = timed("blas", 100.0, timer=timer, clock_ratio=1.3)
+    mine = timed("mine", 100.0, timer=timer, clock_ratio=clock_ratio)
+    (result,) = judge_rows([blas, mine], {"mine": ("blas",)})
+    assert (result.verdict, result.reason) == ("same", "")
+
+
 def test_a_speed_is_stated_by_the_clock_with_the_longer_time() -> None:
     rows = timed("blas", 1.0), replace(timed("mine", 0.5), clock_ratio=1.4)
     (result,) = judge_rows(rows, {"mine": ("blas",)})
