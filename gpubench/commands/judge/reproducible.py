@@ -49,9 +49,9 @@ class Reproducibility:
     def at(self, rows: int) -> str:
         """Compare the first row of a result with `rows` rows to the first row of the usual result.
 
-        Return `same`, `other`, or why there is no result with `rows` rows.
+        Return `same`, `other`, or why there is no result with `rows` rows, or no usual result.
         """
-        if reason := self.refused.get(rows):
+        if reason := self.refused.get(rows) or self.refused.get(self.row.m):
             return reason
         return "same" if self.first_rows[rows] == self.first_rows[self.row.m] else "other"
 

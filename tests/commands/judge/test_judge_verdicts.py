@@ -17,6 +17,7 @@ from stub import nothing_measured
 from gpubench.backends.functions import writing
 from gpubench.commands.judge import verdicts as of_verdicts
 from gpubench.commands.judge.from_file import described
+from gpubench.commands.judge.reproducible import Reproducibility, as_members
 from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
 from gpubench.commands.judge.view import as_tables, threads
 from gpubench.model import CallVariant
@@ -366,3 +367,9 @@ def test_the_table_states_the_threads_of_both_sides(
     rows = timed("blas", 1.0, cpu_threads=base), timed("mine", 0.5, cpu_threads=own)
     (result,) = judge_rows(rows, {"mine": ("blas",)})
     assert threads(result) == text
+
+
+def test_bits_are_listed_also_if_no_launch_at_the_size_of_the_row_succeeded() -> None:
+    bits = Reproducibility(row=timed("mine", 1.0), first_rows={1: {"a"}}, refused={64: "failed"})
+    (members,) = as_members([bits])
+    assert members["rows"] == {"1": "failed", "64": "failed"}
