@@ -69,7 +69,7 @@ class Worker:
         self._child, self._wall = supervisor_of(device, timer, kernels), Wall(device)
         self._is_own = kernels is None  # whether all kernels are gpubench's own
         self._lock = ExitStack()
-        self._last: Point | None = None  # the point that this child measured last
+        self._last: Point | None = None  # the point that this child launched last
         self._timing, self._seed = Timing(), 0  # the policy of the job
         self._measured: dict[Point, Measurement] = {}
         """The last right measurement of each point. A new child need not verify these points
@@ -219,7 +219,8 @@ class Worker:
                 status=Status.SKIPPED,
                 reason=f"{MAX_FAULTS} points of {name} in a row ended their process",
             )
-        before = self._last if self._child.child else None
+        is_shared = self._child.child and self._owner == owner_of(point.variant)
+        before = self._last if is_shared else None
         result, lost = self._attempt(point, wall_limit_s)
         if lost:
             why = result.reason
@@ -281,6 +282,7 @@ class Worker:
         Raises ChildLostError.
         """
         self._make_ready_for(point.variant)
+        self._last = point  # a function of another owner gets another child
         hang_s = self._timing.hang_s
         return self._child.request(hang_s, Runner.row_digests, point, rows, seed, launches)
 

@@ -46,6 +46,11 @@ CALLS = {
         raise ValueError("M is not a multiple of 64")
     np.matmul(a, b, out=c)""",
     "careless": "np.matmul(a, b, out=c); c[-1] *= 1 + (len(a) % 2)",
+    "crashes_once": """
+    if not os.path.exists(__file__ + ".flag"):
+        open(__file__ + ".flag", "x").close()
+        os.kill(os.getpid(), signal.SIGSEGV)
+    np.matmul(a, b, out=c)""",
     "fragile": """
     if len(a) % 2:
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -85,6 +90,26 @@ def test_a_function_shares_no_process_with_another_variant(worker: Worker, folde
         assert worker.measure(at(folder, name)).status == Status.OK
         pids.append(worker._child.living.pid)
     assert pids[0] != pids[1]
+
+
+def test_functions_whose_bits_are_compared_share_no_process(worker: Worker, folder: Path) -> None:
+    worker.next_round()
+    pids = []
+    for name in ("honest", "careless"):
+        worker.row_digests(at(folder, name), 64, 1, 1)
+        pids.append(worker._child.living.pid)
+    assert pids[0] != pids[1]
+
+
+def test_a_crash_is_not_blamed_on_a_function_in_another_process(
+    worker: Worker, folder: Path
+) -> None:
+    assert worker.measure(at(folder, "honest")).status == Status.OK
+    result = worker.measure(at(folder, "crashes_once"))
+    assert result.status == Status.OK
+    assert result.reason == (
+        "right in a second process; the first process crashed: Segmentation fault (signal 11)"
+    )
 
 
 def test_a_fault_at_other_sizes_is_only_a_note(worker: Worker, folder: Path) -> None:
