@@ -18,7 +18,7 @@ from gpubench.commands.explain.sass import disassemble, inner_loop
 from gpubench.on_cpu import accesses
 from gpubench.on_cpu.accesses import recorder_version
 from gpubench.plan.registry import KERNELS
-from gpubench.results.build_row import BuildRow, read
+from gpubench.results.build_row import NAMES, BuildRow, read
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature"
 BOUNDS = "__launch_bounds__((BM / TM) * (BN / TN)"
@@ -72,6 +72,10 @@ def test_each_tile_and_launch_has_a_row_with_figures(tmp_path: Path) -> None:
     assert 0 < (gemv.multiply_adds_per_instruction or 0) < 1
     assert gemv.loop_float64 == 0
     assert (gemv.uncoalesced_lines or "").startswith("gemv_thread.cu:")
+    empty = {name for name in NAMES if {getattr(row, name) for row in rows} <= {None, ""}}
+    # Other kernels have values in these columns.
+    empty -= {"extents", "reason", "limited_by", "bank_conflict_lines", "not_analysed", "options"}
+    assert empty == set(), "set these columns in gpubench/commands/explain/build.py"
 
 
 def test_what_an_architecture_lacks_is_skipped_with_the_reason(tmp_path: Path) -> None:
