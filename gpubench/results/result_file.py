@@ -181,7 +181,8 @@ class ResultFile:
     def close(self) -> None:
         """Close the partial file without changing it, so that the sweep can be continued later."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # a full disk was reported by `add`
+                self._file.close()
 
     def finish(self, rows: Iterable[Row], *, complete: bool) -> None:
         """Write the rows. The partial file stays if the sweep is not complete."""
@@ -199,8 +200,7 @@ class ResultFile:
         except UsageError as error:
             raise self._lost(str(error), type(error)) from error
         finally:
-            with suppress(OSError):  # a full disk was reported by `add`
-                file.close()
+            self.close()
 
     def remove_partial(self) -> None:
         """Remove the partial file of a complete sweep, if the file still exists."""

@@ -2,6 +2,7 @@
 
 import errno
 import re
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,6 +120,20 @@ def test_a_disk_full_at_the_end_keeps_rows(tmp_path: Path, monkeypatch: pytest.M
         file.finish([measured(1.0)], complete=True)
     assert files_in(tmp_path) == ["a.csv.partial"]
     assert kept(tmp_path / "a.csv.partial") == [1.0]
+
+
+def test_closing_after_the_disk_was_full_hides_no_error(tmp_path: Path) -> None:
+    file = ResultFile(tmp_path / "a.csv")
+    file.open(CONTEXT, POINTS)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.partial.stat().st_size + 9, limits[1]))
+    try:
+        with pytest.raises(UsageError, match="File too large"):
+            file.add(measurement(1.0, POINT))
+        file.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert resumed(tmp_path) == []
 
 
 # ---- continuing
