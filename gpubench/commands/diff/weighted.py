@@ -21,7 +21,8 @@ class Total:
     """A kernel's total time for all problems, with the tiles that are fastest on the base side."""
 
     kernel: str
-    """The kernel's variant and precision, such as `own float32`."""
+    """The kernel's variant and precision, such as `own float32`. Further columns of the key follow,
+    if they differ between the totals."""
 
     verdict: DiffVerdict
     """`slower`, `faster`, `same` or `ambiguous`."""
@@ -60,6 +61,12 @@ def weighted_totals(path: Path, findings: Mapping[Key, Finding], limits: Limits)
         )
     problems = read_problems(path, ops.pop(), "--weights")
     sides = grouped(two_sided, lambda key: key._replace(tile="", m=0, n=0, k=0, extents=""))
+    differing = [
+        name
+        for name in Key._fields
+        if name not in {"variant", "dtype", "compute_mode"}
+        and len({getattr(kernel, name) for kernel in sides}) > 1
+    ]
     totals, missing = list[Total](), ""
     for kernel, keys in sides.items():
         listed = [
@@ -76,7 +83,9 @@ def weighted_totals(path: Path, findings: Mapping[Key, Finding], limits: Limits)
             min((findings[key] for key in by_size[each.size]), key=lambda item: item.base_us or 0.0)
             for each in listed
         ]
-        totals.append(_total(f"{kernel.variant} {kernel.compute_mode}", listed, chosen, limits))
+        columns = ("variant", "compute_mode", *differing)
+        name = " ".join(str(getattr(kernel, column)) for column in columns)
+        totals.append(_total(name, listed, chosen, limits))
     if not totals:
         raise UsageError(
             f"--weights: no kernel has times of all problems; the time of '{missing}' is missing"

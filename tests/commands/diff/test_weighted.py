@@ -84,3 +84,20 @@ def test_junit_counts_an_open_total_as_an_open_point(
     assert (code, out.count("<failure"), out.count("<skipped")) == (0, 0, 1)
     code, out, _ = run(*words, "--strict")
     assert (code, out.count("<failure"), out.count("<skipped")) == (3, 1, 0)
+
+
+def test_totals_of_points_that_differ_in_another_column_have_different_names(
+    file: Write, run: Run, problems: Callable[..., str]
+) -> None:
+    def both(**factors: float) -> list[Row]:
+        return [*rows(), *(replace(each, cache="hot") for each in rows(**factors))]
+
+    base, new = file("base.csv", both()), file("new.csv", both(own=1.2))
+    out = run(base, new, "--weights", problems(), "--format", "json")[1]
+    verdicts = {each["kernel"]: each["verdict"] for each in json.loads(out)["totals"]}
+    assert verdicts == {
+        "own float32 cold": "same",
+        "other float32 cold": "same",
+        "own float32 hot": "slower",
+        "other float32 hot": "same",
+    }
