@@ -91,6 +91,8 @@ def _anchor(name: str, devices: Iterable[str]) -> list[Saved]:
             for message in skipped:
                 say(f"--against skips {message}", err=True)
     timed = _timed(paths)
+    if paths and not timed:
+        raise UsageError(f"--against: no result saved as '{name}' has a time")
     if not timed:
         raise UsageError(
             f"--against: no result saved as '{name}' comes from the device of this history"

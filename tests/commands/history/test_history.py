@@ -146,3 +146,11 @@ def test_a_result_of_the_anchor_that_cannot_be_read_is_named(call: Call) -> None
     code, _, err = call("main", "--against", "v1")
     assert code == 0
     assert str(damaged) in err
+
+
+def test_an_anchor_without_a_time_is_refused_with_this_reason(call: Call) -> None:
+    keep([sweep(1)])
+    keep([[replace(each, status="error", median_us=None) for each in sweep(2)]], "v1")
+    code, out, err = call("main", "--against", "v1")
+    assert (code, out) == (2, "")
+    assert err == "gpubench: --against: no result saved as 'v1' has a time\n"
