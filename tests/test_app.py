@@ -17,7 +17,10 @@ EXAMPLE = re.compile(r"Example: gpubench (.*?)(?=\. |$)")
 
 def test_every_package_of_commands_has_a_command() -> None:
     folders = {path.parent.name for path in Path(commands.__file__).parent.glob("*/__init__.py")}
-    assert {package(name) for name in COMMANDS} == folders
+    assert {package(name) for name in COMMANDS} == folders, (
+        "name the command of each folder of gpubench/commands/ in SECTIONS of gpubench/cli.py, and "
+        "its folder in PACKAGES if the folder has another name"
+    )
 
 
 def test_every_command_has_an_example_that_is_understood_and_help_of_every_parameter() -> None:
@@ -31,7 +34,8 @@ def test_every_command_has_an_example_that_is_understood_and_help_of_every_param
         shown = [
             parameter for parameter in command.params if not getattr(parameter, "hidden", False)
         ]
-        assert [parameter.name for parameter in shown if not parameter.help] == [], name
+        unhelped = [parameter.name for parameter in shown if not parameter.help]
+        assert unhelped == [], f"these parameters of {name} need a help text"
 
 
 def test_no_summary_of_a_command_is_cut_in_eighty_columns() -> None:

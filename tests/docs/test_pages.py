@@ -130,18 +130,20 @@ def test_every_command_is_on_the_page_of_commands() -> None:
 def test_every_test_and_file_that_the_page_of_failures_names_exists() -> None:
     text = (PAGES / "reliability.md").read_text(encoding="utf-8")
     files = re.findall(r"`((?:tests|research|results)/[\w./]+)`", text)
-    assert [name for name in files if not (REPOSITORY / name).exists()] == []
+    missing = [name for name in files if not (REPOSITORY / name).exists()]
+    assert missing == [], "docs/reliability.md names files that do not exist"
     paths = (REPOSITORY / "tests").rglob("test_*.py")
     tests = "".join(path.read_text(encoding="utf-8") for path in paths)
     assert {
         name for name in re.findall(r"`(test_\w+)`", text) if f"def {name}(" not in tests
-    } == set()
+    } == set(), "docs/reliability.md names tests that do not exist"
 
 
 def test_the_page_of_experiments_has_an_example_and_every_name(tmp_path: Path) -> None:
     text = (PAGES / "reproduce.md").read_text(encoding="utf-8")
     names = (*shipped(), *STATEMENTS, *SELECTABLE)
-    assert [name for name in names if f"`{name}`" not in text] == []
+    missing = [name for name in names if f"`{name}`" not in text]
+    assert missing == [], "docs/reproduce.md must name each experiment, kind of rule and column"
     (example,) = re.findall(r"```toml\n(title.*?)```", text, re.DOTALL)
     (tmp_path / "tiles.toml").write_text(example, encoding="utf-8")
     assert read_experiment(tmp_path / "tiles.toml").file.series
@@ -149,7 +151,8 @@ def test_the_page_of_experiments_has_an_example_and_every_name(tmp_path: Path) -
 
 def test_every_verdict_of_diff_is_explained() -> None:
     text = (PAGES / "diff.md").read_text(encoding="utf-8")
-    assert [verdict for verdict in DiffVerdict if f"`{verdict}`" not in text] == []
+    missing = [verdict for verdict in DiffVerdict if f"`{verdict}`" not in text]
+    assert missing == [], "docs/diff.md must explain each verdict"
 
 
 def test_the_page_of_installation_lists_every_extra() -> None:
