@@ -206,13 +206,14 @@ def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
 def _places(job: Job, measurements: Measurements) -> dict[PointKey, Place]:
     """Return, for each point, the place where most of its rounds were measured.
 
-    All points of a race have the same place.
+    All points of a race that were launched have the same place.
     """
     strategy = job.strategy
     rounds_at: defaultdict[Hashable, Counter[Place]] = defaultdict(Counter)
     units: dict[PointKey, Hashable] = {}
     for place, by_point in measurements.by_place.items():
         for point, rounds in by_point.items():
-            units[point.key] = unit = strategy.unit(point) if strategy.is_race else point
+            is_raced = strategy.is_race and place != Place()
+            units[point.key] = unit = strategy.unit(point) if is_raced else point
             rounds_at[unit][place] += len(rounds)
     return {key: rounds_at[unit].most_common(1)[0][0] for key, unit in units.items()}

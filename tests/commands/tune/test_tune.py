@@ -29,7 +29,7 @@ from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measure.trials import Trials
 from gpubench.engine.pool import Executor, LocalPool, Watcher
 from gpubench.errors import UsageError
-from gpubench.model import Space, edges
+from gpubench.model import Problem, Space, edges
 from gpubench.plan import sweep as plan
 from gpubench.plan.schedule import Visit
 from gpubench.plan.tuned import read_winners
@@ -254,6 +254,30 @@ def test_a_failed_configuration_is_a_row_and_the_race_goes_on() -> None:
     assert statuses["8"] == "wrong"
     assert {tile for tile, status in statuses.items() if status == "ok"} == {"4", "12"}
     assert outcome.race.failed
+
+
+def test_a_race_keeps_its_rows_and_winner_if_most_configurations_are_refused(
+    choose: Callable[[Space], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose(edges(1, 64, because="a test"))
+    every = plan.choose
+
+    def refuse(tile: Any, _problem: Problem) -> str | None:
+        return "edge is more than 2" if tile["edge"] > 2 else None
+
+    def chosen(*arguments: Any) -> Any:
+        return tuple(replace(each, refuse=refuse) for each in every(*arguments) if each.tiles)
+
+    monkeypatch.setattr(plan, "choose", chosen)
+    monkeypatch.setattr(tuning, "choose", chosen)
+    outcome = tuned()
+    assert outcome.race.timed
+    statuses = {row.tile: row.status for row in outcome.race.rows}
+    assert statuses == {str(edge): "skipped" for edge in range(1, 65)} | {
+        "1": "eliminated",
+        "2": "ok",
+    }
+    assert [winner.tile for winner in outcome.winners] == ["2"]
 
 
 def test_of_a_large_space_a_sample_is_raced_and_then_the_leaders_neighbours(
