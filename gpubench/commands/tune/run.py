@@ -186,7 +186,7 @@ def group_of(race: Sequence[Row]) -> list[Row]:
 def is_undecided(race: Sequence[Row]) -> bool:
     """Return whether a race ended before all its remaining configurations could be judged."""
     group = group_of(race)
-    if len(group) == 1:
+    if len(group) < 2:  # noqa: PLR2004 # no configuration was compared with another one
         return any(row.reason == SkipReason.BUDGET_ENDED for row in race)
     return any((row.rounds or 0) < MIN_VISITS for row in group)
 

@@ -178,6 +178,7 @@ class _Contest:
         self._numbers: dict[Point, int] = {}  # the number that identifies a point in the race
         self._fastest: tuple[float, Point] | None = None
         self._visit_s: list[float] = []
+        self._ended_early = False  # whether the budget ended before each point was visited once
 
     def run(self, kind: Point, points: Sequence[Point]) -> Generator[Visit, None, str]:
         """Yield the visits and the eliminated points, and return why the race ended.
@@ -188,14 +189,17 @@ class _Contest:
         self._enter(self._builds.promising([p for p in points if p.tile in self._first]))
         self._replay([taken for point in points for taken in self._rounds_by_point[point]])
         yield from self._leaving()
-        while not race.over and self._clock() < self._ends_s:
+        # Round 1 also begins if an earlier race has used up the budget: it skips all points.
+        while not race.over and (race.round == 1 or self._clock() < self._ends_s):
             yield from self._round()
             race.judge()
             yield from self._leaving()
             if self._sampled and race.round in NEIGHBOURS_ENTER:
                 self._let_neighbours_enter(kind)
-        rounds = race.round - 1
-        if len(race.racing) < 2 and rounds:  # noqa: PLR2004 # the last configuration has won
+        rounds = race.round - 1 if self._fastest else 0
+        if self._ended_early:
+            return f"--budget ended after {counted(rounds, 'round')}"
+        if len(race.racing) < 2 and race.round > 1:  # noqa: PLR2004 # the last configuration has won
             return "one configuration is left"
         if rounds and race.decided:
             return (
@@ -246,6 +250,7 @@ class _Contest:
                 )
                 if why:
                     status = Status.SKIPPED if late else Status.ELIMINATED
+                    self._ended_early |= late
                     race.withdraw(number)
                     yield Visit(point=point, outcome=self._out(point, status, why))
                     continue

@@ -370,6 +370,22 @@ def test_a_race_that_the_budget_ended_is_undecided_and_keeps_nothing(
     assert "not shown to be" not in text
 
 
+@pytest.mark.usefixtures("choose")
+def test_a_race_that_got_no_time_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    visits = Counting()
+    defaults = schedule.Races.__init__.__kwdefaults__
+    assert defaults
+    monkeypatch.setitem(defaults, "clock", lambda: 100.0 * visits.raced)
+    outcome = tuned(watcher=visits, budget="30", sizes="16,32")
+    assert [[len(race), is_undecided(race)] for race in races(outcome.race.rows)] == 2 * [
+        [16, True]
+    ]
+    assert [*outcome.race.endings.values()] == [
+        "--budget ended after 1 round",
+        "--budget ended after 0 rounds",
+    ]
+
+
 def test_a_winner_is_judged_by_seven_rounds_or_was_the_only_configuration_measured() -> None:
     def asked_point(rounds: int, status: str = "ok", reason: str = "") -> Any:
         return replace(ROW, rounds=rounds, status=status, reason=reason)
@@ -377,6 +393,6 @@ def test_a_winner_is_judged_by_seven_rounds_or_was_the_only_configuration_measur
     assert not is_undecided([asked_point(7), asked_point(9), asked_point(1, "eliminated")])
     assert is_undecided([asked_point(7), asked_point(6)])
     assert not is_undecided([asked_point(2), asked_point(1, "eliminated")])
-    assert is_undecided(
-        [asked_point(2), asked_point(0, "skipped", schedule.SkipReason.BUDGET_ENDED)]
-    )
+    unmeasured = asked_point(0, "skipped", schedule.SkipReason.BUDGET_ENDED)
+    assert is_undecided([asked_point(1, "error"), unmeasured])
+    assert is_undecided([asked_point(2), unmeasured])
