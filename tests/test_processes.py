@@ -45,6 +45,20 @@ os.waitpid(middle, 0)
 """
 """Code that starts a daemon, a process whose parent has ended, in a new session."""
 
+FORKER = """
+import os, time
+def fork(_):
+    for _ in range(80):
+        if (middle := os.fork()) == 0:
+            if os.fork() == 0:
+                time.sleep(0.02)
+            os._exit(0)
+        os.waitpid(middle, 0)
+        time.sleep(0.1)
+    os._exit(3)
+"""
+"""Code that starts a daemon ten times a second for eight seconds. Each daemon ends soon."""
+
 KERNEL = """
 import time
 import numpy as np
@@ -346,6 +360,20 @@ def test_a_child_that_fills_the_memory_or_cannot_start_says_so(
     child = start_child("holder", "hold", speaker="holder")
     assert child.socket.recv(1) == b""
     assert child.how_it_ended() == end
+    child.kill()
+
+
+def test_the_memory_is_also_looked_at_while_daemons_of_the_child_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = "warden.MIN_FREE, warden.MAX_USED = 2, 0"
+    boot = BOOT.replace("watch(int", f"from gpubench.process import warden; {before}; watch(int")
+    monkeypatch.setattr("gpubench.process.child.BOOT", boot)
+    (tmp_path / "forker.py").write_text(FORKER)
+    monkeypatch.syspath_prepend(tmp_path)
+    child = start_child("forker", "fork", speaker="forker")
+    assert child.socket.recv(1) == b""
+    assert child.how_it_ended() == "filled the memory of the machine; killed"
     child.kill()
 
 

@@ -96,17 +96,20 @@ def _guard(child: int, grace_s: float) -> NoReturn:
             os.close(int(path.name))
     descendants.close_to_descendants()
     ended: int | None = None
+    look_s = monotonic() + LOOK_EVERY_S
     while ended is None:
-        signalled = signal.sigtimedwait(_AWAITED, LOOK_EVERY_S)
+        signalled = signal.sigtimedwait(_AWAITED, max(0.0, look_s - monotonic()))
         ended = _reaped(child)
         if ended is not None:
             break
-        if signalled is None:
-            if _fills_the_memory():
-                ended = OVER_MEMORY << 8  # the wait status of a process that exits with this code
-        elif signalled.si_signo in _ENDING - {signal.SIGINT}:  # the child gets SIGINT itself
+        # The child gets SIGINT itself.
+        if signalled is not None and signalled.si_signo in _ENDING - {signal.SIGINT}:
             ended = _asked_to_end(child, grace_s)
             break
+        if monotonic() >= look_s:  # also if daemons of the child end all the time
+            if _fills_the_memory():
+                ended = OVER_MEMORY << 8  # the wait status of a process that exits with this code
+            look_s = monotonic() + LOOK_EVERY_S
     descendants.end()
     _end_as(signal.SIGKILL if ended is None else ended)
 
