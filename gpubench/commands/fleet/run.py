@@ -6,6 +6,7 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -26,7 +27,7 @@ from gpubench.commands.fleet.units import (
 from gpubench.commands.fleet.verdicts import Fleet, assess
 from gpubench.engine.cluster import Member, cancel, connected, devices_of, members, present
 from gpubench.errors import UsageError
-from gpubench.files import Output
+from gpubench.files import Output, not_written
 from gpubench.grouping import grouped
 from gpubench.model import Measurement
 from gpubench.options import LOCAL, require_cluster
@@ -68,8 +69,14 @@ def run_fleet(
 
             def keep(report: Report, phase: str) -> None:
                 reports.append(report)
-                file.write(times_of.encode(report.times).partition(b"\n")[2])
-                file.flush()
+                try:
+                    file.write(times_of.encode(report.times).partition(b"\n")[2])
+                    file.flush()
+                except OSError as error:
+                    with suppress(OSError):  # the same error again
+                        file.close()
+                    what = f"--output: cannot write {path}: {error.strerror}"
+                    raise not_written(error)(what) from error
                 of_all = f" of {turns}" if len(reports) <= turns else ", because times scatter"
                 steps.show(f"turn {len(reports)}{of_all}: {phase}, on {report.member.label}")
                 if report.error:

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import resource
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from gpubench.engine.cluster import Member
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measurements import Place
 from gpubench.engine.pool import LocalPool
-from gpubench.errors import DeviceBusyError, LaunchError
+from gpubench.errors import DeviceBusyError, LaunchError, OutputLostError
 from gpubench.model import Device, Health
 from gpubench.results import store
 
@@ -268,6 +269,26 @@ def test_every_device_is_measured_alone_and_together_and_every_row_is_on_disk(
     assert busy
     verdicts = {d.slot: (d.verdict, d.reasons) for d in busy.devices}
     assert verdicts["1"] == (FleetVerdict.UNKNOWN, ("it is being measured by another",))
+
+
+def test_a_full_disk_is_reported_with_the_name_of_the_file(
+    measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def show(*_: object) -> None:  # called after the first turn was written
+        resource.setrlimit(resource.RLIMIT_FSIZE, (9, limits[1]))
+
+    monkeypatch.setattr(run.Steps, "show", show)
+    path = tmp_path / "fleet.csv"
+    try:
+        with pytest.raises(OutputLostError, match=f"cannot write {path}: File too large"):
+            measuring({})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(path.read_text().splitlines()) > 1
 
 
 @pytest.mark.parametrize(("phase", "rounds"), [(ALONE, 1), (TOGETHER, 3)])
