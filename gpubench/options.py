@@ -224,7 +224,7 @@ OPTIONS = _named(
         metavar=_choice(*OPERATIONS),
     ),
     device=Option(
-        help="auto, cuda, cuda:1 or cpu. Default: auto, the GPU if there is one.",
+        help="Device: auto, cuda, cuda:1 or cpu. Default: auto, the GPU if there is one.",
         read=_device,
         metavar="DEVICE",
     ),

@@ -334,7 +334,7 @@ def open_backend(name: str, timer: Timer = Timer.EVENTS) -> Backend:
     if timer not in {Timer.EVENTS, *entry.timers}:  # events are the default of --timer
         names = [other.name for other in backends().values() if timer in other.timers]
         raise UsageError(
-            f"--timer {timer} needs {' or '.join(names)}; {entry.name} is timed by "
+            f"--timer {timer} is only for {' or '.join(names)}; {entry.name} is timed by "
             f"{' or '.join(entry.timers)}"
         )
     return entry.open(device.index, timer)

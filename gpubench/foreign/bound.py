@@ -239,7 +239,7 @@ class Solution:
             return
         if len(made) not in {self._returned, len(results)}:
             raise LaunchError(
-                f"it returns {counted(len(made), 'tensor')}, but the reference returns "
+                f"the function returns {counted(len(made), 'tensor')}, but the reference returns "
                 f"{self._returned}"
             )
         for tensor, target in zip(made, results, strict=False):
@@ -259,14 +259,14 @@ class Solution:
                 raise LaunchError(f"it replaces {name}")
         for thread in {*threading.enumerate()} - threads:
             if not _is_of_library(getattr(thread, "_target", None) or type(thread)):
-                raise LaunchError("it leaves a thread that runs after the call")
+                raise LaunchError("the function leaves a thread that runs after the call")
         others = self._streams.keys() - {DEFAULT_STREAM}
         if torch.cuda.is_initialized():
             others -= {torch.cuda.current_stream().cuda_stream}
         if others and not torch.cuda.is_current_stream_capturing():
             torch.cuda.current_stream().synchronize()
             if not all(self._streams[handle].query() for handle in others):
-                raise LaunchError("it leaves work in a stream that it does not wait for")
+                raise LaunchError("the function leaves work in a stream that it does not wait for")
 
 
 def _is_of_library(thing: Any) -> bool:

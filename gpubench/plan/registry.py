@@ -161,7 +161,7 @@ def choose(
         if kernels is not None and backend not in {variant.backend for variant in own}:
             raise UsageError(
                 f"--kernels: {', '.join(variant.name for variant in own)} run on "
-                f"{own[0].backend}, and the device is {backend}; "
+                f"{own[0].backend}, but the device is {backend}; "
                 f"choose it with --device {own[0].backend}"
             )
         return tuple(v for v in by_name.values() if v.backend == backend and v.default)
@@ -171,7 +171,7 @@ def choose(
             here = {variant.name: variant for variant in fitting if variant.backend == backend}
             if not here:
                 raise UsageError(
-                    f"variant '{name}' runs on {fitting[0].backend}, and the device is "
+                    f"variant '{name}' runs on {fitting[0].backend}, but the device is "
                     f"{backend}: 'gpubench variants --device {backend}' lists what runs there. "
                     f"On a machine that has this device, use --device {fitting[0].backend}"
                 )
@@ -193,7 +193,7 @@ def unknown_variant(name: str, names: Collection[str], kernels: Path | None) -> 
         for pattern in (f"*/{stem}.py", *(f"*/{op}/{stem}.py" for op in OPERATIONS)):
             if own := next(Path().glob(pattern), None):
                 named = "" if stem == name else f"name {stem}, and "
-                return f"unknown variant '{name}'; for {own}, {named}add --kernels {own.parent}"
+                return f"unknown variant '{name}'; to use {own}, {named}add --kernels {own.parent}"
         source = path.with_suffix(".cu") if path.suffix else Path(f"{name}.cu")
         if source.is_file():
             describe = f"'gpubench new-kernel {stem} --from {source}' describes it"

@@ -74,7 +74,7 @@ def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
     say(where_time_went(outcome), err=True)
     budget_s = outcome.budget_s or math.inf
     if not outcome.interrupted and outcome.wall_s > BEYOND * budget_s:
-        say(f"--budget {budget_s:g} was not met: it limits only sampling", err=True)
+        say(f"--budget {budget_s:g} was exceeded, because it limits only sampling", err=True)
     if outcome.interrupted:
         path = shlex.quote(str(continued_by or outcome.path))
         say(f"interrupted: what was measured is kept; --resume {path} continues", err=True)

@@ -121,7 +121,7 @@ def test_a_fault_at_other_sizes_is_only_a_note(worker: Worker, folder: Path) -> 
     assert notes["honest"] == ""
     assert notes["unchecked"].startswith("right at this size; at 149x157x139: ")
     assert notes["careless"] == (
-        "right at this size; wrong at 149x157x139: it does not check its bounds"
+        "right at this size; wrong at 149x157x139: the kernel does not check its bounds"
     )
     assert notes["fragile"].startswith("right at this size; crashed: ")
 

@@ -195,9 +195,12 @@ def test_a_function_that_rounds_the_new_operand_is_wrong_whichever_operand_is_ne
     [
         (
             "mine; nvjet_tst_128x64 (2 times)",
-            "it runs kernels of a library: nvjet_tst_128x64 (2 times)",
+            "the function runs kernels of a library: nvjet_tst_128x64 (2 times)",
         ),
-        ("unknown: calling cuBLAS API during stream capture", "it runs kernels of a library"),
+        (
+            "unknown: calling cuBLAS API during stream capture",
+            "the function runs kernels of a library",
+        ),
         ("mine", ""),
     ],
 )

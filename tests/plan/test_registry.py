@@ -81,7 +81,7 @@ def test_an_unknown_name_that_a_directory_here_has_suggests_kernels(
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "mm.py").touch()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=r"'mm'; for own/mm\.py, add --kernels own$"):
+    with pytest.raises(UsageError, match=r"'mm'; to use own/mm\.py, add --kernels own$"):
         choose("gemm", "cuda", ("mm",))
     (tmp_path / "own" / "gemm").mkdir()
     (tmp_path / "own" / "mm.py").rename(tmp_path / "own" / "gemm" / "mm.py")  # as of new-kernel
@@ -152,7 +152,7 @@ def refusal(folder: Path, backend: str = "cuda", names: tuple[str, ...] = ()) ->
     [
         ("naive.py", ON_CPU, "cuda", "/naive.py: gpubench has a variant 'naive' already; rename"),
         ("calls.py", ON_CPU, "cuda", "have the same name"),
-        ("gemm/calls.py", ON_CUDA, "cpu", "run on cuda, and the device is cpu; choose it with --d"),
+        ("gemm/calls.py", ON_CUDA, "cpu", "run on cuda, but the device is cpu; choose it with --d"),
     ],
 )
 def test_a_users_folder_with_clashing_names_or_for_another_device_is_refused(

@@ -30,4 +30,4 @@ def test_a_budget_that_was_not_met_is_said(
             rows=[], path=Path("a.csv"), interrupted=False, wall_s=wall_s, spent_s={}, budget_s=10
         )
     )
-    assert ("--budget 10 was not met" in capsys.readouterr().err) == (wall_s > 11)
+    assert ("--budget 10 was exceeded" in capsys.readouterr().err) == (wall_s > 11)

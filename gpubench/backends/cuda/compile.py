@@ -170,7 +170,7 @@ def _nvrtc() -> Any:
     except (ImportError, RuntimeError) as error:
         raise CompileError(
             f"NVRTC is not available ({first_line(error)}); "
-            f"{install_command('cuda13')}, or [test] to compile without a GPU"
+            f"{install_command('cuda13')}, or the extra test to compile without a GPU"
         ) from error
     return nvrtc
 
@@ -205,7 +205,7 @@ def _compile(
         ]
         folders = include_folders(set(options) - set(toolkit_options()))
         replaced = ", ".join(stood_in(whole_source(source, folders)))
-        note = f"NVRTC read gpubench's stand-ins for {replaced}" if replaced else ""
+        note = f"NVRTC read gpubench's replacements of {replaced}" if replaced else ""
         return tuple(
             Compiled(
                 cubin=cubin,

@@ -167,7 +167,7 @@ class CudaKernel:
                 "call cannot be timed: compute in the current stream, or let the current stream "
                 "wait for an event"
             )
-        unknown = f"whether its launches overlap is not known: {self._overlap[1]}"
+        unknown = f"it is not known whether the launches overlap: {self._overlap[1]}"
         apart = "its launches overlap in a stream, so they are timed in a graph with full edges"
         if self.point.state == State.SUSTAINED:
             apart = "its launches overlap, so its sustained time is the time of a launch in a chain"

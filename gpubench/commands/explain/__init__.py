@@ -19,10 +19,10 @@ SIZE = "SIZE", "Matrix size: 1024 or 320x640x320 (MxNxK). Default: 1024."
 @partial(
     option.chosen_options,
     options={
-        "tiles": ("LIST", "Tile: 16 or 128x128x8. A list or 1..32 gives a table."),
+        "tiles": ("LIST", "Tile: 16 or 128x128x8. A list or 1..32 shows a table."),
         "sizes": SIZE,
         "dtypes": ("DTYPE", f"Element type: {', '.join(DTYPES)}. Default: the kernel's first."),
-        "device": ("DEVICE", "cuda or cuda:1. Default: the first GPU, or else sm_90."),
+        "device": ("DEVICE", "Device: cuda or cuda:1. Default: the first GPU, or else sm_90."),
         "op": None,
         "kernels": None,
     },
@@ -86,7 +86,7 @@ def build(
         bool, typer.Option("--all", help="Compile every legal tile, not only the default tiles.")
     ] = False,
     output: Annotated[
-        Path | None, option.output_file("The file, such as build.csv.", "FILE")
+        Path | None, option.output_file("CSV to write, such as build.csv.", "FILE")
     ] = None,
     force: option.Force = False,
     **options: Any,

@@ -62,7 +62,7 @@ def run_fleet(
         what = (counted(len(workers), "device"), counted(len(sizes), "host"))
         say(f"{' on '.join(what)}, {counted(rounds, 'round')}", err=True)
         if len(workers) == 1:
-            say("one device: it is compared only with its own earlier runs", err=True)
+            say("there is one device, which is compared only with its own earlier runs", err=True)
         path = output or default_path(times_of.NAME, "units.csv")
         reports: list[Report] = []
         with Output(path, overwrite=force).create(times_of.encode([])) as file, Steps() as steps:
@@ -201,7 +201,7 @@ class FleetRun:
             if address not in there:
                 self._lost.add(address)
                 cancel(self._client, [future])
-                self._finish(future, _lost(self._workers[address], "its worker is gone"))
+                self._finish(future, _lost(self._workers[address], "the worker left the cluster"))
 
 
 def host_steps(

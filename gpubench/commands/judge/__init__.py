@@ -51,9 +51,9 @@ def judge(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="KERNEL is a problem of SOL-ExecBench, FlashInfer-Trace, gpu-mode or KernelBench, "
-            "or a folder of problems: judge this solution.json or Python file against the "
-            "problem's reference. May be repeated. Default: the solutions beside a problem.",
+            help="solution.json or Python file to judge, if KERNEL is a problem of SOL-ExecBench, "
+            "FlashInfer-Trace, gpu-mode or KernelBench, or a folder of problems. May be repeated. "
+            "Default: the solutions beside a problem.",
         ),
     ] = None,
     resume: Annotated[

@@ -161,7 +161,7 @@ def _why_of_threads(row: Row, baselines: Sequence[Row], claim: float, level: flo
     ratio = ratio_of_rounds(baseline.round_medians_us, row.round_medians_us, level)
     if ratio and ratio.high < claim:
         return ""
-    return f"on {threads}, {baseline.variant} is not faster: use a quiet machine, or fewer threads"
+    return f"{baseline.variant} is not faster on {threads}: use a quiet machine, or fewer threads"
 
 
 def _faster_low(baseline: Row, row: Row, level: float, tiles: int) -> float | None:

@@ -137,7 +137,10 @@ def _proved(
     again, and proved again.
     """
     if description.asked:
-        return f"First state in its signature what these are: {', '.join(description.asked)}."
+        return (
+            "First state in the signature what these parameters are: "
+            f"{', '.join(description.asked)}."
+        )
     path = folder / op / f"{name}.py"
     hint = f" It may not be a matrix product: {description.hint}." if description.hint else ""
     try:

@@ -9,7 +9,9 @@ app = typer.Typer()
 
 @app.command(epilog="Example: gpubench selfcheck")
 def selfcheck(
-    device: Annotated[str | None, typer.Option(help="cuda or cuda:1. Default: cuda.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Device: cuda or cuda:1. Default: cuda.")
+    ] = None,
 ) -> None:
     """Time kernels by two timers, to see if they agree.
 

@@ -86,7 +86,10 @@ def conclude_table(tabled: Tabled, path: Path, sweep: Sweep) -> int:
         err=True,
     )
     if sweep.timing.budget_s and tabled.wall_s > BEYOND * sweep.timing.budget_s:
-        say(f"--budget {sweep.timing.budget_s:g} was not met: it limits only sampling", err=True)
+        say(
+            f"--budget {sweep.timing.budget_s:g} was exceeded, because it limits only sampling",
+            err=True,
+        )
     if kernels:
         names = ("sizes", "op", "dtypes", "device", "kernels", "layouts", "cache", "launches")
         flags = [(name, sweep.options[name]) for name in names if name in sweep.options]

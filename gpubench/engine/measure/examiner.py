@@ -230,7 +230,9 @@ class Examiner:
                 output = next(self.outputs(point, problem, inputs))
                 require_right_on(self._backend.xp, problem, inputs, output)
         except WrongError:
-            return f"right at this size; wrong at {problem.size}: it does not check its bounds"
+            return (
+                f"right at this size; wrong at {problem.size}: the kernel does not check its bounds"
+            )
         except (CompileError, LaunchError, DoesNotFitError) as error:
             return f"right at this size; at {problem.size}: {first_line(error)}"
         return ""

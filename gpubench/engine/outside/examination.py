@@ -215,4 +215,4 @@ def library_note(result: Measurement) -> str:
     if not isinstance(variant, CallVariant) or variant.libraries:
         return ""
     names = [name for name in result.kernels_run.split("; ") if LIBRARY_KERNELS.search(name)]
-    return f"it runs kernels of a library: {', '.join(names)}" if names else ""
+    return f"the function runs kernels of a library: {', '.join(names)}" if names else ""

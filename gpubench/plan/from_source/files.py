@@ -47,12 +47,13 @@ def source_text(source: Path) -> str:
         near = source if source.is_dir() else source.parent
         files = sorted(path for form in ("*.cu*", "*/*.cu*") for path in near.glob(form))
         listed = ", ".join(shown(str(path)) for path in files[:MAX_LISTED] if path.is_file())
-        why = f"{error.strerror}{'; there are ' * bool(listed)}{listed}"
+        why = f"{error.strerror}{'; these sources exist: ' * bool(listed)}{listed}"
         raise UsageError(f"--from: {source} cannot be read: {why}") from error
     names = [*map(shown, c_functions(source))]
     defines = f" and defines {', '.join(names[:MAX_LISTED])}" if names else ""
     raise UsageError(
-        f"--from: {source} is a library, which has no signatures{defines}; state one: gpubench "
+        f"--from: {source} is a library, which has no signatures{defines}; state a signature: "
+        "gpubench "
         f"judge '{source}:{[*names, 'FUNCTION'][0]}(int M, int N, int K, const float* A, "
         "const float* B, float* C)'"
     )

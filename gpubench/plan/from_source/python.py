@@ -46,9 +46,11 @@ def describe_python(
     names = [name for name, each in defined.items()
              if name not in kernels and _takes(each, len(inputs) + 1)]  # fmt: skip
     if entry in kernels or not (entry or names):
-        arrays = f"({', '.join(inputs)}, {output}), or of ({', '.join(inputs)}) that returns it"
-        launches = f" that launches {', '.join(map(shown, kernels))}" if kernels else ""
-        raise UsageError(f"--from: {source} has no function of {arrays},{launches or ' to call'}")
+        arrays = (
+            f"({', '.join(inputs)}, {output}), or takes ({', '.join(inputs)}) and returns {output}"
+        )
+        launches = f", and launches {', '.join(map(shown, kernels))}" if kernels else ""
+        raise UsageError(f"--from: {source} has no function that takes {arrays}{launches}")
     entry = entry or names[0]
     imported = _imported(tree)
     on_gpu = backend == "cuda" if backend else not imported.isdisjoint(ON_GPU)

@@ -90,7 +90,7 @@ def draw(
     looks = looks or looks_of(group)
     headline = drawing.headline.format(library=group[0].rows[0].library or "the BLAS")
     if len(drawn) < every:
-        headline += f": {len(drawn)} of {every} panels; --only chooses others"
+        headline += f": {len(drawn)} of {every} panels; --only chooses other panels"
     into = [(panel.title, partial(drawing.draw, panel, looks)) for panel in drawn]
     return style.compose(headline, into, theme)
 

@@ -47,7 +47,7 @@ def test_nvrtc_finds_the_toolkits_headers_and_the_note_names_the_stand_ins(sourc
     source.write_text(DEVICE_CODE)
     compiled = compile_instance(source, "lowest", "sm_90")
     assert compiled.resources.registers
-    assert compiled.note == "NVRTC read gpubench's stand-ins for cstdint, float.h, limits"
+    assert compiled.note == "NVRTC read gpubench's replacements of cstdint, float.h, limits"
 
 
 def test_nvcc_compiles_what_nvrtc_cannot(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

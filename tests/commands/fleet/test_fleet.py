@@ -152,12 +152,14 @@ def test_a_unit_that_fails_makes_a_device_wrong_and_a_lost_worker_leaves_it_unkn
     broken.times[0] = msgspec.structs.replace(
         broken.times[0], status="error", reason="illegal access", time_us=None
     )
-    lost = report(4)._replace(times=[], bits={}, configuration={}, error="its worker is gone")
+    lost = report(4)._replace(
+        times=[], bits={}, configuration={}, error="the worker left the cluster"
+    )
     assessed = assess(fleet(broken, lost))
     assert of(assessed, 2).verdict == FleetVerdict.WRONG
     assert of(assessed, 2).reasons == ("copy: illegal access",)
     gone = of(assessed, 4)
-    assert (gone.verdict, gone.reasons) == (FleetVerdict.UNKNOWN, ("its worker is gone",))
+    assert (gone.verdict, gone.reasons) == (FleetVerdict.UNKNOWN, ("the worker left the cluster",))
     assert assess(fleet(lost)).exit_code == 3
 
 
@@ -370,7 +372,7 @@ def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -
     run.FleetRun(client, workers, "cuda", 3, lambda lost, *_: reports.append(lost)).measure()
     (asked,) = client.submit.call_args_list  # one request for three rounds
     assert asked.kwargs["workers"] == ["tcp://a"]
-    assert [lost.error for lost in reports] == ["its worker is gone"]
+    assert [lost.error for lost in reports] == ["the worker left the cluster"]
     cancelled = [future for each in client.cancel.call_args_list for future in each.args[0]]
     assert cancelled == [client.submit.return_value]
 

@@ -161,7 +161,7 @@ def test_a_function_is_slower_only_if_the_baseline_is_faster_on_as_many_threads(
     )
     (result,) = judge_rows(rows, {"mine": ("blas", "blas_parallel")})
     assert result.verdict == verdict
-    assert ("on 2 threads, blas_parallel is not faster" in result.reason) == (factor_on_two > 2)
+    assert ("blas_parallel is not faster on 2 threads" in result.reason) == (factor_on_two > 2)
     (alone,) = judge_rows(rows, {"mine": ("blas",)})
     assert (alone.verdict, "no baseline ran on 2 threads" in alone.reason) == ("not decided", True)
 
@@ -304,7 +304,9 @@ def test_a_library_is_described_by_a_signature_that_the_user_states(tmp_path: Pa
     subprocess.run(command, input=source, text=True, check=True)
     done = call(tmp_path, "new-kernel", "mine", "--from", "libmine.so")
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "has no signatures and defines run; state one: gpubench judge 'libmine" in done.err
+    assert (
+        "has no signatures and defines run; state a signature: gpubench judge 'libmine" in done.err
+    )
 
 
 def test_the_table_names_verdict_ratio_and_reason() -> None:

@@ -93,9 +93,13 @@ def test_a_function_that_launches_a_numba_kernel_takes_arrays(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "entry", "message"),
     [
-        (NUMBA, "", r"theirs.py has no function of \(A, B, C\), or of .* that launches kernel"),
-        (NUMBA, "kernel", "theirs.py has no function of"),
-        ("x = 1", "", "theirs.py has no function of"),
+        (
+            NUMBA,
+            "",
+            r"theirs.py has no function that takes \(A, B, C\), or .*, and launches kernel",
+        ),
+        (NUMBA, "kernel", "theirs.py has no function that takes"),
+        ("x = 1", "", "theirs.py has no function that takes"),
         (NUMPY, "products", "--kernel: unknown function 'products'"),
         ("def f(:", "", r"theirs.py, line 1 cannot be read: invalid syntax"),
         ("\0", "", "theirs.py cannot be read: "),

@@ -103,7 +103,7 @@ def test_a_right_a_wrong_and_a_cheating_kernel_are_told_apart(
     assert swept.code == 1
     rows = {row.variant: row for row in read(tmp_path / "even.csv")}
     assert rows[right].status == rows[f"{op}_numpy"].status == "ok"
-    assert "it does not check its bounds" in (rows[wrong].notes or "")
+    assert "the kernel does not check its bounds" in (rows[wrong].notes or "")
     assert rows[cheat].status == "wrong"
     assert rows[right].extents == further
     for name, code, said in ((right, 0, f"{right} is right"), (wrong, 1, "wrong: ")):

@@ -262,7 +262,7 @@ def test_a_picture_of_all_rows_has_the_panels_of_the_largest_sizes() -> None:
     rows = [sample(n=n, tile=tile) for n in (64, 128, 256) for tile in ("8", "16")]
     picture = draw(source(*rows), "tiles", max_panels=2)
     texts = " ".join(words(picture))
-    assert "2 of 3 panels; --only chooses others" in " ".join(texts.split())
+    assert "2 of 3 panels; --only chooses other panels" in " ".join(texts.split())
     assert "gemm 64 " not in texts
     assert "gemm 256 " in texts
 
