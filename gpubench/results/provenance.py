@@ -54,7 +54,7 @@ def source_hash(variant: Variant) -> str:
         digest.update(source.read_bytes())
     distributions = packages_distributions() if variant.libraries else {}
     for library in variant.libraries:
-        versions = [version(name) for name in distributions.get(library, ())]
+        versions = [version(name) for name in sorted(distributions.get(library, ()))]
         digest.update(f"{library} {versions}".encode())
     return digest.hexdigest()[:12]
 

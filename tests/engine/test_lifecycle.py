@@ -201,6 +201,20 @@ def test_a_source_hash_changes_with_a_librarys_version(monkeypatch: pytest.Monke
     ]
 
 
+def test_a_source_hash_does_not_depend_on_the_order_of_installed_packages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    versions = {"cuda-bindings": "13.0", "cuda-pathfinder": "1.3"}
+    monkeypatch.setattr(provenance, "version", versions.get)
+    hashes = set()
+    for names in ([*versions], [*versions][::-1]):
+        monkeypatch.setattr(
+            provenance, "packages_distributions", lambda names=names: {"cuda": names}
+        )
+        hashes.add(source_hash(variant(libraries=("cuda",))))
+    assert len(hashes) == 1
+
+
 def test_operands_have_the_sweeps_seed_and_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = []
 
