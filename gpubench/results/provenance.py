@@ -18,7 +18,7 @@ GIT_LIMIT_S = 10
 def package_version() -> tuple[str, str | None]:
     """Return a hash (12 digits) of this package's files, and the package's commit.
 
-    The commit is None outside a checkout.
+    The commit is None outside a checkout, and if git fails.
 
     The commit ends with `+` if files of the package differ from the commit.
     """
@@ -31,11 +31,12 @@ def package_version() -> tuple[str, str | None]:
         return digest.hexdigest()[:12], None
     commit = _git(folder, "rev-parse", "--short=12", "HEAD")
     changed = _git(folder, "status", "--porcelain", "--", ".")
-    return digest.hexdigest()[:12], f"{commit}{'+' if changed else ''}" if commit else None
+    is_known = commit and changed is not None
+    return digest.hexdigest()[:12], f"{commit}{'+' if changed else ''}" if is_known else None
 
 
-def _git(folder: Path, *arguments: str) -> str:
-    """Run git, and return the output. If git is missing or fails, return an empty text.
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Run git, and return the output. If git is missing or fails, return None.
 
     The command leaves git's index unchanged.
     """
@@ -43,8 +44,8 @@ def _git(folder: Path, *arguments: str) -> str:
     try:
         ended = run_program(command, limit_s=GIT_LIMIT_S)
     except TimeoutExpired:
-        return ""
-    return "" if ended.returncode else ended.stdout.decode(errors="replace").strip()
+        return None
+    return None if ended.returncode else ended.stdout.decode(errors="replace").strip()
 
 
 def source_hash(variant: Variant) -> str:

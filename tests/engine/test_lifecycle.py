@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from subprocess import CompletedProcess, TimeoutExpired
 from typing import Any
 
 import pytest
@@ -213,6 +215,18 @@ def test_a_source_hash_does_not_depend_on_the_order_of_installed_packages(
         )
         hashes.add(source_hash(variant(libraries=("cuda",))))
     assert len(hashes) == 1
+
+
+def test_a_commit_is_unknown_if_git_is_too_slow_to_show_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(command: Sequence[str], limit_s: float) -> CompletedProcess[bytes]:
+        if "status" in command:
+            raise TimeoutExpired(command, limit_s)
+        return CompletedProcess(command, 0, b"abc\n", b"")
+
+    monkeypatch.setattr(provenance, "run_program", run)
+    assert provenance.package_version.__wrapped__()[1] is None
 
 
 def test_operands_have_the_sweeps_seed_and_kind(monkeypatch: pytest.MonkeyPatch) -> None:
