@@ -121,14 +121,12 @@ class Output:
     def create(self, content: Content) -> IO[bytes]:
         """Write the complete file, and return the open file. The file is locked."""
         stem = f".gpubench-{zlib.crc32(os.fsencode(self.path.name)):08x}-"
-        temporary = self.path.with_name(f"{stem}{os.urandom(4).hex()}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             for left in self.path.parent.glob(f"{stem}*"):
                 _remove_unlocked(left)
-            file = temporary.open("x+b")
+            temporary, file = self._new_temporary(stem)
             try:
-                lock(file.fileno())
                 if callable(content):
                     content(file)
                 else:
@@ -145,6 +143,19 @@ class Output:
         except OSError as error:
             raise self._refused(error) from error
         return file
+
+    def _new_temporary(self, stem: str) -> tuple[Path, IO[bytes]]:
+        """Make a temporary file that is locked, and return its path and the open file.
+
+        Another process may remove the file before the file is locked. Then make another file.
+        """
+        while True:
+            temporary = self.path.with_name(f"{stem}{os.urandom(4).hex()}")
+            file = temporary.open("x+b")
+            if lock(file.fileno()) and os.fstat(file.fileno()).st_nlink:
+                return temporary, file
+            file.close()
+            temporary.unlink(missing_ok=True)
 
     def _place(self, temporary: Path) -> None:
         """Give the complete file its name. Raises FileExistsError if another file has this name."""

@@ -139,3 +139,26 @@ def test_line_ends_become_blanks_and_letters_of_every_script_stay() -> None:
     assert clean("a\nb\tc\u2028d\x85e") == "a b c d e"
     text = "µs × ∞ — 行列 матрица é\u00a0\u200d"
     assert clean(text) == text
+
+
+def test_a_temporary_file_that_another_process_removed_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process may find the file before this process has locked it."""
+    path, others = tmp_path / "a", [b"other"]
+
+    def lock_late(descriptor: int) -> bool:
+        if others:
+            content = others.pop()
+            Output(path, overwrite=True).write(content)
+        return lock(descriptor)
+
+    monkeypatch.setattr("gpubench.files.lock", lock_late)
+    output = Output(path, overwrite=True)
+    with pytest.raises(UsageError, match="another file has appeared there"):
+        output.write(b"mine")
+    assert path.read_bytes() == b"other"
+    output, others = Output(path, overwrite=True), [b"another"]
+    output.write(b"mine")
+    assert path.read_bytes() == b"mine"
+    assert [each.name for each in tmp_path.iterdir()] == ["a"]
