@@ -46,11 +46,16 @@ def cache_file(kind: str, *facts: object) -> Path:
 
 
 def keep(path: Path, content: bytes) -> bool:
-    """Write a file of the cache, and return whether the file was written."""
+    """Write a file of the cache, and return whether the file has this content.
+
+    Another process may write the same file at the same time.
+    """
     try:
         _make_private(path.parent)
         Output(path, overwrite=True).write(content)
     except (OSError, UsageError):
+        with suppress(OSError), open_regular(path) as file:
+            return file.read() == content
         return False
     return True
 

@@ -20,6 +20,7 @@ from gpubench.cache import (
     kept,
     user_cache,
 )
+from gpubench.files import Output
 
 PYTHON = str(Path(sys.base_prefix, "bin", "python3"))  # outside of the virtual environment
 
@@ -36,6 +37,14 @@ def test_a_kept_value_comes_back_unless_a_bit_of_its_file_changed(tmp_path: Path
         changed[bit // 8] ^= 1 << bit % 8
         path.write_bytes(changed)
         assert kept(path, dict[str, bytes]) is None
+
+
+def test_content_that_another_process_writes_at_the_same_time_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with Output(path).create(b"same"):  # the file is locked
+        assert keep(path, b"same")
+        assert not keep(path, b"different")
+    assert keep(path, b"different")
 
 
 def test_directories_of_the_cache_are_the_users_alone_whatever_the_umask(
