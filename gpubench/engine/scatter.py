@@ -78,7 +78,7 @@ def rounds_needed(percent: str, device: Device, threshold: float | None = None) 
         return RoundsNeeded(needed, percent, threshold, unit, f"{files[0]}{more}")
     raise UsageError(
         f"--to-find: no result of {device.name} in {RESULTS}/ or under a saved name has "
-        f"{MIN_ROUNDS} rounds (on a CPU: {MIN_SWEEPS} sweeps); 'gpubench sweep' or 'gpubench ab' "
+        f"{MIN_ROUNDS} rounds (on a CPU: {MIN_SWEEPS} sweeps); 'gpubench sweep' or 'ab' "
         "makes such a result"
     )
 

@@ -85,7 +85,7 @@ def test_an_unknown_name_that_a_directory_here_has_suggests_kernels(
         choose("gemm", "cuda", ("mm",))
     (tmp_path / "own" / "gemm").mkdir()
     (tmp_path / "own" / "mm.py").rename(tmp_path / "own" / "gemm" / "mm.py")  # as of new-kernel
-    with pytest.raises(UsageError, match=r"for own/gemm/mm\.py, add --kernels own/gemm$"):
+    with pytest.raises(UsageError, match=r"to use own/gemm/mm\.py, add --kernels own/gemm$"):
         choose("gemm", "cuda", ("mm",))
     with pytest.raises(UsageError, match=r"own/gemm/mm\.py, name mm, and add --kernels own/gemm$"):
         choose("gemm", "cuda", ("own/gemm/mm.cu",))
