@@ -251,7 +251,7 @@ def in_turns(base: Sequence[str], new: Sequence[str]) -> bool:
     """Return whether the sides' sweeps began alternately, with one sweep of each side per pair."""
     starts = sorted([(start, 0) for start in base] + [(start, 1) for start in new])
     sides = [side for _, side in starts]
-    return bool(sides) and all(a != b for a, b in zip_longest(sides[::2], sides[1::2]))
+    return bool(base and new) and all(a != b for a, b in zip_longest(sides[::2], sides[1::2]))
 
 
 def _tests(pairs: _Pairs, sides: Sequence[_Repeats], limits: Limits) -> _Tests:

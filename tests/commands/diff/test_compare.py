@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpubench.commands.diff.compare import compare
+from gpubench.commands.diff.compare import compare, in_turns
 from gpubench.commands.diff.findings import (
     Comparison,
     DiffVerdict,
@@ -234,6 +234,12 @@ def test_the_order_of_rows_and_files_does_not_matter(base: Side, new: Side) -> N
     assert all(again[key].p == pytest.approx(finding.p) for key, finding in findings.items())
 
 
+def test_sweeps_whose_start_is_unknown_are_not_in_turns() -> None:
+    assert in_turns(("1", "4"), ("2", "3"))
+    assert not in_turns(("1", "2"), ("3", "4"))
+    assert not in_turns(("1",), ())
+
+
 def test_the_blas_shows_what_the_machine_did_unless_sweeps_on_a_cpu_were_in_turns() -> None:
     def side(factor: float, place: int) -> Side:
         sweeps = tuple((factor * time,) for time in QUIET)
@@ -244,9 +250,9 @@ def test_the_blas_shows_what_the_machine_did_unless_sweeps_on_a_cpu_were_in_turn
         points = own | {point("blas", size, "host"): blas for size in (1, 2)}
         return {key: replace(value, started=started) for key, value in points.items()}
 
-    in_turns = judged(side(1.0, 0), side(1.1, 1)).findings[point("own", 1, "host")]
-    assert in_turns.judged_ratio == pytest.approx(1.1)
+    alternating = judged(side(1.0, 0), side(1.1, 1)).findings[point("own", 1, "host")]
+    assert alternating.judged_ratio == pytest.approx(1.1)
     after = {key: replace(value, started=("9",) * 10) for key, value in side(1.1, 1).items()}
     one_after_the_other = judged(side(1.0, 0), after).findings[point("own", 1, "host")]
     assert one_after_the_other.judged_ratio == pytest.approx(1.1 / 1.04)
-    assert (in_turns.verdict, one_after_the_other.verdict) == (DiffVerdict.SLOWER,) * 2
+    assert (alternating.verdict, one_after_the_other.verdict) == (DiffVerdict.SLOWER,) * 2
