@@ -216,7 +216,9 @@ def require_same_machine(base: Side, new: Side) -> None:
     values: dict[str, tuple[str, Path]] = {}
     for path, rows in chain(base.files.items(), new.files.items()):
         for column, words in MACHINE.items():
-            for value in {getattr(row, column) for row in rows} - {None}:
+            for value in dict.fromkeys(getattr(row, column) for row in rows):
+                if value is None:
+                    continue
                 first, first_path = values.setdefault(column, (value, path))
                 if value != first:
                     raise UsageError(

@@ -128,6 +128,14 @@ def on_gpu(uuid: str, rows: list[Row]) -> list[Row]:
     return [replace(row, device_uuid=uuid) for row in rows]
 
 
+def test_a_file_of_several_devices_is_refused_with_the_first_two(file: Write, run: Run) -> None:
+    mixed = [replace(each, device=f"GPU {number}") for number, each in enumerate(rows())]
+    code, _, err = run(file("base.csv", mixed), file("new.csv", rows(own=1.1)))
+    assert code == 2
+    assert "base.csv was measured on GPU 0, " in err
+    assert "base.csv on GPU 1: " in err
+
+
 def test_another_gpu_of_one_kind_is_said_and_allowed_for(file: Write, run: Run) -> None:
     base = file("base.csv", on_gpu("GPU-1", rows()))
     slow, slower = on_gpu("GPU-2", rows(own=1.05)), on_gpu("GPU-2", rows(own=1.2))
