@@ -268,7 +268,8 @@ def opened(path: Path, most_bytes: int = MAX_BYTES + 1) -> Iterator[IO[str]]:
         is_json = content.removeprefix(codecs.BOM_UTF8).startswith(b"{")  # a row has many lines
         if len(content) > MAX_BYTES or (not is_json and content.count(b"\n") > MAX_ROWS + 1):
             raise _too_large(path)
-        yield io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
+        errors = "strict" if len(content) < most_bytes else "ignore"  # a character may be cut
+        yield io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", errors, newline="")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a gpubench CSV: it is not text in UTF-8") from error
     except (csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -14,7 +14,7 @@ from diffs import Run, Write, failure, row, rows, swapped
 from gpubench.commands.diff.findings import DiffVerdict
 from gpubench.commands.diff.sides import make_side
 from gpubench.model import Status
-from gpubench.results.row import KEY, Row, read, write
+from gpubench.results.row import KEY, Row, objects, read, write
 
 # ---- exit codes
 
@@ -197,6 +197,18 @@ def test_unusable_input_is_one_line_and_exit_2(file: Write, run: Run) -> None:
         assert (code, out) == (2, ""), arguments
         assert len(err.splitlines()) == 1
         assert said in err
+
+
+def test_json_on_one_line_is_compared(run: Run, tmp_path: Path) -> None:
+    paths = []
+    for factor in (1.0, 1.1):
+        measured = [replace(each, notes="µ" * 30_000) for each in rows(own=factor)]
+        for shift in (0, 1):  # an odd and an even number of bytes before the text
+            document = {"x" * (shift + 1): 1, "rows": objects(measured)}
+            paths.append(tmp_path / f"{factor}-{shift}.json")
+            paths[-1].write_text(json.dumps(document, ensure_ascii=False))
+    for shift in (0, 1):
+        assert run(*map(str, paths[shift::2]))[0] == 1
 
 
 def test_files_with_the_same_measurements_are_refused(file: Write, run: Run) -> None:
