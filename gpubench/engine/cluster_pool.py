@@ -189,6 +189,7 @@ class ClusterPool:
         started = perf_counter()
         self._wall_s = 0.0
         self._spent_s.clear()
+        self.endings = {}
         unfinished = [point for point in job.points if not measurements.is_finished(point)]
         rounds, workers = job.sweep.timing.rounds, len(self._members)
         foreseen = job.forecast(unfinished[::workers])

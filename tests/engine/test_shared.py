@@ -447,6 +447,7 @@ def test_each_race_runs_on_one_device_and_the_devices_share_the_races(
     assert len(tuned.race.endings) == len(sizes)
     assert tuned.confirmed
     assert {row.variant for row in tuned.confirmed.rows} == {"tiled", "blas"}
+    assert tuned.confirmed.endings == {}  # the confirmation is another job, without races
     assert [winner.m for winner in tuned.winners] == [8, 12, 16, 20]
 
 
