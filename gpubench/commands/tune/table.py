@@ -177,7 +177,9 @@ def make_table(
     file = ResultFile(output, overwrite=force)
     again = run(confirmation, pool, watcher, file)
     file.remove_partial()  # a table is not resumed
-    counts = Counter(_key(row) for row in first.rows if row.median_us)
+    names = libraries()
+    timed_rows = (row for row in first.rows if row.median_us and row.variant not in names)
+    counts = Counter(map(_key, timed_rows))
     measured = [] if again.interrupted else again.rows
     rows = table_rows(measured, asked, counts, settings.racing.within)
     timed = {(row.numbers, row.dtype) for row in rows}

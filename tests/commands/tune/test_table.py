@@ -128,6 +128,18 @@ def test_a_table_is_written_and_a_sweep_takes_its_tiles(tmp_path: Path) -> None:
     assert {row.tile for row in read(tmp_path / "a.csv")} == {"3"}
 
 
+def test_a_library_is_not_counted_among_the_configurations_of_a_table(tmp_path: Path) -> None:
+    words = ("--device", "cpu", "--sizes", "8", "--rounds", "3", "-o", "rounds.csv")
+    with nothing_measured():
+        done = call(tmp_path, "tune", "cpu_tile", *words, "--table", "best.csv")
+        own = ("--variants", "cpu_tile", "--tiles", "auto", "-o", "tiles.csv")
+        swept = call(tmp_path, "sweep", *words[:4], *own)
+    assert (done.code, swept.code) == (0, 0), (done, swept)
+    (row,) = read_table(tmp_path / "best.csv")
+    assert row.library == "cpu_blas"
+    assert row.configurations == len(read(tmp_path / "tiles.csv"))
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
