@@ -38,8 +38,9 @@ def print_history(name: str, only: str | None, exclude: str | None, against: str
     anchored = _anchor(against, devices) if against else []
     moves = changes(_recent(timed), against or "", anchored)
     screen, before = console(), ""
-    shown = list(histories([(time, row) for time, row in timed if keep(row)]))
-    slower = False
+    kept = [(time, row) for time, row in timed if keep(row)]
+    shown = list(histories(kept))
+    slower, hidden = False, {point_of(row): row for row in _newest(kept)}
     for heading, history in shown:
         if heading != before:
             screen.print(Text(f"\n{heading}", style="bold"))
@@ -50,6 +51,12 @@ def print_history(name: str, only: str | None, exclude: str | None, against: str
             if line:
                 screen.print(Text(line))
         slower |= point in moves.slower
+        hidden.pop(point, None)
+    for point, row in hidden.items():  # tiles that another tile beats
+        if point in moves.slower:
+            label = Text(f"\n{row.label} on {row.device}")
+            screen.print(label, Text(moves.since[point]), sep="\n")
+            slower = True
     for line in moves.machine:
         screen.print(Text(f"\n{line}"))
     screen.print(*remarks([row for _, history in shown for _, row in history]), sep="\n")
@@ -75,6 +82,13 @@ def _recent(timed: Sequence[Saved]) -> list[Saved]:
         times = sorted({time for time, _ in rows})[-MAX_RESULTS:]
         recent += [each for each in rows if each[0] in times]
     return recent
+
+
+def _newest(timed: Sequence[Saved]) -> Iterator[Row]:
+    """Yield the rows of each variant's newest result at each problem."""
+    kernels = grouped(timed, lambda each: (each[1].device, each[1].problem_key, each[1].variant))
+    for saves in kernels.values():
+        yield from (row for time, row in saves if time == saves[-1][0])
 
 
 def _anchor(name: str, devices: Iterable[str]) -> list[Saved]:

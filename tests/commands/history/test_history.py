@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -154,3 +155,22 @@ def test_an_anchor_without_a_time_is_refused_with_this_reason(call: Call) -> Non
     code, out, err = call("main", "--against", "v1")
     assert (code, out) == (2, "")
     assert err == "gpubench: --against: no result saved as 'v1' has a time\n"
+
+
+def test_a_slower_tile_that_another_tile_now_beats_is_reported(call: Call) -> None:
+    def tiled(number: int, factor: float) -> list[Row]:
+        rows = sweep(number, code=str(factor))
+        slow, fast = sweep(number + 50, own=1.2), sweep(number + 90, code=str(factor), own=factor)
+        own = [replace(each, tile="8") for each in slow if each.variant == "own"]
+        own += [replace(each, tile="16") for each in fast if each.variant == "own"]
+        return [*(each for each in rows if each.variant != "own"), *own]
+
+    keep([tiled(100 + n, 1.0) for n in range(3)], "v1")
+    keep([tiled(n, 1.5) for n in range(4)])
+    code, out, _ = call("main", "--against", "v1", "--only", "own")
+    assert code == 1
+    lines = out.splitlines()
+    assert [before for before, line in pairwise(lines) if line.endswith(": slower")] == [
+        f"own 16 at {size} float32 on NVIDIA H200" for size in SIZES
+    ]
+    assert call("main", "--against", "v1", "--only", "8")[0] == 0
