@@ -22,6 +22,7 @@ from gpubench.engine.worker import Worker
 from gpubench.errors import ChildLostError, DeviceBusyError, UsageError
 from gpubench.model import Cache, Config, Measurement, Point, Status, Timer, Timing
 from gpubench.plan.descriptor import load
+from gpubench.process.channel import Channel
 from gpubench.process.child import Child, start
 
 QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_limit_s=300)
@@ -366,3 +367,17 @@ def test_children_that_were_started_ahead_for_a_folder_serve_its_kernels(
         serving.end_all()
         supervisor.end_ahead()
     assert [each.has_ended for each in started] == [True, True]
+
+
+def test_a_child_that_is_started_only_when_a_device_is_opened_ahead_lives_on(
+    tmp_path: Path,
+) -> None:
+    """No child waits if the waiting child was killed, or could not open the device."""
+    supervisor.start_ahead("cpu", Timer.EVENTS, [tmp_path], "cpu", 0)
+    serving = supervisor.supervisor_of("cpu", Timer.EVENTS, tmp_path)
+    try:
+        with pytest.raises(TimeoutError):  # the child closes the channel when it ends
+            Channel(serving.living.socket).receive(1.0)
+        assert not serving.living.has_ended
+    finally:
+        serving.end_all()
