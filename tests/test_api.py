@@ -82,7 +82,7 @@ def test_diff_takes_frames_and_files_alike(tmp_path: Path) -> None:
     assert pooled.query("variant == 'own'")["ratio"].tolist() == pytest.approx([1.2] * 3, rel=1e-3)
     with pytest.raises(UsageError, match="base 1 and new 1 have no point in common"):
         gpubench.diff(frame[frame.variant == "own"], frame[frame.variant != "own"])
-    with pytest.raises(UsageError, match="base 1: holds no points"):
+    with pytest.raises(UsageError, match="base 1: has no points"):
         gpubench.diff(frame[:0], frame)
 
 

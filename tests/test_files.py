@@ -157,7 +157,7 @@ def test_a_killed_reproduction_goes_on_where_it_was(tmp_path: Path) -> None:
     kept = partial.read_bytes().splitlines()[1:]
     refused = call(tmp_path, *command, "--dir", "out")
     assert refused.code == 2
-    assert "--resume out continues it, --force starts anew" in refused.err
+    assert "--resume out continues the run, --force starts a new run" in refused.err
     assert partial.read_bytes().splitlines()[1:] == kept
     assert call(tmp_path, *command, "--resume", "out").code == 0
     assert files_in(tmp_path / "out") == ["mine.csv", "reproduce.csv", "reproduce.md"]

@@ -116,7 +116,7 @@ def _of_json(solution: Solution) -> tuple[Function, bool]:
         compiler = nvcc.find()
         if compiler is None or values.device().type == "cpu":
             lacking = "nvcc, which is missing" if compiler is None else "a GPU"
-            raise DoesNotFitError(f"its CUDA C++ needs {lacking}")
+            raise DoesNotFitError(f"the solution's CUDA C++ needs {lacking}")
         os.environ.setdefault("CUDA_HOME", str(Path(compiler).parents[1]))
         module = _compiled(solution, folder)
     else:
@@ -137,7 +137,7 @@ def _compiled(solution: Solution, folder: Path) -> Any:
     from torch.utils import cpp_extension
 
     if not cpp_extension.is_ninja_available():
-        raise DoesNotFitError("its CUDA C++ needs ninja, which is missing")
+        raise DoesNotFitError("the solution's CUDA C++ needs ninja, which is missing")
     device = torch.cuda.get_device_capability()
     file = cache_file("extensions", solution, torch.__version__, nvcc.version(), device)
     name = f"solution_{file.name[:16]}"

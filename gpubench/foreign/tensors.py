@@ -93,9 +93,13 @@ def write(tensor: Any, target: Any) -> None:
 
     if type(tensor) not in {torch.Tensor, torch.nn.Parameter}:
         kind = type(tensor).__name__
-        raise LaunchError(f"it returns a {kind}, which may be computed only when it is read")
+        raise LaunchError(
+            f"the function returns a {kind}, which may be computed only when it is read"
+        )
     if tensor.numel() != target.numel():
-        raise LaunchError(f"it returns the shape {(*tensor.shape,)}, not {(*target.shape,)}")
+        raise LaunchError(
+            f"the function returns the shape {(*tensor.shape,)}, not {(*target.shape,)}"
+        )
     tensor = tensor.detach().reshape(target.shape)
     if tensor.dtype == target.dtype and tensor.element_size() == 1:  # some such types have no copy_
         tensor, target = tensor.view(torch.uint8), target.view(torch.uint8)
@@ -114,7 +118,7 @@ def parts_of(tensors: Iterable[tuple[int, Any]]) -> tuple[list[Part], int]:
         offset += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
         if offset > MAX_TENSOR_BYTES:
             raise UsageError(
-                f"its inputs or results have more than {MAX_TENSOR_BYTES // 2**30} GiB: lower the "
+                f"inputs or results have more than {MAX_TENSOR_BYTES // 2**30} GiB: lower the "
                 "extents in a copy of the problem"
             )
     return parts, max(offset, ALIGNMENT)

@@ -93,7 +93,7 @@ def at_most_1024_threads(tile: Config) -> str | None:
     if bm % tm or bn % tn:
         return f"{tile}: {tm}x{tn} per thread does not divide {bm}x{bn}"
     if threads_of(tile) > 1024:  # noqa: PLR2004 # CUDA's limit, named in the message
-        return f"{tile}: {threads_of(tile)} threads, and a block holds at most 1024"
+        return f"{tile}: {threads_of(tile)} threads, but a block holds at most 1024"
     return None
 
 

@@ -328,7 +328,7 @@ class SourceVariant(Variant):
         if reason := next(filter(None, reasons), None):
             return reason
         if len({problem.m, problem.n, problem.k}) > 1 and self.only_extent:
-            return f"its signature takes one extent, {self.only_extent}: square matrices only"
+            return f"the signature takes one extent, {self.only_extent}: only square matrices"
         return super().why_not(tile, problem, capability)
 
     @property

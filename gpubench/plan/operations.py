@@ -38,7 +38,7 @@ def operation_named(op: str | None, kernels: Path | None, default: str = DEFAULT
     if name not in OPERATIONS:
         if names := OPERATIONS.named_by(name):
             raise UsageError(
-                f"--op: {name} states several operations: {', '.join(names)}; name one"
+                f"--op: {name} states several operations: {', '.join(names)}; name one of them"
             )
         raise UsageError(f"--op: {unknown('operation', name, OPERATIONS)}")
     return name

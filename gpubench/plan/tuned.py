@@ -194,7 +194,7 @@ def tuned_tiles(sweep: Sweep, device: Device) -> tuple[Picked | None, Sequence[s
         names = ", ".join(variant.name for variant in tiled) or "no variant with tiles"
         raise UsageError(
             f"--tiles: {path} has no winner of {names} on {shown(device.name)}; "
-            "'gpubench tune' finds it"
+            "'gpubench tune' finds a winner"
         )
     with_axes = [variant for variant in tiled if variant.tiles and variant.tiles.axes]
 

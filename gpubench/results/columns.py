@@ -173,7 +173,7 @@ class Columns(Generic[R]):
         lines = _lines(file)
         names: list[str] = next(lines, [])
         if not names:
-            raise UsageError(f"{refusal}: it is empty")
+            raise UsageError(f"{refusal}: the file is empty")
         for name in self._required:
             if name not in names:
                 file.seek(0)

@@ -25,7 +25,7 @@ FORMS = (
     (
         ("op,variant,tile,dtype,architecture,launch,",),
         "a build file",
-        "'gpubench show' shows this file, and 'gpubench diff' compares two of them",
+        "'gpubench show' shows this file, and 'gpubench diff' compares two build files",
     ),
     (
         ("experiment,series,label,",),

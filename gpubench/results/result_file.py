@@ -131,7 +131,7 @@ class ResultFile:
         if self.resume:
             return self._continue(context, point_of)
         self._csv = Output(self.path, overwrite=self._overwrite)
-        hint = f"--resume {self.path} continues it, --force starts anew"
+        hint = f"--resume {self.path} continues the sweep, --force starts a new sweep"
         partial = Output(self.partial, overwrite=self._overwrite, hint=hint)
         self._file = partial.create(_line({"gpubench_sweep": context}))
         return []

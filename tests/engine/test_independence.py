@@ -82,8 +82,8 @@ def noise(seed: int, *factors: float) -> Callable[[], float]:
     return lambda: float(rng.choice(factors, p=[0.4, 0.3, 0.2, 0.1]))
 
 
-OUTPUT = "its time depends on what the output holds"
-DEPENDS_ON_USED = "its time depends on operands that it has seen before"
+OUTPUT = "the time depends on what the output holds"
+DEPENDS_ON_USED = "the time depends on operands that it has seen before"
 
 
 @pytest.mark.parametrize("op", ["gemm", "gemv", "gemv_t", "atax"])

@@ -150,7 +150,7 @@ def test_tiles_are_taken_from_a_table_at_its_sizes_or_the_nearest() -> None:
         ),
         (b"name,m,n,k\na,8,8,8\n", "not a table of 'gpubench tune --table'"),
         (rows([measured()]), "not a table of 'gpubench tune --table': column 'ties' is missing"),
-        (b"", "not a table of 'gpubench tune --table': it is empty"),
+        (b"", "not a table of 'gpubench tune --table': the file is empty"),
         (encode([in_table("16", 512)]).replace(b"512", b"-1"), "best.csv:2: '-1' in column 'm'"),
         (None, "best.csv does not exist; 'gpubench tune --table best.csv' writes it"),
     ],

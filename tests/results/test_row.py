@@ -190,7 +190,7 @@ def test_a_missing_column_is_named(csv_file: Path, name: str) -> None:
     edit(csv_file, 1, name, "something_else")
     assert f"column '{name}' is missing" in refusal(csv_file)
     csv_file.write_bytes(b"")
-    assert "it is empty" in refusal(csv_file)
+    assert "the file is empty" in refusal(csv_file)
 
 
 def test_columns_that_another_version_lacks_are_empty(csv_file: Path) -> None:

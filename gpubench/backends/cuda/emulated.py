@@ -47,7 +47,9 @@ class EmulatedGemm:
         arguments = OP_N, OP_N, n, m, k, self._one, *left, *right, self._zero, *result, *how
         call("cublasGemmEx", self._handle, *arguments)
         if not self._checked and self.bits < 0:
-            raise LaunchError("cuBLAS computes this product in float64, and does not emulate it")
+            raise LaunchError(
+                "cuBLAS computed this product in float64, and did not emulate float64"
+            )
         self._checked = True
 
     @property

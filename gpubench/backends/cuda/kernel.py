@@ -168,9 +168,9 @@ class CudaKernel:
                 "wait for an event"
             )
         unknown = f"it is not known whether the launches overlap: {self._overlap[1]}"
-        apart = "its launches overlap in a stream, so they are timed in a graph with full edges"
+        apart = "the launches overlap in a stream, so they are timed in a graph with full edges"
         if self.point.state == State.SUSTAINED:
-            apart = "its launches overlap, so its sustained time is the time of a launch in a chain"
+            apart = "the launches overlap, so the sustained time is the time per launch in a chain"
         overlap = unknown if self._overlap[1] else apart * self._overlap[0]
         waiting = "each call waits for the GPU" if waits else ""
         return ";".join(filter(None, (allocating(allocations.bytes), calls_note, waiting, overlap)))

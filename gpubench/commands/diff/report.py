@@ -235,7 +235,7 @@ def _notes(comparison: Comparison, rows: Mapping[Key, Row], base: Side, new: Sid
     if limits.between_gpus and all(gpus) and gpus[0] != gpus[1]:
         yield (
             "the sides ran on different GPUs of one kind: only changes beyond "
-            f"{100 * limits.between_gpus:g} % count, unless --ignore-device is given"
+            f"{100 * limits.between_gpus:g} % count, unless you use --ignore-device"
         )
     for column in ("gpubench", "library", "cupy"):
         values = [{getattr(row, column) for row in side.rows} - {None} for side in (base, new)]

@@ -83,7 +83,7 @@ def make_side(rows_by_file: Mapping[Path, Sequence[Row]]) -> Side:
         # A configuration that a race eliminated may have fewer rounds than on the other side.
         files[path] = [row for row in rows if row.status != Status.ELIMINATED]
         if not files[path]:
-            raise UsageError(f"{path}: holds no points")
+            raise UsageError(f"{path}: has no points")
         for row in files[path]:
             _check(row, path)
     _require_one_build(files)

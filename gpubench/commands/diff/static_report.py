@@ -142,4 +142,4 @@ def _notes(before: Sequence[BuildRow], after: Sequence[BuildRow]) -> Iterator[st
             yield f"{tool} differs: {versions[0]} → {versions[1]}"
     versions = [_values(rows, "gpubench") for rows in (before, after)]
     if versions[0] != versions[1]:
-        yield "gpubench: {} on the base side, {} on the new one".format(*versions)
+        yield "gpubench: {} on the base side, {} on the new side".format(*versions)

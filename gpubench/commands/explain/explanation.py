@@ -404,7 +404,7 @@ def accesses(explanation: Explanation) -> str:
     share = 100 * costly.clocks / recorded.clocks
     texts.append(f"{costly.place} costs most, {share:.0f} % of this time.")
     texts += [
-        f"A block uses {100 * used:.0f} % of the bytes that it fetches of {array}: L2 and device "
+        f"A block uses {100 * used:.0f} % of the bytes that it fetches from {array}: L2 and device "
         f"memory move up to {1 / used:.1f} times the minimum, unless other blocks use the rest."
         for array, used in recorded.used.items()
         if used < FULL

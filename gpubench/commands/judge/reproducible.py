@@ -59,7 +59,7 @@ class Reproducibility:
 def compare_bits(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Reproducibility]:
     """Launch each point with right results several times, and compare the bits of the results."""
     if not isinstance(pool, LocalPool):
-        say("no bits are compared: this needs one device, without --on", err=True)
+        say("bits are not compared, which needs one device: leave out --on", err=True)
         return []
     points = [(job.point_of(row.key), row) for row in rows if row.status == Status.OK]
     compared = [(point, Reproducibility(row=row)) for point, row in points if point is not None]

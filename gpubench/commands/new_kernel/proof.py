@@ -47,10 +47,10 @@ be a plain loop, which is slow."""
 
 _CUTLASS = re.compile(r"\b(?:cute|cutlass)(?:::|\s*;)")
 ONLY_NVCC = {
-    r"\b(?:wgmma|mma\.sync|ldmatrix)": "it uses tensor cores through inline PTX",
-    r"\basm\b": "it has inline PTX",
-    r"\b(cute|cutlass|kittens|cooperative_groups|cub|cuda)(::|\s*;)": "it needs a CUDA library",
-    r"\bcublas\w+\s*\(": "it calls cuBLAS",
+    r"\b(?:wgmma|mma\.sync|ldmatrix)": "the kernel uses tensor cores through inline PTX",
+    r"\basm\b": "the kernel has inline PTX",
+    r"\b(cute|cutlass|kittens|cooperative_groups|cub|cuda)(::|\s*;)": "a CUDA library is needed",
+    r"\bcublas\w+\s*\(": "the kernel calls cuBLAS",
 }
 """Maps patterns of code to the reason why g++ cannot compile this code. g++ can compile `wmma`."""
 
@@ -105,7 +105,7 @@ def prove(variant: Variant, kernels: Path) -> Proof:
 def _of_call(variant: CallVariant, kernels: Path) -> Proof:
     """Verify a function that takes arrays in the same way as a sweep, and return the proof."""
     if not backends()[variant.backend].host_arrays:
-        return Proof(reason="it needs a GPU; sweep it on one")
+        return Proof(reason="the function needs a GPU; sweep it on a GPU")
     rows = rows_at(variant, kernels, SMALL)
     reason = next((str(row.reason or row.status) for row in rows if row.status != Status.OK), "")
     return Proof(reason=reason, sizes=" and ".join(row.size for row in rows))

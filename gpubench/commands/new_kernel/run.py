@@ -66,7 +66,7 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
     outputs = [Output(path, overwrite=force, flag="") for path in texts]
     for output, text in zip(outputs, texts.values(), strict=True):
         output.write(text.encode())
-    what = f"{start.name} under a new name: it compiles and is correct. Change it, then:"
+    what = f"{start.name} under a new name, which compiles and is correct. Change the kernel, then:"
     _say_next(texts, op, folder, what, f"{start.name},{name}")
 
 

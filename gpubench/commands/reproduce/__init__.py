@@ -49,7 +49,7 @@ def reproduce(
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Continue a run that ended early, by its folder."),
+        typer.Option(metavar="DIR", help="Folder of a run that ended early and is continued."),
     ] = None,
     on: option.On = None,
     dry_run: option.DryRun = False,
@@ -64,7 +64,7 @@ def reproduce(
     from gpubench.commands.reproduce.run import foresee, list_experiments, run_reproduce
 
     if every and names:
-        raise UsageError("--all and NAME: name experiments, or run all of them")
+        raise UsageError("--all and NAME: use --all, or name experiments, but not both")
     if listing or not (names or every or resume or dry_run):
         if checkout:
             raise UsageError(

@@ -56,7 +56,7 @@ def list_experiments(names: Sequence[str], *, hint: bool) -> None:
         listing.add_row(path.stem, file.title, ", ".join(file.devices), str(figures or ""), code)
     console().print(listing)
     if hint:
-        say("\nname an experiment to run it, or --all; --dry-run shows how long it takes", err=True)
+        say("\nname experiments to run, or use --all; --dry-run shows how long they take", err=True)
 
 
 def foresee(names: Sequence[str], options: Mapping[str, Any], checkout: Path | None = None) -> None:
@@ -164,7 +164,7 @@ def claim(
     make_directory(folder, "--dir")
     hint = "--force overwrites it"
     if started:
-        hint = f"--resume {folder} continues it, --force starts anew"
+        hint = f"--resume {folder} continues the run, --force starts a new run"
     for path in (*(folder / name for name in names), *partials):
         Output(path, overwrite=resume or force, flag="--dir", hint=hint)
     return partials

@@ -299,7 +299,7 @@ def judge_gaps(gaps: Sequence[Gap], empty: EmptyLaunch) -> SelfcheckResult:
     for control in (gap for gap in gaps if gap.is_control and gap not in deviations):
         return SelfcheckResult(
             False,
-            f"Do not trust times here: launches of {control.label} overlap, but its launch gap of "
+            f"Do not trust times here: launches of {control.label} overlap, but the launch gap of "
             f"{control.gap_us:.2f} µs does not show this.",
         )
     unequal = [gap for gap in deviations if not gap.is_control]

@@ -122,7 +122,7 @@ def why_rounded(which: str, width: str, cosine: float) -> str:
 def why_dependent(on: str, time_us: float, with_it: str, time_with_it_us: float) -> str:
     """Return a reason that names the earlier contents of arrays on which a time depends."""
     other = f"{digits(time_with_it_us)} µs with {with_it}"
-    return f"its time depends on {on}: {digits(time_us)} µs a launch, and {other}"
+    return f"the time depends on {on}: {digits(time_us)} µs a launch, and {other}"
 
 
 def why_too_short(time_us: float, least_us: float) -> str:

@@ -110,12 +110,12 @@ class Examination:
         operation, is_judged = point.problem.operation, _has_judged_size(point)
         is_walled = is_function and point.scope == Scope.KERNEL
         keep = partial(self._keep, limit_s) if self._keep and is_walled else None
-        why_open = f"its arrays exceed {MAX_JUDGED_BYTES:,} bytes"
+        why_open = f"the arrays exceed {MAX_JUDGED_BYTES:,} bytes"
         if is_function and is_judged:
             on_new_operands = OnNewOperands(request, pid, result, self._device, keep)
             ratio, why_open = on_new_operands.judge(), on_new_operands.why_open
             if ratio is None:
-                why_open = why_open or "its launches are too short, or cannot wait in the queue"
+                why_open = why_open or "the launches are too short, or cannot wait in the queue"
         if keep and operation.is_uniform:
             result = replace(
                 result,

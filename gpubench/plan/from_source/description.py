@@ -124,7 +124,7 @@ def _facts(source: Path, name: str, op: str, entry: str, home: str) -> Facts:
         dtypes=_dtypes(function, elements, text, body),
         reads_output=reads_output(function, kernels), column_major=column_major, options=options,
         waits=waiting[0] if waiting else "", tile=tile, guessed_axes=guessed_axes, launch=launch,
-        hint=f"it has {' '.join(odd[0].split())}: a softmax or a norm?" if odd else "",
+        hint=f"the source has {' '.join(odd[0].split())}: a softmax or a norm?" if odd else "",
     )  # fmt: skip
 
 

@@ -230,8 +230,8 @@ def test_memory_of_cupys_pool_and_of_torch_is_seen(
 def test_a_row_notes_whether_calls_overlap_or_if_that_is_unknown(cuda: SimpleNamespace) -> None:
     for overlap, state, said in (
         ((True, ""), State.BURST, "overlap in a stream, so they are timed in a graph with full"),
-        ((True, ""), State.SUSTAINED, "overlap, so its sustained time is the time of a launch in"),
-        ((False, "why"), State.BURST, "whether its launches overlap is not known: why"),
+        ((True, ""), State.SUSTAINED, "overlap, so the sustained time is the time per launch in"),
+        ((False, "why"), State.BURST, "it is not known whether the launches overlap: why"),
     ):
         assert said in watched(cuda, lambda: None, FakeStream(), overlap, state=state)
 

@@ -80,7 +80,7 @@ def test_the_function_that_launches_a_triton_kernel_is_not_proved_without_a_gpu(
     variant = described(tmp_path, TRITON)
     assert (variant.runs_on, variant.returns, variant.tensors) == ("cuda", True, "torch")
     assert variant.libraries == ("torch", "triton")
-    assert "Not proved: it needs a GPU; sweep it on one." in capsys.readouterr().out
+    assert "Not proved: the function needs a GPU; sweep it on a GPU." in capsys.readouterr().out
 
 
 def test_a_function_that_launches_a_numba_kernel_takes_arrays(tmp_path: Path) -> None:

@@ -296,7 +296,7 @@ def test_one_extent_means_squares_and_m_and_k_of_a_vector_product_are_its_m_and_
     )
     describe_source("one", None, source, tmp_path / "own", force=False)
     variant = loaded(tmp_path / "own", "one")
-    assert "square matrices only" in (variant.why_not(Config(), PROBLEM) or "")
+    assert "only square matrices" in (variant.why_not(Config(), PROBLEM) or "")
     assert variant.why_not(Config(), Problem(op="gemm", m=8, n=8, k=8, dtype="float32")) is None
     describe_source("rows", "gemv", source, tmp_path / "own", force=False)
     text = (tmp_path / "own/gemv/rows.py").read_text()

@@ -68,7 +68,7 @@ def test_a_wrong_product_is_not_proved_and_a_softmax_is_named(
     wrong = kernel(LOOP.replace("k = 0", "k = 1"))
     assert "results at 256x512x64 are wrong." in told(tmp_path, wrong, capsys)
     softmax = kernel(LOOP.replace("= sum;", "= expf(sum) / sum;"))
-    assert "It may not be a matrix product: it has expf(: a softmax or a norm?" in told(
+    assert "It may not be a matrix product: the source has expf(: a softmax or a norm?" in told(
         tmp_path, softmax, capsys
     )
 
@@ -122,4 +122,4 @@ def test_code_that_g_plus_plus_lacks_is_not_proved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = kernel(LOOP.replace("float sum", 'asm volatile("bar.sync 0;"); float sum'))
-    assert "Not proved: it has inline PTX." in told(tmp_path, text, capsys)
+    assert "Not proved: the kernel has inline PTX." in told(tmp_path, text, capsys)

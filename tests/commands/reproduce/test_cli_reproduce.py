@@ -100,7 +100,7 @@ def test_a_dry_run_and_the_list_measure_nothing_and_need_no_checkout(folder: Pat
         assert source in out
     code, out, err = run(folder)
     assert (code, "titan-atax" in out) == (0, True)
-    assert "name an experiment to run it, or --all; --dry-run shows how long it takes" in err
+    assert "name experiments to run, or use --all; --dry-run shows how long they take" in err
     assert files_in(folder) == ["mine.toml"]
 
 
