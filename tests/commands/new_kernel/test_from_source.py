@@ -74,7 +74,7 @@ def test_a_meaning_that_names_do_not_show_is_asked_and_the_answer_runs(
     source = tmp_path / "blocks.cu"
     source.write_text(BLOCKS)
     path = written(tmp_path / "own", "blocks", source)
-    assert "what these are: pitch" in capsys.readouterr().out
+    assert "what these parameters are: pitch" in capsys.readouterr().out
     with pytest.raises(UsageError, match=r"size_t pitch: write pitch=1"):
         loaded(tmp_path / "own", "blocks")
     path.write_text(path.read_text().replace("pitch=?", "pitch=ldb"))
