@@ -87,8 +87,7 @@ def run_fleet(
             except KeyboardInterrupt:
                 return None, path
     times = [time for report in reports for time in report.times]
-    names = dict.fromkeys(time.device for time in times)
-    fleet = assess(reports, [*times_of.earlier(names, HISTORY)], threshold)
+    fleet = assess(reports, [*times_of.earlier(times, HISTORY)], threshold)
     times_of.keep(times)
     return fleet, path
 

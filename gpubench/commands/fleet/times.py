@@ -1,7 +1,6 @@
 """Writes the rows of `gpubench fleet` as CSV, and keeps the rows of each device."""
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from operator import attrgetter
 from typing import Annotated
 
@@ -61,14 +60,23 @@ def keep(times: Iterable[UnitTime]) -> None:
         store.keep(device, NAME, SUFFIX, msgspec.json.Encoder().encode_lines(of_device))
 
 
-def earlier(devices: Iterable[str], runs: int) -> Iterator[UnitTime]:
-    """Yield the times of the newest runs in the store, for devices with these names.
+def earlier(times: Iterable[UnitTime], runs: int) -> Iterator[UnitTime]:
+    """Yield the times of each device's newest runs in the store. `times` has the devices.
 
     A damaged file is skipped, and a line on stderr names it.
     """
     decoder = msgspec.json.Decoder(UnitTime)
-    for path in chain.from_iterable(store.saved(NAME, name, SUFFIX)[-runs:] for name in devices):
-        try:
-            yield from decoder.decode_lines(path.read_bytes())
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError) as error:
-            say(f"{path} is skipped: not a run of gpubench fleet: {error}", err=True)
+    for name, of_name in grouped(times, attrgetter("device")).items():
+        missing = {time.identity: runs for time in of_name}  # number of runs not yet found
+        for path in reversed(store.saved(NAME, name, SUFFIX)):
+            if not any(missing.values()):
+                break
+            try:
+                by_device = grouped(decoder.decode_lines(path.read_bytes()), attrgetter("identity"))
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError) as error:
+                say(f"{path} is skipped: not a run of gpubench fleet: {error}", err=True)
+                continue
+            for device, of_device in by_device.items():
+                if missing.get(device):
+                    missing[device] -= 1
+                    yield from of_device

@@ -199,14 +199,25 @@ def test_a_damaged_earlier_run_is_passed_over_and_named(
     kept = [time for device_report in fleet() for time in device_report.times]
     times.keep(kept)
     times.keep(kept)
-    assert [*times.earlier([GPU.name], runs=1)] == kept
-    assert [*times.earlier([GPU.name, "Another GPU"], runs=9)] == [*kept, *kept]
+    assert [*times.earlier(kept, runs=1)] == kept
+    another = msgspec.structs.replace(kept[0], device="Another GPU")
+    assert [*times.earlier([*kept, another], runs=9)] == [*kept, *kept]
     assert not capsys.readouterr().err
     assert store.names() == []  # 'diff --against' does not accept runs of fleets
     (first, _second) = store.saved(times.NAME, GPU.name, times.SUFFIX)
     first.write_bytes(damage(first.read_bytes()))
-    assert [*times.earlier([GPU.name], runs=9)] == kept
+    assert [*times.earlier(kept, runs=9)] == kept
     assert f"{first} is skipped: not a run of gpubench fleet" in capsys.readouterr().err
+
+
+def test_newer_runs_of_other_devices_hide_no_earlier_run_of_a_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path))
+    own = [report(0, seed=seed).times for seed in range(3)]
+    for run_times in (*own, *(report(1, seed=seed).times for seed in range(4))):
+        times.keep(run_times)
+    assert [*times.earlier(report(0).times, runs=2)] == [*own[2], *own[1]]
 
 
 @pytest.fixture(scope="module")
