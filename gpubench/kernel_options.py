@@ -77,7 +77,7 @@ def _tiles(kernel: CudaVariant, tiles: tuple[str, ...], *, every: bool) -> tuple
     """Return the tiles as users write them. Return no tiles if the kernel has no tile to choose."""
     space = kernel.tiles
     if tiles and every:
-        raise UsageError("--all and --tiles: use one of them: --all chooses all tiles")
+        raise UsageError("--all and --tiles: use only one of them; --all chooses all tiles")
     if tiles == (AUTO_TILES,) or tuned_file(tiles):
         raise UsageError(
             f"--tiles: name tiles, such as 16; '{shown(tiles[0])}' is only for sweep and "

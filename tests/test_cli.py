@@ -129,7 +129,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "run of two tiles": (("run", "a.bin", "-o", "c.bin", "--tiles", "8,9"), "one tile"),
     "run of a vector too short": (
         ("run", "{folder}/wide.bin", "-o", "c.bin", "--op", "gemv_t"),
-        "v has 2 elements, but gemv_t of 1x2 takes 1",
+        "v has 2 elements, but gemv_t of 1x2 needs 1",
     ),
     "bytes that are no text": ((*SWEEP, "--sizes", b"\xff\xfe"), "--sizes"),
     "variant of a gpu": ((*DRY, "--variants", "shared_tile"), "--device cuda"),

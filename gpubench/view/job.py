@@ -77,7 +77,9 @@ def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
         say(f"--budget {budget_s:g} was exceeded, because it limits only sampling", err=True)
     if outcome.interrupted:
         path = shlex.quote(str(continued_by or outcome.path))
-        say(f"interrupted: what was measured is kept; --resume {path} continues", err=True)
+        say(
+            f"interrupted: what was measured is kept; --resume {path} continues the sweep", err=True
+        )
     say(f"\n{outcome.path}")
     if outcome.interrupted:
         return INTERRUPTED

@@ -102,7 +102,7 @@ def ab(
         typer.Argument(
             metavar="BASE",
             help="Python interpreter or environment with a gpubench, or a directory of kernels; "
-            "v1:kernels is the directory in the git revision v1.",
+            "v1:kernels is the directory kernels in git revision v1.",
         ),
     ],
     new: Annotated[

@@ -266,7 +266,9 @@ def _max_pairs(
         )
     if to_find:
         if pairs or budget_s:
-            raise UsageError("--to-find: chooses the number of pairs; leave out --pairs, --budget")
+            raise UsageError(
+                "--to-find chooses the number of pairs: leave out --pairs and --budget"
+            )
         return _to_find(to_find, sweep.device, settings)
     if pairs is None:
         pairs = AB_CPU_PAIRS if _on_cpu(sweep.device) else AB_PAIRS

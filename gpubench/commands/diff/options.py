@@ -64,7 +64,7 @@ class Options:
     format: Annotated[Format, typer.Option(help="Format of the comparison.")] = Format.TEXT
     output: Annotated[
         Path | None,
-        option.output_file("File for --format, such as diff.md; the terminal then shows the text."),
+        option.output_file("File for --format, such as diff.md. The terminal then shows text."),
     ] = None
     force: option.Force = False
     full: Annotated[

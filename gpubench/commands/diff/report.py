@@ -81,7 +81,10 @@ def make_report(
     is_judged = any(finding.p is not None for finding in comparison.two_sided.values())
     not_judged = "" if is_judged else _why_untested(comparison)
     untimed = comparison.untimed
-    closing = [f"no time on either side: {len(untimed)}" if untimed else "", _blind(comparison)]
+    closing = [
+        f"points without a time on either side: {len(untimed)}" if untimed else "",
+        _blind(comparison),
+    ]
     closing += [f"weighted total of {counted(x.problems, 'problem')}: {x}" for x in totals]
     return Report(
         base=base.name,

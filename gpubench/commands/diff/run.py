@@ -68,7 +68,7 @@ def run_diff(
 def read_limits(options: Options) -> Limits:
     """Return the limits that the options set. Raises UsageError for invalid options."""
     if options.allow is not None:
-        raise UsageError("--allow: is only for build files; for times, use --threshold")
+        raise UsageError("--allow is only for build files; for times, use --threshold")
     threshold = Limits.threshold
     if options.threshold is not None:
         threshold = parse_fraction(options.threshold, "--threshold", low=1e-6)

@@ -48,9 +48,9 @@ def compared_builds(base: Sequence[Path], new: Sequence[Path], options: Options)
     if os.path.realpath(base[0]) == os.path.realpath(new[0]):
         raise UsageError(f"{new[0]} is compared with itself")
     if options.threshold is not None:
-        raise UsageError("--threshold: is only for times; for build files, use --allow")
+        raise UsageError("--threshold is only for times; for build files, use --allow")
     if options.weights is not None:
-        raise UsageError("--weights: is only for times; build files have no times")
+        raise UsageError("--weights is only for times; build files have no times")
     limits = read_limits(options.allow)
     before, after = read(base[0]), read(new[0])
     keep = selection([*before, *after], options.only, options.exclude)

@@ -91,8 +91,8 @@ def _of_source(file: Path, path: Path, op: str, entry: str) -> str:
         lacking = asked or "how its kernel is launched"
         raise UsageError(
             f"{file}: the source does not say {lacking}; describe the kernel with 'gpubench "
-            f"new-kernel {path.stem} --from {file.name} --dir own', and judge {path.stem} "
-            "--kernels own"
+            f"new-kernel {path.stem} --from {file.name} --dir own', then use 'gpubench "
+            f"judge {path.stem} --kernels own'"
         )
     return description.text
 

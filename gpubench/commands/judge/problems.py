@@ -150,7 +150,7 @@ def _beyond(budget: Budget, problems: int, folder: Path | None) -> str:
         if folder
         else "name a folder with -o, so that --resume can judge the rest"
     )
-    return f"--budget {budget.budget_s:g} is used up: {rest} not judged; {how}"
+    return f"--budget {budget.budget_s:g} is used up, with {rest} left to judge; {how}"
 
 
 def _found(

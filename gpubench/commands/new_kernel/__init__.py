@@ -55,7 +55,7 @@ def new_kernel(
             "kernel"
         )
     if kernel and not source:
-        raise UsageError("--kernel: needs --from FILE, the file of the function")
+        raise UsageError("--kernel needs --from FILE, the file of the function")
     if source:
         describe_source(name, op, source, folder, kernel=kernel, force=force)
     else:

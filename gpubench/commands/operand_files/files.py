@@ -43,7 +43,7 @@ def read_operands(path: Path, op: str) -> tuple[Problem, np.ndarray, np.ndarray]
     (elements,) = problem.input_shapes[1]
     if v.size != elements:
         raise UsageError(
-            f"{path}: v has {v.size} elements, but {op} of {problem.m}x{problem.n} takes {elements}"
+            f"{path}: v has {v.size} elements, but {op} of {problem.m}x{problem.n} needs {elements}"
         )
     return problem, a, v
 

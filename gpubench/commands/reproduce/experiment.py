@@ -176,7 +176,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse CPU-only keys in a GPU sweep. msgspec adds the place in the file to the text."""
         if self.device == "cuda" and (self.when != "always" or self.remember):
-            raise ValueError("'when' and 'remember' are for sweeps on the CPU")
+            raise ValueError("'when' and 'remember' are only for sweeps on the CPU")
 
 
 class PlannedSweep(NamedTuple):

@@ -120,7 +120,9 @@ def run_reproduce(
                 path.unlink(missing_ok=True)
     out.print(Text("\n" + "\n".join(map(view.summary, done))))
     if result.interrupted:
-        say(f"interrupted: what was measured is kept; --resume {target} continues", err=True)
+        say(
+            f"interrupted: what was measured is kept; --resume {target} continues the run", err=True
+        )
     say(f"\n{target / _SUMMARY}.md")
     return INTERRUPTED if result.interrupted else int(any(result.failed for result in done))
 

@@ -314,7 +314,7 @@ def judge_gaps(gaps: Sequence[Gap], empty: EmptyLaunch) -> SelfcheckResult:
         True,
         f"This machine's times can be trusted: both timers agree apart from a launch gap of "
         f"{median:.2f} µs, the same for {same if unequal else 'every kernel'}"
-        f"{'; launches that overlap are found' if controls else ''}.",
+        f"{'; overlapping launches are found' if controls else ''}.",
     )
 
 

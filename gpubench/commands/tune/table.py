@@ -79,7 +79,7 @@ def table_job(settings: Settings, device: Device) -> tuple[Job, dict[Asked, Size
     sweep = settings.sweep
     for name, option in SINGLE.items():
         if len(getattr(sweep, name)) > 1:
-            raise UsageError(f"--{option}: takes one value with --table")
+            raise UsageError(f"--{option}: name one value with --table")
     if not sweep.sizes:
         raise UsageError("--table: add --sizes, such as 1024,2048 or model.csv")
     if sweep.timing.rounds < MIN_ROUNDS:

@@ -35,7 +35,7 @@ def summary(tuned: Tuned, within: float) -> RenderableType:
         if group := group_of(race):
             parts += [Text(), _group_table(group)]
         if len(group) > SHOWN:
-            parts.append(Text(f"and {len(group) - SHOWN} more, status ok in the CSV"))
+            parts.append(Text(f"and {len(group) - SHOWN} more, which have status ok in the CSV"))
         again = [
             row
             for row in sorted(confirmed, key=lambda row: row.median_us or 0.0)
@@ -55,7 +55,7 @@ def _statement(race: Sequence[Row], within: float) -> str:
     if is_undecided(race):
         unmeasured = sum(row.reason == SkipReason.BUDGET_ENDED for row in race)
         rounds = counted(max((row.rounds or 0 for row in left), default=0), "round")
-        none = f", and {unmeasured} in none" if unmeasured else ""
+        none = f", and {unmeasured} in no round" if unmeasured else ""
         return (
             f"{name}: undecided. Of {count} configurations, {len(left)} were measured in at most "
             f"{rounds}{none}: a verdict needs {MIN_VISITS} rounds. No winner is kept. "

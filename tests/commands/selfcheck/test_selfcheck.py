@@ -77,7 +77,7 @@ DEVIATING = gaps((2, 1.0), (10, 1.0), (20, 1.0), (30, 2.0))
 @pytest.mark.parametrize(
     ("gaps", "trusted", "named"),
     [
-        ([*ALONE, CONTROL], True, "launches that overlap are found"),
+        ([*ALONE, CONTROL], True, "overlapping launches are found"),
         ([*ALONE, CONTROL._replace(events_us=4.0)], False, "launches of control overlap"),
         ([*ALONE, LIBRARY], True, ""),  # a library may have a longer gap, but no shorter gap
         ([*ALONE, LIBRARY._replace(events_us=10.1)], False, ""),

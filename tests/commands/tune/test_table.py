@@ -145,7 +145,7 @@ def test_a_library_is_not_counted_among_the_configurations_of_a_table(tmp_path: 
     [
         ((), "--table: add --sizes"),
         (("--sizes", "8", "--rounds", "2"), "--rounds: --table needs at least 3 rounds"),
-        (("--sizes", "8", "--cache", "both"), "--cache: takes one value with --table"),
+        (("--sizes", "8", "--cache", "both"), "--cache: name one value with --table"),
         (("--sizes", "8", "--where", "edge > 1"), "--table: leave out --where"),
         (("--sizes", "8", "-o", "t.csv"), "t.csv is also the file of --sizes or --output"),
         (("--sizes", "8", "--table", "t.txt"), "--table: 't.txt' does not end in .csv"),
