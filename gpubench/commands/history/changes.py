@@ -155,7 +155,8 @@ class _Device:
 
 
 def _code(row: Row) -> tuple[str | None, ...]:
-    return row.source_hash, row.code_hash, row.library
+    library = row.library if row.variant in libraries() else None
+    return row.source_hash, row.code_hash, library
 
 
 def saved_time(name: str) -> str:

@@ -1,5 +1,6 @@
 """`gpubench history`: moves of saved times, their causes, and distances from an anchor."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -155,6 +156,22 @@ def test_an_anchor_without_a_time_is_refused_with_this_reason(call: Call) -> Non
     code, out, err = call("main", "--against", "v1")
     assert (code, out) == (2, "")
     assert err == "gpubench: --against: no result saved as 'v1' has a time\n"
+
+
+def test_another_library_is_not_other_code_of_a_kernel(call: Call) -> None:
+    def on_library(version: str, factor: float) -> list[Row]:
+        rows = sweep(1, library=version, own=factor, cublas=factor)
+        return [replace(each, code_hash=None) for each in rows]  # no reference
+
+    keep([on_library("12", 1.0)], "v1")
+    keep([on_library("12", 1.0), on_library("13", 1.02)])
+    out = call("main", "--against", "v1")[1]
+    changes = [line[:14] for line in out.splitlines() if line.startswith("since v1 ")]
+    assert Counter(changes) == {
+        "since v1 +2.0 ": len(SIZES),  # the library: only the newest result has its code
+        "since v1 +1.0 ": len(SIZES),  # the kernel `own`: both results have its code
+        "since v1 +0.0 ": len(SIZES),
+    }
 
 
 def test_a_slower_tile_that_another_tile_now_beats_is_reported(call: Call) -> None:
