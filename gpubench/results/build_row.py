@@ -55,7 +55,7 @@ class BuildRow(OfSize):
     variant: str = _key("the kernel")
     tile: str = _key("tile as --tiles takes it; empty for kernels without one")
     dtype: str = _key("element type")
-    architecture: str = _key("as --arch takes it, such as sm_90")
+    architecture: str = _key("GPU architecture, such as sm_90")
     launch: int = _key("number of the launch among the kernel's launches, from 1", low=1)
     m: int = _key("rows of C; for gemv, gemv_t and atax, rows of A", low=1, high=LARGEST)
     n: int = _key("columns of C; for gemv, gemv_t and atax, columns of A", low=1, high=LARGEST)
@@ -73,7 +73,7 @@ class BuildRow(OfSize):
     local_bytes: int | None = _code("stack frame per thread: spills and local arrays")
     static_shared_bytes: int | None = _code("shared memory per block that is declared")
     dynamic_shared_bytes: int | None = _code("shared memory per block that the launch requests")
-    max_threads_per_block: int | None = _code("limit of __launch_bounds__; empty: none known")
+    max_threads_per_block: int | None = _code("thread limit of __launch_bounds__, if known")
 
     threads_per_block: int | None = _multiprocessor("threads in a block")
     resident_blocks: int | None = _multiprocessor(

@@ -157,7 +157,7 @@ class Row(OfSize):
     cuda: str | None = _context("CUDA version that the driver supports")
     cupy: str | None = _context("version of CuPy")
     nvrtc: str | None = _context("version of NVRTC, which compiles the kernels")
-    library: str | None = _context("the BLAS of percent_of_blas")
+    library: str | None = _context("BLAS that percent_of_blas compares with")
     environment: str | None = _context("environment variables that change libraries, joined by ;")
     source_hash: str | None = _context("hash of the variant's files and its libraries' versions")
     code_hash: str | None = _context("hash of the compiled code, if gpubench compiled it")
@@ -168,7 +168,7 @@ class Row(OfSize):
     weight: float | None = _context("how often the list of --sizes has the problem")
     options: str | None = _context("the options of the sweep, as flags")
     seed: int | None = _context("seed of the operands, and of the order of the points")
-    round_seeds: str | None = _context("a kernel of your own: seeds of the rounds, joined by ;")
+    round_seeds: str | None = _context("for your own kernel: seeds of the rounds, joined by ;")
     host: str | None = _context("name of the machine")
     started_utc: str | None = _context("when the point's first round started")
 

@@ -37,8 +37,8 @@ class TileRow(OfSize):
     ratio: float | None = _time("time of the library over the time of the (fastest) kernel")
     ratio_low: float | None = _time("lower end of the 95 % interval of ratio, over rounds")
     ratio_high: float | None = _time("upper end of that interval")
-    ties: int | None = _time("configurations that are not shown to be slower than the fastest")
-    configurations: int | None = _time("configurations that were measured")
+    ties: int | None = _time("number of configurations not shown to be slower than the fastest")
+    configurations: int | None = _time("number of measured configurations")
     rounds: int | None = _time("number of rounds of the choice")
     hint: str | None = _time("larger extents with which the problem is faster")
 
