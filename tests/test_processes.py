@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from commandline import TIMEOUT_S, call, run, start
+from warm import Popen
 
 from gpubench.engine.child import supervisor
 from gpubench.engine.worker import Worker
@@ -361,6 +362,30 @@ def test_a_child_that_fills_the_memory_or_cannot_start_says_so(
     assert child.socket.recv(1) == b""
     assert child.how_it_ended() == end
     child.kill()
+
+
+def test_a_child_outlives_the_thread_that_started_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example, the processes of references are started by threads, and answer later."""
+    (tmp_path / "ready.py").write_text(
+        "import os, time\ndef hold(end): os.write(end, b'x'); time.sleep(600)"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(subprocess, "Popen", Popen)  # not a fork of another process
+
+    def started() -> child.Child:
+        ready = start_child("ready", "hold", speaker="ready")
+        assert ready.socket.recv(1) == b"x"
+        return ready
+
+    with ThreadPoolExecutor(1) as pool:
+        ready = pool.submit(started).result()
+    ready.socket.settimeout(1.0)
+    with pytest.raises(TimeoutError):  # the child closes its socket when it ends
+        ready.socket.recv(1)
+    assert not ready.has_ended
+    ready.kill()
 
 
 def test_the_memory_is_also_looked_at_while_daemons_of_the_child_end(

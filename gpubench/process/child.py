@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -102,6 +103,11 @@ class Child:
         self.streams.finish(END_S)
 
 
+_starter = ThreadPoolExecutor(1)
+"""A thread that starts children for other threads than the main thread. The system ends a child
+when the thread that started the child ends, and this thread does not end."""
+
+
 def start(
     module: str,
     function: str,
@@ -121,27 +127,32 @@ def start(
     killed_before = oom_kills()
     ours, theirs = socket.socketpair()
     streams = Copier(speaker)
+
+    def popen() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603 # this interpreter, our own code
+            [
+                sys.executable,
+                "-P",
+                "-c",
+                BOOT.format(module=module, function=function),
+                json.dumps(sys.path),
+                str(os.getpid()),
+                str(folder or ""),
+                str(theirs.fileno()),
+                *words,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=streams.descriptor,
+            stderr=streams.descriptor,
+            env=environment,
+            pass_fds=(theirs.fileno(),),
+            process_group=0,
+        )
+
     try:
         with theirs:
-            process = subprocess.Popen(  # noqa: S603 # this interpreter, our own code
-                [
-                    sys.executable,
-                    "-P",
-                    "-c",
-                    BOOT.format(module=module, function=function),
-                    json.dumps(sys.path),
-                    str(os.getpid()),
-                    str(folder or ""),
-                    str(theirs.fileno()),
-                    *words,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=streams.descriptor,
-                stderr=streams.descriptor,
-                env=environment,
-                pass_fds=(theirs.fileno(),),
-                process_group=0,
-            )
+            is_main = current_thread() is main_thread()
+            process = popen() if is_main else _starter.submit(popen).result()
     except BaseException:
         ours.close()
         streams.close()

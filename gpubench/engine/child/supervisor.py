@@ -291,10 +291,6 @@ class Supervisor:
 
 _ahead: dict[tuple[str, Timer, Path | None], Supervisor] = {}
 
-_openers = ThreadPoolExecutor(32)
-"""Threads that open devices. The threads stay, because the system ends a child when the thread that
-started the child ends."""
-
 
 def supervisor_of(device: str, timer: Timer, kernels: Path | None) -> Supervisor:
     """Return the supervisor that `start_ahead` made for a folder of kernels, or a new one."""
@@ -314,7 +310,8 @@ def start_ahead(
             supervisor = _ahead[device, timer, kernels] = Supervisor(device, timer, kernels)
             made.append(supervisor)
             starting.enter_context(supervisor.starting_ahead(backend, count, torch=True))
-    list(_openers.map(Supervisor.open_ahead, made))
+    with ThreadPoolExecutor(max(1, len(made))) as pool:
+        list(pool.map(Supervisor.open_ahead, made))
 
 
 def end_ahead() -> None:
