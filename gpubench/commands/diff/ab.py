@@ -181,7 +181,12 @@ def unpacked(name: str, path: Path) -> Iterator[Path]:
     git = which("git")
     if git is None:
         raise SideError(name, f": '{shown(str(path))}' needs git, which is not installed")
-    archive = run_program((git, "archive", "--format=tar", str(path)))
+    # In a folder of a repository, `git archive` would archive only the same folder of the tree.
+    tree, top = (
+        os.fsdecode(run_program((git, "rev-parse", *words)).stdout).removesuffix("\n")
+        for words in (("--verify", "--quiet", str(path)), ("--show-toplevel",))
+    )
+    archive = run_program((git, "-C", top, "archive", "--format=tar", tree or str(path)))
     if archive.returncode:
         why = archive.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
         raise SideError(name, f": '{shown(str(path))}': {why}")

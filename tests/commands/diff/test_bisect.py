@@ -98,6 +98,17 @@ def test_the_code_of_a_commit_says_good_bad_or_not_judged(
         assert done.err.endswith("env/bin/python): does not build\n")
 
 
+@pytest.mark.parametrize("base", ["v1:env", "v1:../env"])
+def test_a_directory_of_a_revision_is_found_from_a_folder_of_the_repository(
+    repository: Path, base: str
+) -> None:
+    environment(repository, 0.8)
+    (repository / "folder").mkdir()
+    words = ("bisect", base, "../env", "--pairs", "5", "--threshold", "5%")
+    done = call(repository / "folder", *words)
+    assert done.code == 0, done.err
+
+
 def test_an_unexpected_error_is_not_a_bad_commit(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
