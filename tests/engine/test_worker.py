@@ -272,7 +272,7 @@ def test_a_killed_child_ends_its_children(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_child_without_its_device_or_that_cannot_start_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(UsageError, match="--timer cupti needs cuda; cpu is timed by host"):
+    with pytest.raises(UsageError, match="--timer cupti is only for cuda; cpu is timed by host"):
         Worker("cpu", Timer.CUPTI)
     monkeypatch.setattr("gpubench.process.child.BOOT", "import sys; sys.exit(3)")
     with pytest.raises(ChildLostError, match="the measuring process ended by itself"):
