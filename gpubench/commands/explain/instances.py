@@ -55,7 +55,7 @@ def _compile(instances: Sequence[Instance]) -> dict[Instance, Codes]:
         Program(
             source=first.variant.source,
             source_hash=hashes[first.variant],
-            architecture=first.variant.architecture(first.architecture),
+            architecture=_compiled_for(first),
             options=first.options,
             instances=tuple(
                 dict.fromkeys(
@@ -66,7 +66,7 @@ def _compile(instances: Sequence[Instance]) -> dict[Instance, Codes]:
             ),
         ): group
         for group in grouped(
-            instances, lambda each: (each.variant.path, each.architecture, each.options)
+            instances, lambda each: (each.variant.path, _compiled_for(each), each.options)
         ).values()
         for first in group[:1]
     }
@@ -74,6 +74,11 @@ def _compile(instances: Sequence[Instance]) -> dict[Instance, Codes]:
     with Steps() as steps:
         codes = compile_programs(list(programs), lambda n: steps.show(f"compiled {n} of {total}"))
     return {instance: codes[program] for program, group in programs.items() for instance in group}
+
+
+def _compiled_for(instance: Instance) -> str:
+    """Return the architecture of an instance, with the suffix that its kernel needs."""
+    return instance.variant.architecture(instance.architecture)
 
 
 def _record(instances: Sequence[Instance]) -> dict[Instance, Recorded]:

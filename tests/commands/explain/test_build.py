@@ -85,6 +85,14 @@ def test_what_an_architecture_lacks_is_skipped_with_the_reason(tmp_path: Path) -
     assert "9.0" in (rows[0].reason or "")
 
 
+@pytest.mark.usefixtures("unrecorded")
+def test_architectures_that_a_kernel_compiles_alike_have_the_same_figures(tmp_path: Path) -> None:
+    done, rows = build(tmp_path, "b.csv", "wgmma_tf32", "--arch", "sm_90,sm_90a", "--sizes", "1024")
+    assert done.code == 0
+    registers = {row.architecture: row.registers for row in rows}
+    assert registers["sm_90"] == registers["sm_90a"]
+
+
 def test_a_second_run_compiles_and_records_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
