@@ -116,8 +116,8 @@ def _times_us(
     path: Path, problem: Problem, variant: str, names: Sequence[str], architecture: str, gpu: Device
 ) -> tuple[dict[str, float], str]:
     """Return the median time of each tile, and a note if another GPU than `gpu` was measured."""
-    point = (variant, problem.op, problem.dtype, problem.numbers)
-    facts = attrgetter("variant", "op", "dtype", "numbers")
+    point = (variant, problem.op, problem.dtype, problem.layout, problem.numbers)
+    facts = attrgetter("variant", "op", "dtype", "layout", "numbers")
     rows = [
         row
         for row in read(path)
@@ -134,8 +134,9 @@ def _times_us(
                 f"{path}: measured on compute capability {measured}, but {architecture} is "
                 f"explained; add --arch sm_{measured.replace('.', '')}"
             )
-    # If a tile has several times, the cache state that is first in the alphabet counts: cold.
-    rows.sort(key=lambda row: (row.cache, row.timer), reverse=True)
+    # If a tile has several times, the conditions that are first in the alphabet count: cold, alone,
+    # and burst.
+    rows.sort(key=attrgetter("cache", "launches", "state", "timer"), reverse=True)
     measured_on = rows[-1].device
     note = f"the times in {path} were measured on {measured_on}, but the bound is for {gpu.name}"
     times_us = {row.tile: row.median_us for row in rows if row.median_us is not None}

@@ -253,6 +253,21 @@ def test_a_sweeps_times_are_compared_with_the_bound(
     assert "0." not in by_tile["4"][-1]
 
 
+@pytest.mark.parametrize(
+    "facts", [{"layout": "nt"}, {"launches": "graph"}, {"state": "sustained"}, {"cache": "hot"}]
+)
+def test_times_of_other_points_are_not_taken(facts: dict[str, str], tmp_path: Path) -> None:
+    for rows in (
+        [row(16, 283.0), row(16, 200.0, **facts)],
+        [row(16, 200.0, **facts), row(16, 283.0)],
+    ):
+        path = tmp_path / "a.csv"
+        path.unlink(missing_ok=True)
+        write(rows, path)
+        answer = module.explained("shared_tile", {"tiles": "16"}, times=path)
+        assert [each.measured_us for each in answer.explanations] == [283.0]
+
+
 def test_times_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     write([row(16, 283.0, compute_capability="8.0")], path)
