@@ -125,6 +125,7 @@ class Rotation:
     def __next__(self) -> int:
         index = self._next
         self._next = (index + 1) % self._count
+        self._untouched -= 1
         self.used.add(index)
         return index
 
@@ -136,7 +137,6 @@ class Rotation:
         if flush and self._untouched < launches:
             flush()
             self._untouched = self._count
-        self._untouched -= launches
         return [next(self) for _ in range(launches)]
 
 

@@ -58,6 +58,14 @@ def test_the_rotation_goes_on_from_launch_to_launch_and_a_flush_serves_each_set_
         assert len(flushes) == count
 
 
+def test_a_set_that_a_single_launch_used_is_flushed_before_its_next_use() -> None:
+    rotation, flushes = Rotation(2), []
+    for count in (1, 2):
+        rotation.take(1, lambda: flushes.append(1))
+        assert len(flushes) == count
+        next(rotation)
+
+
 def test_fewer_rows_cut_the_arrays_that_have_as_many_rows_as_a() -> None:
     shapes = {}
     for op in (op for op, operation in OPERATIONS.items() if operation.is_product):
