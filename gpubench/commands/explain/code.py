@@ -115,12 +115,14 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]
         yield from ((program, compile_program(program)) for program in programs)
         return
     with started as pool:
-        # The started processes inherit a handler that ignores Ctrl-C, so only this process ends
-        # them.
-        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        futures = {pool.submit(compile_program, program): program for program in programs}
-        signal.signal(signal.SIGINT, handler)
         try:
+            # The started processes inherit the blocked signal, so only this process ends them at
+            # Ctrl-C.
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                futures = {pool.submit(compile_program, program): program for program in programs}
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BrokenProcessPool:

@@ -2,8 +2,11 @@
 
 import errno
 import multiprocessing
+import os
 import shutil
 import signal
+from concurrent.futures import Future
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -117,6 +120,23 @@ def test_instances_compiled_and_disassembled_together_are_as_if_alone() -> None:
         loop = inner_loop(disassemble(alone.cubin, "-c") or "", "float32")
         assert loop
         assert (code.loop, code.resources, code.max_threads) == (loop, alone.resources, threads)
+
+
+def test_ctrl_c_while_the_processes_start_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pool:
+        def submit(self, *_call: object) -> Future[Codes]:
+            os.kill(os.getpid(), signal.SIGINT)
+            future: Future[Codes] = Future()
+            future.set_result({})
+            return future
+
+    monkeypatch.setattr(code_module, "_pool", lambda _processes: nullcontext(Pool()))
+    program = Program(
+        source=KERNELS / "naive.cu", source_hash="of this test", architecture="sm_90", options=(),
+        instances=(("naive<float, 1>", "float32"),),
+    )  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        list(code_module._compile_all([program]))
 
 
 @pytest.mark.slow
