@@ -92,6 +92,9 @@ class _Device:
             references.append(_is_reference([row for row in results if row]))
         logs = np.log(levels)
         self._machine = machine_levels(logs, np.array(references))
+        self._shows_machine = np.isfinite(logs[np.array(references)]).any(axis=0)
+        """Whether a reference has a time in each result."""
+
         self._levels = logs - self._machine
 
     def moves(self) -> tuple[list[Move], list[Move]]:
@@ -99,6 +102,7 @@ class _Device:
         machine = self._machine[self._anchors :]
         levels, speeds = self._levels[:, self._anchors :], _speeds(self._rows)
         if machine.any():
+            machine = np.where(self._shows_machine[self._anchors :], machine, np.nan)
             levels, speeds = np.vstack([levels, machine]), np.append(speeds, 0.0)
         all_moves = find_moves(levels, speeds)
         last = len(self.points)
@@ -115,7 +119,9 @@ class _Device:
 
     def machine_line(self, device: str | None, move: Move) -> str:
         """Return a line on a move that all references share, which shows that the machine moved."""
-        at, previous = self.names[move.at], self.names[move.at - 1]
+        at = self.names[move.at]
+        shows_machine = self._shows_machine[self._anchors :]
+        previous = self.names[np.flatnonzero(shows_machine[: move.at])[-1]]
         drivers = [
             next((rows[name].driver for rows in self._rows if name in rows), None)
             for name in (previous, at)

@@ -89,6 +89,19 @@ def test_a_move_of_all_unchanged_code_is_a_move_of_the_machine(call: Call) -> No
     assert line.split(": ")[2].startswith("machine, unchanged code moved")
 
 
+def test_a_result_without_unchanged_code_shows_no_move_of_the_machine(call: Call) -> None:
+    for n in range(8):
+        rows = sweep(n, machine=1.04 if n > 3 else 1.0)
+        keep([[replace(x, driver="2" if n > 3 else "1") for x in rows]])
+        own = [x for x in rows if x.variant == "own"]
+        driver = "2" if n > 2 else "1"
+        keep([[replace(x, op="gemv", k=1, code_hash=None, driver=driver) for x in own]])
+    lines = call("main")[1].splitlines()
+    (place,) = (at for at, line in enumerate(lines) if line.startswith("NVIDIA H200: "))
+    assert lines[place].startswith("NVIDIA H200: moved +4.")
+    assert " ".join(lines[place : place + 2]).rstrip().endswith("driver 1 → 2")
+
+
 def test_a_move_of_unchanged_code_that_others_do_not_share_has_no_known_cause(call: Call) -> None:
     keep([sweep(n, own=1.08 if n > 3 else 1.0) for n in range(8)])
     lines = moved(call("main")[1])
