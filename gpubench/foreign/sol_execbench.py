@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpubench.foreign import values
-from gpubench.foreign.statement import MAX_WORKLOADS, Statement, Tolerance, Workload, read_text
+from gpubench.foreign.statement import Statement, Tolerance, Workload, read_lines, read_text
 from gpubench.model.expression import evaluate
 
 SHARE = "required_matched_ratio"
@@ -74,9 +74,7 @@ def _read(path: Path) -> tuple[_Definition, list[_Line]]:
     file = path.parent / "workload.jsonl"
     if root:
         file = root / "workloads" / path.relative_to(root / "definitions").with_suffix(".jsonl")
-    lines = [line for line in read_text(file).splitlines() if line.strip()]
-    stated = [msgspec.json.decode(line, type=dict[str, Any]) for line in lines[:MAX_WORKLOADS]]
-    return definition, [msgspec.convert(x["workload"] if root else x, _Line) for x in stated]
+    return definition, read_lines(file, _Line, "workload" if root else "")
 
 
 def read(path: Path) -> Statement:

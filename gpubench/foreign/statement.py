@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 MAX_FILE_BYTES = 2**24
 MAX_WORKLOADS = 1000
 ALIGNMENT = 256  # alignment of each tensor in the bytes of a launch
+
+Line = TypeVar("Line")
 
 
 class Tolerance(msgspec.Struct, frozen=True):
@@ -114,3 +116,20 @@ def read_text(path: Path) -> str:
     if len(content) > MAX_FILE_BYTES:
         raise ValueError(f"the file has more than {MAX_FILE_BYTES:,} bytes")
     return content.decode("utf-8")
+
+
+def read_lines(path: Path, kind: type[Line], key: str = "") -> list[Line]:
+    """Return the objects of type `kind` that the lines of a file of JSON contain.
+
+    If `key` is not empty, each line has the object in the field `key`. Raises ValueError, which
+    names the file and the line, or OSError.
+    """
+    lines = [each for each in enumerate(read_text(path).splitlines(), 1) if each[1].strip()]
+    made = list[Line]()
+    for number, line in lines[:MAX_WORKLOADS]:
+        try:
+            fields = msgspec.json.decode(line, type=dict[str, Any])
+            made.append(msgspec.convert(fields.get(key) if key else fields, kind))
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise ValueError(f"{path.name}, line {number}: {error}") from error
+    return made

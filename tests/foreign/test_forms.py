@@ -85,6 +85,17 @@ def test_a_definition_that_cannot_be_used_is_one_line(
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("folder", ["sol", "traces"])
+def test_a_workload_that_cannot_be_used_is_named_by_its_line(folder: str, tmp_path: Path) -> None:
+    write = stated_problems.traces if folder == "traces" else stated_problems.definition
+    ((form, path),) = forms.find(write(tmp_path))
+    (workloads,) = tmp_path.rglob("*.jsonl")
+    for text, reason in [('{"uuid": ', "truncated"), ("{}", "`"), ("3", "Expected `object`")]:
+        workloads.write_text(f"{workloads.read_text().splitlines()[0]}\n\n{text}\n")
+        with pytest.raises(UsageError, match=f"{workloads.name}, line 3: .*{reason}"):
+            forms.read(form, path)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
