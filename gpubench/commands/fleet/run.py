@@ -16,6 +16,7 @@ from gpubench.backends import AUTO
 from gpubench.commands.fleet import times as times_of
 from gpubench.commands.fleet.units import (
     ALONE,
+    EDGE_ROUNDS,
     PRODUCTS,
     TOGETHER,
     UNIT,
@@ -103,10 +104,13 @@ def foresee(on: str, device: str, *, rounds: int, output: Path | None) -> None:
         devices = devices_of(device)
         turns = _turns(rounds, len(devices))
         products_of = [PRODUCTS[devices[0].backend]]
-        of_turn = products(devices[0], 1, Asked(device, ALONE, 1, SEED)).forecast().expected_s
+        of_round = products(devices[0], 1, Asked(device, ALONE, 1, SEED)).forecast().expected_s
+        serial = rounds * len(devices)
+        if len(devices) > 1:  # all devices measure at the same time
+            serial += rounds + 2 * EDGE_ROUNDS
         names = dict.fromkeys(each.name for each in devices)
         where = f"{counted(len(devices), 'device')} ({', '.join(names)}), {counted(turns, 'turn')}"
-        expected = f"about {minutes(turns * of_turn)} after the workers have started\n"
+        expected = f"about {minutes(serial * of_round)} after the workers have started\n"
     else:
         require_cluster(on)
         products_of = [product for name, product in PRODUCTS.items() if device in {AUTO, name}]

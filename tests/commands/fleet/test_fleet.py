@@ -402,3 +402,15 @@ def test_a_dry_run_lists_the_units_and_starts_nothing(
     assert "the workers of tcp://nowhere:1: 3 rounds on each; nothing is run" in out
     assert out.rstrip().endswith("would write: fleet.csv")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("devices", "said"), [(1, "about 3:00"), (2, "about 11:00")])
+def test_a_dry_run_counts_the_time_of_turns_together_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], devices: int, said: str
+) -> None:
+    monkeypatch.setattr(run, "devices_of", lambda _: [GPU] * devices)
+    monkeypatch.setattr(run, "products", Mock())
+    run.products.return_value.forecast.return_value.expected_s = 60.0  # type: ignore[attr-defined]
+    run.foresee("local", "auto", rounds=3, output=None)
+    out = " ".join(capsys.readouterr().out.split())
+    assert said in out  # alone: a round of each device in turn; together: five rounds of all
