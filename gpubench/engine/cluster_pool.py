@@ -52,6 +52,8 @@ NO_WORKER_LIMIT_S = 30.0
 
 CONTINUES = "the measurements are kept, and --resume continues the sweep, with or without --on"
 
+LOOK_EVERY_S = 1.0  # time between two searches for silent workers
+
 SILENT_S = 25.0
 """Time without a heartbeat after which a worker counts as lost. Dask's workers send a heartbeat
 every few seconds, also while they measure."""
@@ -243,13 +245,14 @@ class ClusterPool:
             for share in shares:
                 submit(share)
             while running:
-                try:
-                    arrived = inbox.get(timeout=1)
-                except Empty:
+                if not alive.left_s:  # also while other workers send measurements
                     silent = alive.newly_silent()
                     for future in alive.given_to(silent, running) if silent else ():
                         submit(running.pop(future), alive.without(silent))
                         cancel(client, [future])
+                try:
+                    arrived = inbox.get(timeout=alive.left_s)
+                except Empty:
                     continue
                 if isinstance(arrived, tuple):
                     receive(*arrived)
@@ -368,7 +371,12 @@ class _Alive:
 
         self._silent: set[str] = set()
         self._failed: set[str] = set()
-        self._seen_s = perf_counter()
+        self._seen_s = self._looked_s = perf_counter()
+
+    @property
+    def left_s(self) -> float:
+        """Time in seconds until the next search for silent workers, or 0 if the search is due."""
+        return max(0.0, self._looked_s + LOOK_EVERY_S - perf_counter())
 
     def newly_silent(self) -> set[str]:
         """Return the workers that became silent since the last call."""
@@ -395,6 +403,7 @@ class _Alive:
             now_s - self._seen_s > NO_WORKER_LIMIT_S
         ):
             raise PeerLostError(f"no worker is left; {CONTINUES}")
+        self._looked_s = perf_counter()  # the scheduler may have answered slowly
         return late
 
     def given_to(self, workers: Collection[str], futures: Collection[Future]) -> list[Future]:

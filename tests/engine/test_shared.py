@@ -428,6 +428,46 @@ def test_a_sweep_outlives_workers_that_are_killed_silent_or_late(
     assert {row.slot for row in rows} == {"2"}
 
 
+CALLS, ENDS, NOTICED = Counter[str](), Event(), list[bool]()
+"""State of `measure_or_wait`, which Dask pickles by its name."""
+
+
+def measure_or_wait(share: shared.Share) -> shared.ShareResult:
+    """Send measurements from worker 1, and wait in worker 0, until a fourth share is measured."""
+    worker = get_worker()
+    CALLS[str(worker.name)] += 1
+    if CALLS.total() > 3:  # the share of the silent worker
+        ENDS.set()
+    elif str(worker.name) == "0":
+        ENDS.wait(20)
+    elif str(worker.name) == "1":
+        point = prepare(ASKED, find_devices("cpu")[0][0]).points[0]
+        for _ in range(60):
+            worker.log_event(share.topic, encode_line(measurement(10.0, point)))
+            if ENDS.wait(0.1):
+                break
+        NOTICED.append(ENDS.is_set())
+    return shared.ShareResult(worker.address, [])
+
+
+def test_a_silent_worker_is_noticed_while_another_worker_sends_measurements(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    present = cluster.present
+    monkeypatch.setattr(
+        shared,
+        "present",
+        lambda client: {
+            address: facts | ({"last_seen": 0.0} if str(facts["name"]) == "0" else {})
+            for address, facts in present(client).items()
+        },
+    )
+    monkeypatch.setattr(shared, "measure_share", measure_or_wait)
+    monkeypatch.setattr(shared, "SILENT_S", 1.5)
+    run_shared(ASKED, client, Watcher())
+    assert NOTICED == [True]
+
+
 def test_each_race_runs_on_one_device_and_the_devices_share_the_races(
     client: Client, devices: Callable[[Opened], None], tmp_path: Path
 ) -> None:
