@@ -146,6 +146,8 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray]:
             f"{path}: A has {a.ndim} dimensions and v {v.ndim}; they must have 2 and 1"
         )
     _require_extents(path, *a.shape)
+    if not v.size:
+        raise UsageError(f"{path}: v has no elements")
     a, v = (x.astype(x.dtype.newbyteorder("="), order="C", copy=False) for x in (a, v))
     if a.dtype != v.dtype or str(a.dtype) not in CORE_DTYPES:
         dtypes = ", ".join(CORE_DTYPES)

@@ -150,6 +150,7 @@ def test_an_archive_of_other_arrays_is_refused(tmp_path: Path) -> None:
         ({"A": FLOAT_A, "v": FLOAT_V.astype(float)}, "A is float32 and v float64"),
         ({"A": FLOAT_A.astype("f2"), "v": FLOAT_V.astype("f2")}, "A is float16 and v float16"),
         ({"A": FLOAT_A[:0], "v": FLOAT_V}, "A is 0x"),
+        ({"A": FLOAT_A, "v": FLOAT_V[:0]}, "v has no elements"),
         ({"A": FLOAT_A, "v": FLOAT_V * np.nan}, "v[0] is nan"),
     ):
         np.savez(path, **arrays)  # type: ignore[arg-type]
