@@ -47,12 +47,15 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
         raise UsageError(f"{source}: {error}") from error
     if not functions:
         raise UsageError(f"{source} defines no kernel: no __global__ function")
-    for function in functions:
+    for number, function in enumerate(functions):
         name = function.rpartition("::")[2].lower()
         path = folder / f"{name if is_name(name) else 'kernel'}.py"
         try:
             description = describe_file(source, path.stem, op, function, home=str(folder))
-            if description.asked and (written := function_on_arrays(source, text, folder)):
+            on_arrays = folder / f"on_arrays_{number}.cu"
+            if description.asked and (
+                written := function_on_arrays(source, text, function, on_arrays)
+            ):
                 wrapper, launcher = written
                 description = describe_file(wrapper, path.stem, op, launcher, home=str(folder))
             if description.asked:

@@ -21,22 +21,22 @@ _STRUCTURE = r"\bstruct\s*+(\w*+)\s*+\{{([^{{}}]*+)\}}\s*+({name})?\s*+;"
 _LETTERS = f"{string.ascii_letters}{string.digits}_"
 
 
-def function_on_arrays(source: Path, text: str, folder: Path) -> tuple[Path, str] | None:
-    """Write a source with a wrapper that takes arrays. Return the path and the wrapper's name.
+def function_on_arrays(source: Path, text: str, name: str, path: Path) -> tuple[Path, str] | None:
+    """Write a source `path` with a wrapper that takes arrays. Return `path` and the wrapper's name.
 
-    Return None if `source` has no function that takes A, B and C as structures and launches a
-    kernel.
+    The wrapper calls the host function `name`, or the first function that launches the kernel
+    `name`. Return None if `source` has no such function that takes A, B and C as structures.
     """
     plain = code(text)
     for function in functions(text):
-        if function.is_kernel or not function.launches_kernels:
+        is_named = function.name == name or re.search(rf"\b{last(name)}\b", function.body)
+        if function.is_kernel or not function.launches_kernels or not is_named:
             continue
         try:
             body = "\n".join(_body(function, plain))
         except (LookupError, ValueError):  # the parameters are not three structures of matrices
             continue
         element = _pointer(_members(function.parameters[0].type_name, plain)).type_name
-        path = folder / "on_arrays.cu"
         path.write_text(
             f'#include "{source.resolve()}"\n'
             f"namespace {SPACE} {{\n"

@@ -234,5 +234,27 @@ def test_elements_that_no_precision_has_are_not_called_wrong(
     assert "operands of __half and float as C, but __half" in capsys.readouterr().out
 
 
+def test_each_function_on_structures_is_checked_by_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = "for (int k = 0; k < A.width; ++k) sum += A.p[y * A.width + k] * B.p[k * B.width + x];"
+    sums = {"first": f"if (y < C.height && x < C.width) {loop}", "second": "sum = 7;"}
+    text = "struct Matrix { int width; int height; float* p; };\n" + "".join(
+        f"__global__ void {name}(Matrix A, Matrix B, Matrix C) {{\n"
+        "  int y = blockIdx.y * 16 + threadIdx.y, x = blockIdx.x * 16 + threadIdx.x;\n"
+        f"  float sum = 0; {code}\n"
+        "  if (y < C.height && x < C.width) C.p[y * C.width + x] = sum;\n}\n"
+        f"void run_{name}(Matrix A, Matrix B, Matrix C) {{\n"
+        "  dim3 grid((C.width + 15) / 16, (C.height + 15) / 16);\n"
+        f"  {name}<<<grid, dim3(16, 16)>>>(A, B, C);\n}}\n"
+        for name, code in sums.items()
+    )
+    (tmp_path / "mine.cu").write_text(text)
+    assert check(tmp_path / "mine.cu") == FAULTY
+    first, second = capsys.readouterr().out.split("\nsecond\n")
+    assert "right and clean" in first
+    assert "elements are wrong" in second
+
+
 def test_the_files_are_there() -> None:
     assert (len(FILES), len(FAULTS)) == (30, 23)
