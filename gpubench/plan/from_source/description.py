@@ -81,8 +81,10 @@ def _facts(source: Path, name: str, op: str, entry: str, home: str) -> Facts:
             key=lambda each: (not each.is_kernel, -len(each.template)),
         )  # if two templates have the same name, C++ calls the more specialized template
         by_name = {last(each.name): each for each in everything}
-        entry = last(entry) or (name if name in by_name else "")
-        function = _chosen(source, defined, by_name, entry)
+        entry = entry or (name if name in by_name else "")
+        named = by_name | {each.name: each for each in everything}
+        function = _chosen(source, defined, named, entry if entry in named else last(entry))
+        by_name |= {last(function.name): function}
         kernels = {last(each.name): each for each in everything if each.is_kernel}
         arguments, column_major = meanings(function, kernels, op)
     except ValueError as error:

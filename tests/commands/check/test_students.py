@@ -256,5 +256,25 @@ def test_each_function_on_structures_is_checked_by_itself(
     assert "elements are wrong" in second
 
 
+def test_functions_of_two_namespaces_are_checked_each_by_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = "for (int k = 0; k < K; ++k) sum += A[y * K + k] * B[k * N + x];"
+    sums = {"wrong": "sum = 7;", "right": loop}
+    text = "".join(
+        f"namespace {name} {{\n__global__ void gemm(const float* A, const float* B, float* C, "
+        "int M, int N, int K) {\n"
+        "  int y = blockIdx.y * 16 + threadIdx.y, x = blockIdx.x * 16 + threadIdx.x;\n"
+        "  if (y >= M || x >= N) return;\n"
+        f"  float sum = 0; {code}\n  C[y * N + x] = sum;\n}}\n}}\n"
+        for name, code in sums.items()
+    )
+    (tmp_path / "mine.cu").write_text(text)
+    assert check(tmp_path / "mine.cu") == FAULTY
+    wrong, right = capsys.readouterr().out.split("\nright::gemm\n")
+    assert "elements are wrong" in wrong
+    assert "right and clean" in right
+
+
 def test_the_files_are_there() -> None:
     assert (len(FILES), len(FAULTS)) == (30, 23)
