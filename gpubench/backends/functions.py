@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
@@ -64,8 +65,12 @@ def writing(function: Callable[..., Any], variant: CallVariant) -> Callable[...,
 def why_not_called(function: Callable[..., None], arrays: Sequence[Any]) -> str:
     """Return advice if a function takes only the inputs, or else an empty text."""
     try:
-        signature(function).bind(*arrays[:-1])
+        takes = signature(function)
+        takes.bind(*arrays[:-1])
     except (TypeError, ValueError):  # the arguments differ, or a builtin has no signature
+        return ""
+    with suppress(TypeError):
+        takes.bind(*arrays)
         return ""
     return "; for a function that returns its result, write returns=True"
 

@@ -278,6 +278,19 @@ def test_a_returned_value_that_is_not_the_whole_result_is_an_error(returned: obj
     result, _ = measured(variant(lambda _a, _b: returned, returns=True))
     assert result.status == Status.ERROR
     assert ", not an array of shape (64, 48)" in result.reason
+    assert "write returns=True" not in result.reason
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_only_a_function_of_the_inputs_alone_is_advised_to_return_its_result(scope: Scope) -> None:
+    def any_arrays(*_arrays: Any) -> None:
+        raise TypeError("of this test")
+
+    result, _ = measured(variant(any_arrays), scope=scope)
+    assert "of this test" in result.reason
+    assert "write returns=True" not in result.reason
+    result, _ = measured(variant(lambda a, b: a @ b), scope=scope)
+    assert "write returns=True" in result.reason
 
 
 def test_a_returning_function_reports_its_algorithm() -> None:

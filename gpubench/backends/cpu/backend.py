@@ -80,6 +80,7 @@ class CpuKernel:
 
     routine: Routine
 
+    function: Callable[..., None]  # the function, which takes the output too
     call: Callable[..., None]  # the timed call: the function, or `_end_to_end`
     timer: CpuTimer
     sets: tuple[tuple[Any, ...], ...]
@@ -156,7 +157,7 @@ class CpuKernel:
         except ModuleNotFoundError as error:
             raise missing_module(error) from error
         except Exception as error:
-            advice = why_not_called(self.call, arrays) if isinstance(error, TypeError) else ""
+            advice = why_not_called(self.function, arrays) if isinstance(error, TypeError) else ""
             why = f"{with_place(error, self.path)}{advice}"
             raise LaunchError(f"failed while running: {why}") from error
 
@@ -244,7 +245,7 @@ class CpuBackend:
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
         sets, placed = self._fixed.place(point, operands)
         sets = first_rows(sets, problem)
-        call = writing(function, variant)
+        call = writes = writing(function, variant)
         if isinstance(function, CFunction):
             call = function.bind(problem)
         if point.scope == Scope.END_TO_END:
@@ -253,6 +254,7 @@ class CpuBackend:
             sets = tuple(as_tensors(variant.tensors, arrays) for arrays in sets)
         return CpuKernel(
             routine=Routine(call=function),
+            function=writes,
             call=call,
             timer=self.timer,
             sets=sets,
