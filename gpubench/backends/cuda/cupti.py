@@ -50,6 +50,7 @@ class CuptiTimer:
         while len(times) < count:
             group = max(1, min(count - len(times), MAX_RECORDS // launches))
             self._synchronize()
+            self._flush()  # a sample that failed may have left records
             self._kernels.clear()
             self._cupti.activity_enable(kind)
             try:
@@ -59,12 +60,15 @@ class CuptiTimer:
                     for launch in islice(rotation, launches):
                         launch()
                 self._synchronize()
-                # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: deliver unfinished buffers too.
-                self._cupti.activity_flush_all(1)
+                self._flush()
             finally:
                 self._cupti.activity_disable(kind)
             times += per_launch_us(self._kernels, launches, group)
         return times
+
+    def _flush(self) -> None:
+        # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: deliver unfinished buffers too.
+        self._cupti.activity_flush_all(1)
 
     def _completed(self, activities: list[Any]) -> None:
         kind = self._cupti.ActivityKind.CONCURRENT_KERNEL

@@ -1,10 +1,14 @@
 """CUPTI's activity records give execution times."""
 
+import itertools
 import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from gpubench.backends.cuda.cupti import load_cupti, per_launch_us
+from gpubench.backends.cuda.cupti import CuptiTimer, load_cupti, per_launch_us
 from gpubench.errors import DeviceUnavailableError, LaunchError
 
 
@@ -28,6 +32,50 @@ def test_the_kernels_of_a_launch_are_summed_and_those_that_overlap_count_once(
 def test_lost_records_are_an_error_and_not_a_time(recorded: int) -> None:
     with pytest.raises(LaunchError, match=f"recorded {recorded} kernels for 4 launches"):
         per_launch_us([(0, 1)] * recorded, launches=2, count=2)
+
+
+class Cupti:
+    """CUPTI's bindings, which keep the records of kernels until a flush."""
+
+    ActivityKind = SimpleNamespace(CONCURRENT_KERNEL=10)
+
+    def __init__(self) -> None:
+        self.is_enabled, self.now_ns = False, 0
+        self.records: list[Any] = []
+
+    def activity_register_callbacks(self, _requested: Any, completed: Callable[..., None]) -> None:
+        self.completed = completed
+
+    def activity_enable(self, _kind: int) -> None:
+        self.is_enabled = True
+
+    def activity_disable(self, _kind: int) -> None:
+        self.is_enabled = False
+
+    def activity_flush_all(self, _flag: int) -> None:
+        self.completed(self.records)
+        self.records = []
+
+    def launch(self) -> None:
+        start_ns, self.now_ns = self.now_ns, self.now_ns + 2000
+        if self.is_enabled:
+            kind = self.ActivityKind.CONCURRENT_KERNEL
+            self.records.append(SimpleNamespace(kind=kind, start=start_ns, end=start_ns + 1000))
+
+
+def test_a_sample_that_failed_leaves_no_records_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cupti = Cupti()
+    monkeypatch.setitem(sys.modules, "cupti", SimpleNamespace(cupti=cupti))
+    timer = CuptiTimer(lambda: None)
+
+    def fail() -> None:
+        raise LaunchError("of this test")
+
+    with pytest.raises(LaunchError, match="of this test"):
+        timer.sample(iter([cupti.launch, fail]), 2, 1)
+    assert timer.sample(itertools.repeat(cupti.launch), 2, 2) == [1.0, 1.0]
 
 
 def test_without_cupti_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
