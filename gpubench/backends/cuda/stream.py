@@ -16,7 +16,7 @@ from gpubench.model import Device
 SOURCE = Path(__file__).with_name("stream.cu")
 
 TIMESTAMP_WORDS = 3  # words of a timestamp: cycles, nanoseconds, multiprocessor
-MAX_TIMESTAMPS = 2048  # maximum number of timestamps between two synchronizations
+MAX_TIMESTAMPS = 2048  # number of timestamps that are kept. A further one replaces the oldest
 
 
 def own_kernel(name: str, device: Device) -> Any:
@@ -95,8 +95,8 @@ class CudaStream:
         The timestamps stay valid until further timestamps are enqueued.
         """
         self._stream.synchronize()
-        if self._used:
-            self._host_timestamps[: self._used] = self._timestamps[: self._used].get()
+        if kept := min(self._used, MAX_TIMESTAMPS):
+            self._host_timestamps[:kept] = self._timestamps[:kept].get()
         self._used = 0
 
     def elapsed_us(self, start: Timestamp, stop: Timestamp) -> float:
@@ -139,6 +139,6 @@ class CudaStream:
         return statistics.median(self.elapsed_us(*pair) for pair in pairs)
 
     def _next_timestamp(self) -> Timestamp:
-        timestamp = Timestamp(self._events[self._used], self._used)
+        slot = self._used % MAX_TIMESTAMPS
         self._used += 1
-        return timestamp
+        return Timestamp(self._events[slot], slot)

@@ -34,6 +34,8 @@ MAX_LAUNCHES = MAX_IN_FLIGHT // LEAST_AHEAD
 
 SAMPLE_US = 5000.0  # minimum duration of a sample, as far as the queue has room for its launches
 
+MAX_SAMPLES = 2000  # maximum number of samples. The stream keeps the timestamps of 2048 marks
+
 READ_EVERY_S = 0.02
 
 Reading = tuple[float, float]  # the time of a reading in seconds, and the energy counter in joules
@@ -95,7 +97,8 @@ def sustain(
     taken = 0
     with meter(energy_j, clock) as readings:
         began = clock()
-        while (spent_s := clock() - began) < heat_s + timed_s or not taken:
+        while not taken or (taken < MAX_SAMPLES and clock() - began < heat_s + timed_s):
+            spent_s = clock() - began
             for launch in islice(rotation, launches):
                 launch()
             start, stop = marks[-1], stream.record_start()

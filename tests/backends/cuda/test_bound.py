@@ -40,6 +40,13 @@ PROBLEM = Problem(op="gemm", m=40, n=50, k=60, dtype="float32")
 MODULES = ("launching", "stream", "kernel", "gauge", "backend", "cupti", "cublas", "cublaslt")
 
 
+class OnDevice(np.ndarray):  # type: ignore[type-arg]
+    """An array of CuPy, which `get` copies to the host."""
+
+    def get(self) -> Any:
+        return np.array(self)
+
+
 class Hook:
     """CuPy's MemoryHook: the memory pool calls the hooks that are active."""
 
@@ -195,6 +202,19 @@ def test_cublas_has_its_own_handle(cuda: SimpleNamespace, monkeypatch: pytest.Mo
     for launch in launches:
         launch()
     assert cuda.launched == ["cublasGemmEx", "cublasGemmEx", "cublasSgemv_v2"]
+
+
+def test_a_timestamp_too_many_replaces_the_oldest(cuda: SimpleNamespace) -> None:
+    module = sys.modules[f"{cuda.kernel.__package__}.stream"]
+    count = module.MAX_TIMESTAMPS
+    stream = object.__new__(module.CudaStream)
+    stream._events, stream._used = list(range(count)), 0
+    assert [stream._next_timestamp().slot for _ in range(count + 2)] == [*range(count), 0, 1]
+    stream._stream = SimpleNamespace(synchronize=lambda: None)
+    stream._host_timestamps = np.zeros((count, 3))
+    stream._timestamps = np.ones((count, 3)).view(OnDevice)
+    stream.synchronize()
+    assert stream._host_timestamps.all()
 
 
 def watched(

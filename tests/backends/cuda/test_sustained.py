@@ -12,6 +12,7 @@ from test_timer import FakeStream, Timestamp
 from gpubench.backends.cuda.sustained import (
     AHEAD_US,
     MAX_LAUNCHES,
+    MAX_SAMPLES,
     READ_EVERY_S,
     SAMPLE_US,
     mean_power_w,
@@ -73,6 +74,11 @@ def test_nothing_blocks_the_stream_and_its_queue_never_overflows() -> None:
         assert stream.synchronized == 1
         assert stream.max_in_flight <= MAX_IN_FLIGHT + MAX_LAUNCHES
         assert 1 <= series.launches_per_sample <= MAX_LAUNCHES
+
+
+def test_the_stream_keeps_the_timestamps_of_all_samples_of_short_launches() -> None:
+    series, _ = sustained(Stream(launch_us=0.9, enqueue_us=0.5))
+    assert len(series.times_us) <= MAX_SAMPLES
 
 
 def test_samples_in_which_the_device_waited_for_the_host_are_dropped() -> None:
