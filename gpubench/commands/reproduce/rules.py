@@ -119,7 +119,9 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         match self.kind:
             case "minimum-at" | "maximum-at":
                 extreme = min if self.kind == "minimum-at" else max
-                label = extreme(figures, key=figures.__getitem__)
+                figure = extreme(figures.values())
+                equal = [label for label in figures if figures[label] == figure]
+                label = next((each for each in equal if each in self.labels), equal[0])
                 return label in self.labels, f"at {label}"
             case "rising" | "falling" | "falls-until":
                 rises, last = self.kind == "rising", at if self.labels else len(labels) - 1

@@ -7,7 +7,7 @@ from fakes import failed, measured, point, variant
 
 from gpubench.commands.reproduce.compare import Entry, Reproduction
 from gpubench.commands.reproduce.experiment import Experiment, read_experiment
-from gpubench.commands.reproduce.rules import Judgement
+from gpubench.commands.reproduce.rules import Judgement, Rule
 from gpubench.commands.reproduce.view import grids
 from gpubench.model import Config, Scope, Status
 from gpubench.results.row import Row
@@ -172,3 +172,12 @@ def test_a_speed_up_over_a_disagreeing_baseline_is_an_interval(experiment: Exper
     assert over_loop[0].measured == pytest.approx(2)
     assert interval == (pytest.approx(1.036, abs=0.001), pytest.approx(3.698, abs=0.001))
     assert not times[0][0].unstable
+
+
+@pytest.mark.parametrize("kind", ["minimum-at", "maximum-at"])
+def test_an_extreme_may_be_at_any_of_the_labels_with_equal_figures(kind: str) -> None:
+    others = {"16": 2.0 if kind == "minimum-at" else 0.5}
+    for label in ("4", "8"):
+        rule = Rule(kind=kind, at=label)
+        assert rule.observe({"4": 1.0, "8": 1.0, **others}) == (True, f"at {label}")
+    assert Rule(kind=kind, at=16).observe({"4": 1.0, "8": 1.0, **others}) == (False, "at 4")
