@@ -152,7 +152,7 @@ class Problem:
     def strides(self) -> dict[str, int]:
         """Maps the BLAS name of each leading dimension, such as `lda`, to its value in elements."""
         return {
-            f"ld{name.casefold()}": shape[0 if by_columns else 1]
+            f"ld{name.casefold()}": shape[-2 if by_columns else -1]
             for name, shape, by_columns in zip(
                 self.operation.arrays, self.shapes, self.by_columns, strict=True
             )

@@ -63,6 +63,12 @@ def test_leading_dimensions_follow_the_layout() -> None:
     assert by_columns.layout == "column-major A B C"
 
 
+def test_leading_dimensions_of_a_batch_are_those_of_its_matrices() -> None:
+    for dtype, leading in (("float32", [7, 5, 5]), ("int8", [7, 7, 5])):  # int8: B by columns
+        batch = Problem(op="gemm_batched", m=3, n=5, k=7, further=(2,), dtype=dtype)
+        assert values("int lda, int ldb, int ldc", batch) == leading
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
