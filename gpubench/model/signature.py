@@ -134,6 +134,16 @@ def why_unknown(parameter: Parameter, op: str, *, on_host: bool = False) -> str 
             return f"{parameter.cpp} {parameter.name}: {error}"
     if parameter.type_name not in {*FORMATS, "Scalar"}:
         return f"{parameter.cpp} {parameter.name}: this type cannot be passed to a kernel by value"
+    return _why_too_large(parameter)
+
+
+def _why_too_large(parameter: Parameter) -> str | None:
+    """Return a message about a constant that the parameter's type cannot hold, or None."""
+    if _NUMBER.fullmatch(parameter.value):
+        try:
+            packed(parameter, float(parameter.value.rstrip("fF")), "float")
+        except (struct.error, OverflowError):
+            return f"{parameter.cpp} {parameter.name}: the type cannot hold {parameter.value}"
     return None
 
 

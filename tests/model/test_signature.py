@@ -76,6 +76,8 @@ def test_leading_dimensions_of_a_batch_are_those_of_its_matrices() -> None:
         ("float* D", "write D=A; instead of A, any of A, B, C, workspace, null"),
         ("dim3 M", "this type cannot be passed to a kernel by value"),
         ("int M=rows", "write M=1"),
+        ("unsigned x=-1", "the type cannot hold -1"),
+        ("half alpha=70000", "the type cannot hold 70000"),
     ],
 )
 def test_a_parameter_without_a_known_meaning_is_marked(text: str, reason: str) -> None:
