@@ -272,7 +272,7 @@ def _filled(text: str, tile: Config | None, dtype: str) -> str:
     }
     try:
         return text.format(scalar=PRECISIONS[dtype].cpp, **arguments)
-    except (LookupError, ValueError, AttributeError) as error:
+    except (LookupError, ValueError, AttributeError, TypeError) as error:
         names = ", ".join(("scalar", *arguments))
         raise ValueError(f"'{text[:MAX_CHARACTERS]}': braces hold only {names}") from error
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from fakes import point, variant
 
 from gpubench.model import Config, CudaVariant, Gpu, Launch, Problem, edges
@@ -42,6 +43,12 @@ def test_a_launch_is_fitted_to_a_gpu_by_the_function_of_its_variant() -> None:
     )
     assert plain.launch_on(gpu, Config.parse("1"), problem).grid == (1000,)
     assert fitted.launch_on(gpu, Config.parse("1"), problem).grid == (3,)
+
+
+def test_braces_that_hold_no_parameter_are_refused() -> None:
+    kernel = CudaVariant(idea="", tiles=edges(1, 1, because="of a test"), kernel="run<{edge[a]}>")
+    with pytest.raises(ValueError, match="braces hold only scalar, edge"):
+        kernel.instance(Config.parse("1"), "float32")
 
 
 def test_each_condition_is_in_the_key_and_problems_are_compared_across_variants_and_tiles() -> None:
