@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -108,10 +108,11 @@ def results(rows: Sequence[Row], *, tiles: bool = True) -> Group:
     for problem_rows in by_problem(rows):
         measured = [row for row in problem_rows if row.status == Status.OK]
         parts.append(heading(problem_rows[0]))
+        best = best_of_each(row for row in measured if row.tile)
         if tiles and (edges := [row for row in measured if row.tile.isdecimal()]):
-            parts += [Text(), tile_table(edges)]
+            parts += [Text(), tile_table(edges, best)]
         if tiles and (blocks := [r for r in measured if r.tile and not r.tile.isdecimal()]):
-            parts += [Text(), tile_list(blocks)]
+            parts += [Text(), tile_list(blocks, best)]
         if measured:
             parts += [*([Text()] if tiles else []), best_table(measured, rows)]
         parts += not_measured(problem_rows)
@@ -202,27 +203,29 @@ def _contradicting(rows: Iterable[Row]) -> list[str]:
     return lines
 
 
-def tile_table(rows: Sequence[Row]) -> Table:
+def tile_table(rows: Sequence[Row], best: Mapping[str, Row] | None = None) -> Table:
     """Return a table of times with a line for each tile and a column for each variant.
 
-    The best tiles are marked.
+    The best tiles are marked. `best` has the best row of each variant, if it may be in another
+    table.
     """
     tiled = [row for row in rows if row.tile]
-    best = best_of_each(tiled)
+    best = best or best_of_each(tiled)
+    variants = list(dict.fromkeys(row.variant for row in tiled))
     cells = {(row.tile, row.variant): row for row in tiled}
-    grid = table("tile", *best)
+    grid = table("tile", *variants)
     for tile in sorted({row.tile for row in tiled}, key=tile_order):
-        of_tile = [cells.get((tile, variant)) for variant in best]
+        of_tile = [cells.get((tile, variant)) for variant in variants]
         grid.add_row(tile, *(_time_cell(row, best[row.variant]) if row else "" for row in of_tile))
     return grid
 
 
-def tile_list(rows: Sequence[Row]) -> Table:
+def tile_list(rows: Sequence[Row], best: Mapping[str, Row]) -> Table:
     """Return a table of times with a line for each tile of each variant.
 
-    The table suits tiles that the variants do not have in common.
+    The table suits tiles that the variants do not have in common. `best` has the best row of each
+    variant.
     """
-    best = best_of_each(rows)
     times = Column("time", lambda row: _time_cell(row, best[row.variant]).plain)
     ordered = sorted(rows, key=lambda row: (row.variant, tile_order(row.tile)))
     return rows_table(ordered, [*NAMES, times, Column("±", uncertainty)])

@@ -232,6 +232,16 @@ def test_every_mark_is_explained_below_and_none_that_is_not_there() -> None:
     assert [row.missed_precision, *missing] == [True, False, True]
 
 
+def test_a_kernel_with_tiles_in_two_tables_has_one_fastest_tile() -> None:
+    block = row_of(2, 5.0, 0.1)
+    shown = printed(
+        results([row_of(8, 10.0, 0.5), row_of(16, 10.4, 0.5), replace(block, tile="16/s2")])
+    )
+    tables, legend = shown.split("\n* fastest")
+    assert (tables.count("*"), tables.count("=")) == (1, 0)
+    assert "=" not in legend
+
+
 def test_times_whose_rounds_disagree_are_marked_and_the_mark_is_explained() -> None:
     stable = row_of(8, 100.0)
     unstable = replace(row_of(16, 200.0), round_medians_us=(200.0, 190.0, 230.0))
