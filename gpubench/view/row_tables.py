@@ -136,7 +136,7 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False, intervals: bool = True)
     measured = [row for row in rows if row.status == Status.OK]
     marks = {_doubt(row) for row in measured}
     if tiles:
-        for of_kernel in grouped(measured, attrgetter("problem_key", "variant")).values():
+        for of_kernel in grouped(measured, attrgetter("problem_key", "device", "variant")).values():
             best = best_of(of_kernel)
             marks |= {_place(row, best) for row in of_kernel if row.tile}
     legend = [f"{mark} {text}" for mark, text in LEGEND.items() if mark in marks]
@@ -190,7 +190,7 @@ def _devices_differ(rows: Sequence[Row]) -> str:
 
 def _contradicting(rows: Iterable[Row]) -> list[str]:
     """Return a remark on each parallel baseline that is slower than the baseline on one thread."""
-    by_name = {(row.variant, row.tile, *row.problem_key): row for row in rows}
+    by_name = {(row.variant, row.tile, row.device, *row.problem_key): row for row in rows}
     lines = []
     for name, row in by_name.items():
         serial = by_name.get((row.variant.removesuffix(PARALLEL), *name[1:]), row)
@@ -319,11 +319,14 @@ def _size_key(row: Row) -> tuple[object, ...]:
 
 
 def by_problem(rows: Iterable[Row]) -> list[list[Row]]:
-    """Return a list of rows for each problem.
+    """Return a list of rows for each problem on each device.
 
-    The rows of a problem may be compared with each other.
+    The rows of a list may be compared with each other.
     """
-    problem = attrgetter("problem_key")
+
+    def problem(row: Row) -> tuple[object, ...]:
+        return *row.problem_key, row.device or ""
+
     return [list(group) for _, group in groupby(sorted(rows, key=problem), key=problem)]
 
 

@@ -22,6 +22,7 @@ from gpubench.view.row_tables import (
     tile_table,
     uncertainty,
 )
+from gpubench.view.sentences import sentences
 from gpubench.view.tables import PIPED_WIDTH, console, table
 
 TILED = variant(name="tiled", tiles=edges(1, 64, because="of a test"))
@@ -124,6 +125,14 @@ def test_results_have_a_heading_for_each_problem() -> None:
         "GFLOP/s",
         "Gop/s",
     ]
+
+
+def test_rows_of_two_devices_have_a_heading_each() -> None:
+    rows = [row_of(8, 10.0), replace(row_of(8, 20.0, variant=OTHER), device="Other CPU")]
+    shown = printed(results(rows))
+    assert "gemm 64x48x32 float32 on Fake CPU, cold cache\n" in shown
+    assert "gemm 64x48x32 float32 on Other CPU, cold cache\n" in shown
+    assert sentences([replace(row, ci_low_us=9.0, ci_high_us=21.0) for row in rows]) == []
 
 
 def test_what_was_not_measured_is_one_line_for_each_reason() -> None:
