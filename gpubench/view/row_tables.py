@@ -364,7 +364,7 @@ def uncertainty(row: Row) -> str:
     """
     if row.half_interval is None:
         return counted(row.rounds, "round") if row.rounds and row.status == Status.OK else ""
-    if (row.samples or 0) < MIN_SAMPLES:
+    if row.samples is not None and row.samples < MIN_SAMPLES:
         return f"n={row.samples}"
     return _percent(row.half_interval)
 

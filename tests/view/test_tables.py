@@ -220,6 +220,7 @@ def test_the_interval_is_shown_and_with_few_samples_their_number() -> None:
     assert uncertainty(row) == "0.5 %"
     assert uncertainty(replace(row, ci_high_us=125.0)) == "25 %"
     assert uncertainty(replace(row, samples=5)) == "n=5"
+    assert uncertainty(replace(row, samples=None)) == "0.5 %"  # a file without this column
     assert uncertainty(replace(row, ci_high_us=1e4)) == "> 100 %"
     assert uncertainty(failed(Status.SKIPPED, "why", at(8))) == ""
     assert uncertainty(measured(100.0, at(8))) == "1 round"  # too few for an interval
