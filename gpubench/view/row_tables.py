@@ -160,13 +160,15 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False, intervals: bool = True)
 
 def _missed_precision(rows: Sequence[Row]) -> str:
     """Return a remark on the intervals that are wider than `--precision`, or an empty text."""
-    missed = sorted(row.half_interval or 0.0 for row in rows if row.missed_precision)
-    if not missed:
+    missing = [row for row in rows if row.missed_precision]
+    if not missing:
         return ""
+    missed = sorted(row.half_interval or 0.0 for row in missing)
     middle, widest = (_percent(half) for half in (statistics.median(missed), missed[-1]))
-    goal = max(r.precision_goal or Timing().precision for r in rows)
+    default = Timing().precision
+    goals = {default if r.precision_goal is None else r.precision_goal for r in missing}
     points = f"{len(missed)} of {counted(len(rows), 'point')}"
-    precision = f"--precision {100 * goal:g} %"
+    precision = f"--precision {' or '.join(f'{100 * goal:g} %' for goal in sorted(goals))}"
     return f"{points} missed {precision}: ± {middle} in the median, {widest} at most"
 
 

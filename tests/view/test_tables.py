@@ -237,6 +237,8 @@ def test_every_mark_is_explained_below_and_none_that_is_not_there() -> None:
     assert "= may be as fast: its interval overlaps" in wide
     missed = "1 of 3 points missed --precision 0.5 %: ± 25 % in the median, 25 % at most"
     assert missed in wide
+    loose = replace(row_of(8, 10.0, 0.1), precision_goal=0.05)  # a row of another sweep
+    assert "missed --precision 0.5 %: ± 25 %" in printed(results([loose, row_of(32, 12.0, 3.0)]))
     row = row_of(8, 100.0, 2.0)
     missing = [replace(row, precision_goal=goal).missed_precision for goal in (0.025, 0.015)]
     assert [row.missed_precision, *missing] == [True, False, True]
