@@ -177,7 +177,7 @@ def _devices_differ(rows: Sequence[Row]) -> str:
 
     Return an empty text if there is only one device.
     """
-    shared = [row for row in rows if row.percent_of_devices is not None]
+    shared = [row for row in rows if row.percent_of_devices]
     speeds = {f"{row.host} {row.slot}": row.percent_of_devices or 0.0 for row in shared}
     if len(speeds) < 2:  # noqa: PLR2004 - a comparison needs two
         return ""
@@ -278,7 +278,7 @@ def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
         times = loop and loop.median_us and row.median_us and loop.median_us / row.median_us
         return f"{times:,.3g}" if times and row is not loop else ""
 
-    blas, *_ = (example.library or "BLAS").split()
+    blas, *_ = f"{example.library or ''} BLAS".split()
     if not OPERATIONS.is_ours(example.op):
         blas = "baseline"  # a user's own operation has a baseline, not a BLAS
     return [

@@ -254,6 +254,15 @@ def test_a_kernel_with_tiles_in_two_tables_has_one_fastest_tile() -> None:
     assert "=" not in legend
 
 
+def test_rows_that_another_program_wrote_are_shown() -> None:
+    rows = [
+        replace(row_of(8, 10.0), host="a", percent_of_devices=0.0, percent_of_blas=50.0),
+        replace(row_of(16, 20.0), host="b", percent_of_devices=100.0),
+    ]
+    shown = printed(results([replace(row, library=" ") for row in rows]))
+    assert re.search(r"% of\n.* BLAS\n", shown)
+
+
 def test_times_whose_rounds_disagree_are_marked_and_the_mark_is_explained() -> None:
     stable = row_of(8, 100.0)
     unstable = replace(row_of(16, 200.0), round_medians_us=(200.0, 190.0, 230.0))
