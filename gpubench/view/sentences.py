@@ -137,7 +137,8 @@ def _in_another_precision(pairs: Sequence[tuple[Row, Row]], name: str) -> str:
 
     The text is empty if all libraries compute in the precision that their rows state.
     """
-    precisions = {PRECISIONS[other.compute_mode].in_blas for _, other in pairs} - {""}
+    modes = (PRECISIONS.get(other.compute_mode) for _, other in pairs)  # newer files have others
+    precisions = {mode.in_blas for mode in modes if mode} - {""}
     if not precisions or any(other.variant not in registry.libraries() for _, other in pairs):
         return ""
     ratios = [

@@ -127,6 +127,8 @@ def test_a_blas_that_lacks_the_precision_is_named_with_its_own_and_with_the_erro
     (sentence,) = said([at(kernel, None), at(blas, 27.0)])  # a row of an older file
     assert sentence.endswith("(bf16x6, cold cache); `cublas` computes in float32")
     assert "computes in" not in said([kernel, blas])[0]
+    newer = [replace(row, compute_mode="float4") for row in (kernel, blas)]  # not known here
+    assert "2.00 ± 0.03 times" in said(newer)[0]
     assert "computes in" not in said([at(kernel, 30.0), at(timed("other", 20.0), 27.0)])[0]
     many = [
         replace(at(row, bits - size / 640), n=size)

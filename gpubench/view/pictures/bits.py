@@ -124,4 +124,5 @@ def _look(series: Series, looks: style.Looks) -> dict[str, Any]:
 
 def _is_own(row: Row) -> bool:
     """Return whether the kernel or library of a row computes in the row's precision."""
-    return not (PRECISIONS[row.compute_mode].in_blas and style.is_library(row.variant))
+    precision = PRECISIONS.get(row.compute_mode)  # files of newer versions have other precisions
+    return not (precision and precision.in_blas and style.is_library(row.variant))

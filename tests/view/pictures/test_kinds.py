@@ -327,5 +327,7 @@ def test_bits_has_a_point_for_each_precision_of_kernels_and_of_each_library() ->
     assert {text.get_text() for text in axes.texts} == {"bf16x6", "float32"}
     assert "bits" in fitting(source(*rows))
     assert "bits" not in fitting(source(*rows[:2]))
+    newer = [exact("cublas", mode, 9.0, 10.0) for mode in ("float32", "float4")]  # not known here
+    assert "bits" in fitting(source(*newer))
     with pytest.raises(UsageError, match="no size has rows with error_rms_bits"):
         draw(source(*rows[:2]), "bits")
