@@ -160,7 +160,9 @@ def _ratio(best: Row, other: Row) -> tuple[float, float | None]:
     If the rows were not measured in pairs, the squares of both half intervals are added.
     """
     if best.pair_ratio and best.pair_library == other.kernel:
-        low, high = best.pair_ratio_low or best.pair_ratio, best.pair_ratio_high or best.pair_ratio
+        low, high = best.pair_ratio_low, best.pair_ratio_high
+        if low is None or high is None:
+            return best.pair_ratio, None
         return best.pair_ratio, max(high - best.pair_ratio, best.pair_ratio - low)
     value = (other.median_us or 0.0) / (best.median_us or 1.0)
     if best.half_interval is None or other.half_interval is None:

@@ -93,6 +93,8 @@ def test_visits_in_turns_replace_the_ratio_of_the_two_times() -> None:
     pairs = {"pair_library": "cpu_blas", "pair_ratio": 1.2, "pairs": 16}
     kernel = replace(kernel, **pairs, pair_ratio_low=1.19, pair_ratio_high=1.21)
     assert "1.20 ± 0.01 times" in said([blas, kernel])[0]
+    unknown = replace(kernel, pair_ratio_low=None)  # a file without this column
+    assert "±" not in said([blas, unknown])[0]
 
 
 def test_many_problems_share_one_sentence() -> None:
