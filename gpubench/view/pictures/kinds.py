@@ -265,7 +265,12 @@ def _blas(panel: Panel, _looks: style.Looks, axes: Axes) -> float:
         colour = style.ink() if style.is_library(line.variant) else style.COLOURS[0]
         bars.append((line.name, figure, _percent(line), colour))
     best = [line.best for line in lines]
-    return style.draw_bars(axes, bars, "percent", best, [_half(row, panel.rows) for row in best])
+    rows = {
+        source: [row for line in of_source for row in line.rows]
+        for source, of_source in grouped(panel.series, lambda line: line.source).items()
+    }
+    halves = [_half(line.best, rows[line.source]) for line in lines]
+    return style.draw_bars(axes, bars, "percent", best, halves)
 
 
 def _half(row: Row, rows: Sequence[Row]) -> float | None:

@@ -256,6 +256,11 @@ def test_bars_have_the_intervals_of_both_times() -> None:
     (bar,) = (line for line in axes.collections if isinstance(line, LineCollection))
     ends = bar.get_segments()[0][:, 0]
     assert ends == pytest.approx([80 * (1 - 2**0.5 / 100), 80 * (1 + 2**0.5 / 100)])
+    wide = replace(library, median_us=10.0, ci_low_us=5.0, ci_high_us=15.0)
+    for other in (replace(wide, device="Other GPU"), replace(wide, cache="hot")):
+        (axes, *_) = draw(source(kernel, library, other), "blas").axes
+        bar = next(line for line in axes.collections if isinstance(line, LineCollection))
+        assert bar.get_segments()[0][:, 0] == pytest.approx(ends)
 
 
 def test_a_picture_of_all_rows_has_the_panels_of_the_largest_sizes() -> None:
