@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -176,10 +177,15 @@ def titles(group: Sequence[Source], *, by_size: bool) -> Callable[[Row], str]:
     """
     devices = {row.device for source in group for row in source.rows}
     where = f" on {devices.pop()}" if len(devices) == 1 else ""  # the legend names several devices
+    sized = {(row.problem, row.size) for source in group for row in source.rows}
+    counts = Counter(problem for problem, _ in sized)  # two lists may give two sizes one name
 
     def title(row: Row) -> str:
         """Return a title, such as `gemm 2048 float32 on NVIDIA H200, cold cache`."""
-        size = f" {row.problem or row.size.replace('x', '×')}" if by_size else ""
+        size = row.size.replace("x", "×")
+        if row.problem:
+            size = row.problem if counts[row.problem] == 1 else f"{row.problem} ({size})"
+        size = f" {size}" if by_size else ""
         return f"{row.op}{size} {row.compute_mode}{where}, {row.conditions}{row.special}"
 
     return title

@@ -59,6 +59,15 @@ def test_panels_hold_what_may_be_compared() -> None:
     assert len(panels([each], titles([each], by_size=False))) == 3
 
 
+def test_problems_of_two_sizes_with_one_name_have_panels_of_their_own() -> None:
+    rows = [sample(n=n, problem="output") for n in (512, 1024)]
+    (each,) = sources([(Path("a.csv"), rows)])
+    assert [panel.title for panel in panels([each], titles([each], by_size=True))] == [
+        "gemm output (512) float32 on Fake GPU, cold cache",
+        "gemm output (1024) float32 on Fake GPU, cold cache",
+    ]
+
+
 def test_the_extent_is_the_edge_of_a_cube_or_square_with_as_much_work() -> None:
     assert extent(sample(n=512)) == pytest.approx(512)
     assert extent(replace(sample(), m=64, n=512, k=1)) == pytest.approx(181.02, abs=0.01)
