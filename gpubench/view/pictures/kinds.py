@@ -161,6 +161,7 @@ def _sizes(panel: Panel, looks: style.Looks, axes: Axes) -> float:
         axes,
         lambda row: (places[row.size], getattr(row, rate) or 0.0),
         lambda row: f"{number(getattr(row, rate), 0)} {unit}",
+        order=lambda row: places[row.size],
     )
     for source, peak in panel.peaks_gflops.items():
         if limit := source.copy_gbytes_per_s if limited_by == "copy" else peak:
@@ -181,14 +182,15 @@ def _lines(
     axes: Axes,
     point: Callable[[Row], tuple[float, float]],
     figure: Callable[[Row], str],
+    order: Callable[[Row], float] = extent,
 ) -> list[Line2D]:
-    """Draw a line for each variant. A line has a point for each size.
+    """Draw a line for each variant. A line has a point for each size, in this order.
 
     The label of a line contains the value at the largest size.
     """
     lines = []
     for line in panel.series:
-        rows, look = line.best_by_size, panel.look(line.variant, looks)
+        rows, look = sorted(line.best_by_size, key=order), panel.look(line.variant, looks)
         points, text = list(map(point, rows)), figure(rows[-1])
         name = style.label(*([f"{line.name}, {text}"] if look.is_faint else [line.name, text]))
         options = look.options | {"linestyle": line.source.dashes, "label": name}

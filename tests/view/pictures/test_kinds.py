@@ -182,6 +182,16 @@ def test_where_memory_sets_the_pace_the_figure_is_bytes_a_second_under_a_copy() 
     assert list(line.get_xdata()) == [0, 1, 2]
 
 
+def test_lines_go_from_left_to_right_also_through_equally_large_sizes() -> None:
+    flat, tall = replace(sample(), m=64, n=512), replace(sample(), m=512, n=64)
+    others = [replace(row, variant="other") for row in (tall, flat)]
+    (axes,) = draw(source(flat, tall, *others), "sizes").axes
+    assert [list(line.get_xdata()) for line in axes.lines if len(line.get_xdata()) == 2] == [
+        [0.0, 1.0],
+        [0.0, 1.0],
+    ]
+
+
 def test_a_kernel_has_one_colour_in_all_lists_of_block_tiles() -> None:
     rows = [
         sample(f"kernel{n}", "64x64x8", n=size, median_us=us)
