@@ -148,7 +148,7 @@ def install_command(extra: str) -> str:
 def first_line(error: Exception) -> str:
     """Return the first line of an error's text. If the error has no text, return its type."""
     try:
-        text = str(error)
+        text = str(error).encode(errors="replace").decode()  # without lone surrogates
     except Exception:  # a kernel's own exception, whose __str__ fails
         text = ""
     return next(iter(text.strip().splitlines()), type(error).__name__)

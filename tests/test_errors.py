@@ -1,6 +1,7 @@
 """The commands in messages install an extra, in whatever way this copy was installed."""
 
 import json
+import os
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,6 +88,12 @@ def test_an_exception_whose_text_fails_is_named_by_its_type() -> None:
             raise RuntimeError
 
     assert first_line(MuteError()) == "MuteError"
+
+
+def test_the_text_of_an_exception_can_be_encoded_whatever_file_it_names() -> None:
+    name = os.fsdecode(b"a\xff")
+    assert first_line(FileNotFoundError(2, "missing", name)) == r"[Errno 2] missing: 'a\udcff'"
+    assert first_line(ValueError(name)) == "a?"
 
 
 def test_a_command_that_ctrl_c_ends_exits_130(monkeypatch: pytest.MonkeyPatch) -> None:

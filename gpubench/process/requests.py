@@ -127,6 +127,6 @@ def answer_requests(channel: Channel, value_of: Callable[[bytes, Report], bytes]
         except Exception as error:  # including errors of users' code
             user_error = error if isinstance(error, GpubenchError) else None
             user_error = user_error or ChildLostError(f"failed: {with_place(error)}")
-            name, message = type(user_error).__name__, str(user_error.args[0])
+            name, message = type(user_error).__name__, clean(str(user_error.args[0]))
             answer = _Answer(token, error=name, message=message)
         send(answer)

@@ -1,5 +1,6 @@
 """Calls and their results pass between the processes."""
 
+import os
 import socket
 from itertools import repeat
 from threading import Thread
@@ -20,7 +21,7 @@ from gpubench.engine.child.calls import (
     encode_call,
 )
 from gpubench.engine.measure.runner import Runner
-from gpubench.errors import ChildLostError
+from gpubench.errors import ChildLostError, UsageError
 from gpubench.model import Cache, PairedTimes, Point, Status
 from gpubench.plan.registry import of_op
 from gpubench.process import requests
@@ -103,3 +104,19 @@ def test_only_the_answer_to_this_request_counts_and_each_step_has_the_limit(
     answering.join()
     for end in (ours, theirs):
         end.close()
+
+
+def test_an_error_whose_text_cannot_be_encoded_is_answered() -> None:
+    ours, theirs = socket.socketpair()
+
+    def fail(_request: bytes, _report: requests.Report) -> bytes:
+        raise UsageError(f"no file {os.fsdecode(bytes([255]))}")
+
+    answering = Thread(target=requests.answer_requests, args=(Channel(theirs), fail))
+    answering.start()
+    child: Any = SimpleNamespace(socket=ours, how_it_ended=lambda: "ended")
+    with pytest.raises(UsageError, match=r"^no file \?$"):
+        requests.ask(child, b"", (10.0,))
+    ours.close()
+    answering.join()
+    theirs.close()
