@@ -52,7 +52,7 @@ def test_solutions_of_sol_execbench_are_judged(tmp_path: Path) -> None:
     found = reasons(home, tmp_path, "--sizes", "2")
     assert right(found) == {"solution_right", "solution_half", "solution_into"}
     assert "all zeros" in found["solution_zeros"]
-    assert "it returns 1" in found["solution_lacking"]
+    assert "the function returns 1" in found["solution_lacking"]
 
 
 def test_submissions_of_gpu_mode_are_judged_without_a_gpu(tmp_path: Path) -> None:
