@@ -47,7 +47,7 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
     reasons = {**job.planned, **sized}
     groups = grouped(reasons, lambda point: (point.variant.name, reasons[point]))
     for (name, reason), alike in groups.items():
-        tiles = spans(list(dict.fromkeys(str(point.tile) for point in alike if point.tile)))
+        tiles = spans([str(point.tile) for point in alike if point.tile])
         if reason is None:
             listing.add_row(name, str(len(alike)), tiles)
         else:

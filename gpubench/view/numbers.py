@@ -72,9 +72,12 @@ def rate(value: float | None) -> str:
 
 
 def spans(tiles: Sequence[str]) -> str:
-    """Return the tiles as one line. Consecutive numbers are joined to a range such as `33..64`."""
+    """Return the tiles as one line. Consecutive numbers are joined to a range such as `33..64`.
+
+    A repeated tile is listed once.
+    """
     groups: list[list[str]] = []
-    for tile in tiles:
+    for tile in dict.fromkeys(tiles):
         last = groups[-1][-1] if groups else ""
         if tile.isdecimal() and last.isdecimal() and int(tile) == int(last) + 1:
             groups[-1].append(tile)

@@ -62,6 +62,7 @@ def test_consecutive_tiles_are_a_span() -> None:
         ("7", "7"),
         ("1 2 3 8 10 11", "1..3, 8, 10..11"),
         ("32 16x16 17", "32, 16x16, 17"),
+        ("1 2 3 1 2 3", "1..3"),  # the tiles of two sizes
     ):
         assert spans(tiles.split()) == text
 
