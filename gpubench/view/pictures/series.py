@@ -12,6 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from gpubench.errors import UsageError
 from gpubench.grouping import grouped
 from gpubench.hardware.architectures import EXAMPLES
 from gpubench.model import Status
@@ -125,7 +126,14 @@ class Panel:
 def sources(
     files: Sequence[tuple[Path, Sequence[Row]]], copy_gbytes_per_s: float | None = None
 ) -> list[Source]:
-    """Return a source for each file, device and version. Labels name the parts that differ."""
+    """Return a source for each file, device and version. Labels name the parts that differ.
+
+    Raises UsageError for a copy bandwidth that is not a positive, finite number.
+    """
+    if copy_gbytes_per_s is not None and not 0 < copy_gbytes_per_s < math.inf:
+        raise UsageError(
+            f"--bandwidth: {copy_gbytes_per_s:g} is not a rate; write GB/s, such as 4000"
+        )
     groups: dict[tuple[str, ...], list[Row]] = {}
     stems = [path.stem for path, _ in files]
     names = {path: path.stem if stems.count(path.stem) == 1 else str(path) for path, _ in files}

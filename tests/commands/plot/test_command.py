@@ -45,6 +45,7 @@ def test_unusable_input_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
         (("plot", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
         (("report", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
         (("plot", str(SWEEP), "--bandwidth", "0"), "--bandwidth: '0' is below the minimum"),
+        (("report", str(SWEEP), "--bandwidth", "inf"), "--bandwidth: inf is not a rate"),
         (("plot",), "Missing argument 'CSV'"),
     ):
         done = call(tmp_path, *arguments)
