@@ -54,7 +54,9 @@ def result_tables(
         raise UsageError(f"{files[0]}: the file has no rows")
     points = [{row.key for row in side} for side in sides]
     if len(set().union(*points)) < sum(map(len, points)):
-        return side_by_side([path.stem for path in files], sides, sort, top).renderables
+        stems = [path.stem for path in files]
+        names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in files]
+        return side_by_side(names, sides, sort, top).renderables
     return tables(rows, sort, top).renderables
 
 

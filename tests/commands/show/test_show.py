@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from commandline import outcome
 from fakes import measured, point, variant
+from samples import printed
 
 from gpubench.commands import show as command
+from gpubench.commands.show.view import result_tables
 from gpubench.errors import UsageError
 from gpubench.model import Config, edges
-from gpubench.results.row import Row, write
+from gpubench.results.row import Row, read, write
 
 TILED = variant(name="tiled", tiles=edges(1, 64, because="of a test"))
 
@@ -71,6 +73,15 @@ def test_files_stand_side_by_side_with_their_ratio_if_their_rounds_agree(
     assert ["tiled", "64", "5.000", "µs"] in lines
     assert "24.00 µs" in text
     assert "! rounds differ" in text
+
+
+def test_files_side_by_side_with_one_name_are_named_by_their_paths(
+    file: Path,
+) -> None:
+    rows = read(file)
+    text = printed(*result_tables([Path("old/a.csv"), Path("new/a.csv")], [rows, rows], None, None))
+    assert "old/a.csv" in text
+    assert "new/a.csv ÷ old/a.csv" in text
 
 
 def test_files_without_a_point_in_common_are_shown_as_one_sweep(
