@@ -1,6 +1,7 @@
 """Summarizes the results of a list of problems: the time of the whole list with each variant."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from operator import attrgetter
 
 from rich.console import RenderableType
@@ -25,13 +26,24 @@ def list_summaries(rows: Iterable[Row]) -> list[RenderableType]:
     Rows of different conditions, such as a cold and a hot cache, have separate summaries.
     Several dtypes or layouts of a list have separate summaries, too.
     """
-    named = [row for row in rows if row.problem and row.status == Status.OK and row.median_us]
+    listed = [row for row in rows if row.problem]
+    named = [row for row in listed if row.status == Status.OK and row.median_us]
     modes: dict[tuple[object, ...], set[str]] = {}
     for row in named:
         modes.setdefault((row.problem, row.numbers), set()).add(row.compute_mode)
     split = any(len(names) > 1 for names in modes.values())
     groups = grouped(named, lambda row: (*_conditions(row), row.compute_mode if split else ""))
-    return [part for group in groups.values() for part in _summary(group, split=split)]
+    parts = []
+    for group in groups.values():
+        first = group[0]
+        problems = {
+            _PROBLEM(row)
+            for row in listed
+            if _conditions(replace(row, host=row.host or first.host)) == _conditions(first)
+            and (row.compute_mode == first.compute_mode or not split)
+        }  # a skipped row has no host
+        parts += _summary(group, len(problems), split=split)
+    return parts
 
 
 def _conditions(row: Row) -> tuple[object, ...]:
@@ -41,8 +53,11 @@ def _conditions(row: Row) -> tuple[object, ...]:
     return row.op, layout, row.operands, *where
 
 
-def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
-    """Return a table of best kernels, a table of total times, and the time of the whole list."""
+def _summary(rows: Sequence[Row], count: int, *, split: bool) -> list[RenderableType]:
+    """Return a table of best kernels, a table of total times, and the time of the whole list.
+
+    `count` is the number of problems of the list, with or without a time.
+    """
     first, best = rows[0], best_of_each(rows, _PROBLEM)
     mode = f" {first.compute_mode}" if split else ""
     problems_text = counted(len(best), "problem")
@@ -67,7 +82,10 @@ def _summary(rows: Sequence[Row], *, split: bool) -> list[RenderableType]:
     libraries = [variant for variant in complete if all(map(is_baseline, by_variant[variant]))]
     best_total = f"{time_text(_total_us(best.values()))} with the best kernel of each problem"
     statement = f"no kernel ran the whole list; the list takes {best_total}"
-    if complete:
+    if count > len(best):
+        missing = f"{count - len(best)} of {counted(count, 'problem')}"
+        statement = f"no kernel ran {missing}; the others take {best_total}"
+    elif complete:
         named = (libraries or complete)[0]
         statement = (
             f"this list takes {time_text(_total_us(by_variant[named]))} with {named}, {best_total}"

@@ -5,6 +5,7 @@ from dataclasses import replace
 from samples import printed
 from samples import sample as sample_row
 
+from gpubench.model import Status
 from gpubench.results.row import Row
 from gpubench.view.problem_list import list_summaries
 
@@ -42,6 +43,14 @@ def test_a_kernel_without_a_problem_is_not_named_as_taking_the_list() -> None:
     text = shown([LIST[0], LIST[3]])
     assert "no kernel ran the whole list" in text
     assert "1 of 2" in text
+
+
+def test_a_list_with_a_problem_that_no_kernel_ran_is_not_summed_as_a_whole() -> None:
+    missing = row("sideways", "blas", 1.0)
+    for status, host in ((Status.ERROR, LIST[0].host), (Status.SKIPPED, None)):
+        text = shown([*LIST, replace(missing, status=status, host=host, median_us=None)])
+        assert "this list takes" not in text
+        assert "no kernel ran 1 of 3 problems; the others take 250.0 µs" in text
 
 
 def test_conditions_are_summed_apart() -> None:
