@@ -14,7 +14,7 @@ from rich.text import Text
 from gpubench.grouping import grouped
 from gpubench.model import OPERATIONS, Status, Timing
 from gpubench.results.row import STABLE, Row
-from gpubench.text import counted
+from gpubench.text import counted, digits
 from gpubench.view.numbers import number, rate, spans, tile_order, time_text
 from gpubench.view.tables import Table, table
 
@@ -276,7 +276,7 @@ def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
     def speed_up(row: Row) -> str:
         loop = loops.get(_size_key(row))
         times = loop and loop.median_us and row.median_us and loop.median_us / row.median_us
-        return f"{times:,.3g}" if times and row is not loop else ""
+        return digits(times) if times and row is not loop else ""
 
     blas, *_ = f"{example.library or ''} BLAS".split()
     if not OPERATIONS.is_ours(example.op):

@@ -279,6 +279,7 @@ def test_speed_ups_over_the_naive_loop_stand_in_a_column_with_a_warning() -> Non
     shown = printed(results([loop, fast]))
     assert re.search(r"× *\n.*cpu_naive", shown)
     assert " 500\n" in shown
+    assert " 12,346\n" in printed(results([replace(loop, median_us=123_456.0), fast]))
     assert "cpu_naive is slow at powers of two" in shown
     odd = [replace(row, n=500) for row in (loop, fast)]
     assert "powers of two" not in printed(results(odd))
