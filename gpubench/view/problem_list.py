@@ -1,7 +1,6 @@
 """Summarizes the results of a list of problems: the time of the whole list with each variant."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from operator import attrgetter
 
 from rich.console import RenderableType
@@ -32,24 +31,25 @@ def list_summaries(rows: Iterable[Row]) -> list[RenderableType]:
     for row in named:
         modes.setdefault((row.problem, row.numbers), set()).add(row.compute_mode)
     split = any(len(names) > 1 for names in modes.values())
-    groups = grouped(named, lambda row: (*_conditions(row), row.compute_mode if split else ""))
+    groups = grouped(
+        named, lambda row: (_conditions(row, row.host), row.compute_mode if split else "")
+    )
     parts = []
-    for group in groups.values():
-        first = group[0]
+    for (conditions, mode), group in groups.items():
+        host = group[0].host
         problems = {
             _PROBLEM(row)
             for row in listed
-            if _conditions(replace(row, host=row.host or first.host)) == _conditions(first)
-            and (row.compute_mode == first.compute_mode or not split)
+            if _conditions(row, row.host or host) == conditions and mode in {"", row.compute_mode}
         }  # a skipped row has no host
         parts += _summary(group, len(problems), split=split)
     return parts
 
 
-def _conditions(row: Row) -> tuple[object, ...]:
+def _conditions(row: Row, host: str | None) -> tuple[object, ...]:
     precision = PRECISIONS.get(row.compute_mode)
     layout = "" if precision and precision.column_major else row.layout
-    where = row.device, row.host, row.cache, row.launches, row.state, row.scope, row.timer
+    where = row.device, host, row.cache, row.launches, row.state, row.scope, row.timer
     return row.op, layout, row.operands, *where
 
 
