@@ -111,10 +111,10 @@ def test_an_own_signature_keeps_its_order_and_its_constants() -> None:
     assert "cudaMemset(set.c, 0xFF, " in source("shared_tile")
 
 
-def checker(folder: Path, name: str, dtype: str, cpp: str, op: str = "gemm") -> Any:
+def checker(folder: Path, name: str, dtype: str, cpp: str, op: str = "gemm", rows: int = 5) -> Any:
     """Return the check of an exported file as a program for the CPU."""
     check = part(
-        source(name, 5, 7, 9 if op == "gemm" else 1, dtype, op), "The check", "The program"
+        source(name, rows, 7, 9 if op == "gemm" else 1, dtype, op), "The check", "The program"
     )
     library = folder / f"{op}-{dtype}.so"
     harness = (Path(__file__).parent / "check.cpp").read_text(encoding="utf-8")
@@ -142,6 +142,23 @@ def test_the_check_of_the_file_tells_right_from_wrong(tmp_path: Path) -> None:
         wrong[place] = value
         error, tolerance = check(a, b, wrong)
         assert not error <= tolerance, place
+
+
+def test_the_check_reads_more_rows_than_the_y_extent_of_a_grid_has(tmp_path: Path) -> None:
+    rows = 8 * 65535 + 13
+    check = checker(tmp_path, "gemv_thread", "float32", "float", "gemv", rows)
+    a, x, y = np.ones((rows, 7), "f4"), np.ones(7, "f4"), np.full(rows, 7, "f4")
+    error, tolerance = check(a, x, y)
+    assert error <= tolerance
+    y[-1] = 0
+    error, _ = check(a, x, y)
+    assert error > tolerance
+    program = source("gemv_thread", rows, 7, 1, "float32", "gemv").partition("// ---- The program")[
+        2
+    ]
+    assert "dim3 grid((PRODUCT.columns + 31) / 32, GRID_Y, GRID_Z);" in program
+    after = program.partition("check<<<")[2].splitlines()[1]
+    assert after.strip() == "REQUIRE(cudaGetLastError());"
 
 
 class Array(np.ndarray):
