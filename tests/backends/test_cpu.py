@@ -1,6 +1,8 @@
 """The CPU backend: right results at any size, cold operands, and threads."""
 
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -213,6 +215,34 @@ def test_blas_uses_the_threads_of_the_variant() -> None:
         assert blas_threads() == {numba.get_num_threads()} == {threads[name]}
     backend.bind(point, load(backend, point)).on_threads(1).sample(1, 1)
     assert blas_threads() == {1}
+
+
+LATE_BLAS = """
+import threadpoolctl
+from fakes import point, variant
+from gpubench.backends.cpu.backend import CpuBackend
+from gpubench.engine.operands.make import make_inputs
+
+def multiply(a, b, c):
+    import scipy.linalg.blas
+    c[:] = a @ b
+
+backend, at = CpuBackend(), point(variant(multiply, threads=1), cache="hot")
+assert len(threadpoolctl.threadpool_info()) == 1
+operands = backend.load(at.problem, make_inputs(at.problem, 5), cold=False)
+kernel = backend.bind(at, operands)
+kernel.run()
+kernel.run()
+print([pool["num_threads"] for pool in threadpoolctl.threadpool_info()])
+"""
+
+
+def test_a_blas_that_a_function_loads_has_the_threads_of_the_variant() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LATE_BLAS], cwd=Path(fakes.__file__).parent, env=os.environ
+        | {"OPENBLAS_NUM_THREADS": "2"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert ended.stdout == "[1, 1]\n"
 
 
 def test_a_variant_without_a_number_of_threads_may_use_all_cpus_or_powers_of_two(

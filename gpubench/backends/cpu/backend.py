@@ -50,8 +50,7 @@ class CpuTimer:
 
     def __init__(self, cache_bytes: int, clock_ns: Callable[[], int]) -> None:
         self.clock_ns = clock_ns
-        self._blas = threadpoolctl.ThreadpoolController()
-        self._threads: tuple[Any, ...] = ()
+        self._threads: tuple[int, ...] = ()
         self._cache_bytes = cache_bytes
         self._flush_buffer: np.ndarray | None = None
 
@@ -62,16 +61,23 @@ class CpuTimer:
         self._flush_buffer += 1
 
     def limit_threads(self, threads: int) -> None:
-        """Limit the number of threads in BLAS, and in Numba and torch if these are imported."""
-        numba = sys.modules.get("numba")
-        if (threads, torch(), numba) == self._threads:
+        """Limit the number of threads in BLAS, and in Numba and torch if these are imported.
+
+        A module that was imported since the last call, such as SciPy's, may have a BLAS of its own.
+        """
+        numba, limited = sys.modules.get("numba"), (threads, len(sys.modules))
+        if limited == self._threads:
             return
         if torch():
             torch().set_num_threads(threads)
         if numba:
             numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-        self._blas.limit(limits=threads, user_api="blas")
-        self._threads = threads, torch(), numba
+        threadpoolctl.ThreadpoolController().limit(limits=threads, user_api="blas")
+        self._threads = limited
+
+    def forget_threads(self) -> None:
+        """Limit the threads again before the next call, because a library may have been loaded."""
+        self._threads = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,6 +291,7 @@ class CpuBackend:
         """Return the function that was compiled for a point, or why it cannot be compiled."""
         key = _instance(point)
         if key not in self._built:
+            self.timer.forget_threads()
             try:
                 self._built[key] = _build(point)
             except ModuleNotFoundError as error:
