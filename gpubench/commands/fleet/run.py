@@ -10,6 +10,7 @@ from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from gpubench.backends import AUTO
@@ -131,6 +132,9 @@ stands for all units."""
 Keep = Callable[[Report, str], None]  # receives a report and its phase
 
 
+LOOK_EVERY_S = 1.0  # time between two searches for workers that have left the cluster
+
+
 class FleetRun:
     """Measures the units on all workers.
 
@@ -161,14 +165,16 @@ class FleetRun:
 
     def measure(self) -> None:
         """Run all turns. On an exception, such as Ctrl-C, cancel the turns that run."""
+        look_s = perf_counter() + LOOK_EVERY_S
         try:
             for host in self._steps:
                 self._advance(host)
             while self._running:
                 try:
-                    future = self._ended.get(timeout=1)
-                except Empty:
+                    future = self._ended.get(timeout=max(0.0, look_s - perf_counter()))
+                except Empty:  # also between the turns of other workers
                     self._give_up_lost_workers()
+                    look_s = perf_counter() + LOOK_EVERY_S
                     continue
                 if future in self._running:
                     address, _ = self._running[future]

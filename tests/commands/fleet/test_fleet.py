@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 from unittest.mock import Mock
 
@@ -386,6 +387,26 @@ def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -
     assert [lost.error for lost in reports] == ["the worker left the cluster"]
     cancelled = [future for each in client.cancel.call_args_list for future in each.args[0]]
     assert cancelled == [client.submit.return_value]
+
+
+def test_a_worker_that_is_gone_is_noticed_while_turns_of_other_workers_end() -> None:
+    client = Mock(status="running", scheduler=None)
+    client.scheduler_info.side_effect = [{"workers": {"tcp://a": {}}}, {"workers": {}}]
+    workers = {"tcp://a": Member("0", "node1", GPU, "abc")}
+    fleet_run = run.FleetRun(client, workers, "cuda", 3, lambda *_: None)
+
+    def end_turns() -> None:
+        for _ in range(80):
+            fleet_run._ended.put(None)
+            if done.wait(0.1):
+                break
+
+    done, others = Event(), Thread(target=end_turns)
+    others.start()
+    fleet_run.measure()
+    assert others.is_alive()
+    done.set()
+    others.join()
 
 
 def test_a_dry_run_lists_the_units_and_starts_nothing(
