@@ -12,7 +12,7 @@ MAX_LAUNCHES = 200  # maximum number of launches of a function that are read
 
 _SKIPPED = re.compile(
     r"//[^\n]*|/\*[^*]*+(?:\*(?!/)[^*]*+)*+(?:\*/)?"
-    r'|R"([^()\\\s"]{0,16})\((?:(?!\)\1").)*+(?:\)\1")?|"(?:\\.|[^"\\\n])*+"?|\'\\?"\'',
+    r'|R"([^()\\\s"]{0,16})\((?:(?!\)\1").)*+(?:\)\1")?|"(?:\\.|[^"\\\n])*+"?|\'\\?[^\w\n]\'',
     re.DOTALL,
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*+", re.MULTILINE)

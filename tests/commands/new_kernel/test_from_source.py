@@ -354,6 +354,11 @@ def test_every_form_of_a_kernel_is_read_and_comments_are_not() -> None:
         assert not list(kernels(text))
 
 
+def test_a_bracket_in_a_character_opens_and_closes_nothing() -> None:
+    text = "void print() { putchar('{'); putchar('\\''); int n = 1'000; }\n__global__ void k() {}\n"
+    assert [each.name for each in functions(text)] == ["print", "k"]
+
+
 def test_a_source_that_cannot_be_described_is_refused(tmp_path: Path) -> None:
     empty = tmp_path / "empty.cu"
     empty.write_text("void host() {}")
