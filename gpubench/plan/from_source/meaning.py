@@ -76,7 +76,7 @@ def meanings(
         column_major = _by_use(function.body, declared, values)
         if not column_major and "__shared__" not in function.body:  # a shared tile may be reordered
             orders = _FRAGMENT.findall(function.body)
-            column_major = tuple(each.upper() for each, order in orders if order == "col")
+            column_major = tuple(sorted({each.upper() for each, order in orders if order == "col"}))
     elif function.is_kernel and operation.is_product:
         names = [name for each in operation.arrays[:2] for name in values if values[name] == each]
         have_rows = [bool(_strides(function.body, each, _integers(declared))) for each in names]
@@ -141,7 +141,7 @@ def _of_library(function: Function, values: dict[str, str], op: str) -> tuple[st
     if gemm := _CUTLASS_GEMM.search(function.body):
         return tuple(compress("ABC", (order == "Column" for order in gemm.groups())))
     strides = dict(_CUTE_STRIDE.findall(function.body))  # in CuTe, B has N rows
-    return tuple(each for each in strides if bool(strides[each]) != (each == "B"))
+    return tuple(sorted(each for each in strides if bool(strides[each]) != (each == "B")))
 
 
 def _by_name(parameter: Parameter, op: str, *, on_host: bool) -> str:

@@ -443,8 +443,8 @@ def test_a_header_may_have_the_name_of_a_folder(tmp_path: Path) -> None:
 LIBRARIES = """
 template <class TA, class TC>
 void tensors(TA const* A, TA const* B, TC* C, int m, int n, int k, int stride) {
-  auto dA = make_stride(Int<1>{}, m);
   auto dB = make_stride(k, Int<1>{});
+  auto dA = make_stride(Int<1>{}, m);
   tiled<<<1, 1>>>(A, dA, B, dB, C, stride);
 }
 template <class TA, class TB, class TC>
@@ -474,7 +474,8 @@ __global__ void rounded(float* A, float* B, float* C, int M, int N, int K) {
 }
 __global__ void fragments(half* A, half* B, float* C, int M, int N, int K) {
   wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
-  wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major> b;
+  wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major> b, next;
+  wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major> last;
 }
 __global__ void paired(half* A, half* B, half* C, int M, int N, int K) {
   reinterpret_cast<float2 *>(A)[0] = reinterpret_cast<float2 *>(B)[0];
