@@ -316,8 +316,8 @@ def _conclude(variant: Variant, faults: Sequence[tuple[str, str]], what: str) ->
     for reason, ((label, _), *others) in islice(labels.items(), MAX_SHOWN):
         more = f" and {counted(len(others), 'more case')}" if others else ""
         say(f"{label}{more}: {reason}", "red")
-    if len(labels) > MAX_SHOWN:
-        say(f"and {counted(len(labels) - MAX_SHOWN, 'more case')}")
+    if left_out := sum(map(len, islice(labels.values(), MAX_SHOWN, None))):
+        say(f"and {counted(left_out, 'more case')}")
     if faults:
         return FAULTY
     say(f"\n{variant.name} is right and clean on the CPU:\n{what}")

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpubench.commands.check import run
 from gpubench.commands.check.cases import all_cases
 from gpubench.commands.check.run import FAULTY, NOT_RUN, run_check
 from gpubench.errors import CompileError, UsageError
+from gpubench.kernel_options import find_variant
 from gpubench.model import CudaVariant, Problem
 from gpubench.on_cpu import run as on_cpu
 from gpubench.on_cpu.case import Case, expected
@@ -178,6 +180,12 @@ def test_a_function_that_cannot_be_built_is_an_error_as_in_a_sweep(
     description.write_text(description.read_text().replace("build(tile, dtype)", "build()"))
     assert check("mine", tmp_path) == FAULTY
     assert capsys.readouterr().out.startswith("error: mine at 1 float32 and 2 more cases: ")
+
+
+def test_cases_whose_faults_are_not_shown_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    faults = [(f"wrong: {number}", f"reason {number % 7}") for number in range(21)]
+    assert run._conclude(find_variant("naive", None, None), faults, "") == FAULTY
+    assert capsys.readouterr().out.endswith("\nand 6 more cases\n")
 
 
 FAULTS = {
