@@ -216,7 +216,7 @@ def _check_source(
             sanitizer: pool.submit(run_on_cpu, watched, sanitizer, Path(folder) / sanitizer.name)
             for sanitizer, watched in cases.items()
         }
-        wrong, faults = [], []
+        wrong, faults, not_run = [], [], ""
         for sanitizer, run in runs.items():
             try:
                 wrong += [
@@ -227,14 +227,15 @@ def _check_source(
             except KernelFaultError as fault:
                 faults.append(fault)
             except CompileError as error:
-                say(f"\nnot run on the CPU: {error}", "yellow")
-                return NOT_RUN
+                not_run = not_run or str(error)
             except NotOnCpuError as error:
-                say(f"\nnot run on the CPU: {error}; sweep {variant.name} on a GPU", "yellow")
-                return NOT_RUN
+                not_run = f"{error}; sweep {variant.name} on a GPU"
     if faults:
         _show_faults(variant, faults, advice)
         return FAULTY
+    if not_run and not wrong:
+        say(f"\nnot run on the CPU: {not_run}", "yellow")
+        return NOT_RUN
     names = {Sanitizer.ADDRESS: "AddressSanitizer, UBSan", Sanitizer.THREAD: "ThreadSanitizer"}
     code = _conclude(
         variant,

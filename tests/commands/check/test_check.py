@@ -182,6 +182,20 @@ def test_a_function_that_cannot_be_built_is_an_error_as_in_a_sweep(
     assert capsys.readouterr().out.startswith("error: mine at 1 float32 and 2 more cases: ")
 
 
+def test_a_fault_is_shown_also_if_the_other_sanitizer_cannot_be_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_under(_cases: object, sanitizer: Sanitizer, _folder: Path) -> None:
+        if sanitizer is Sanitizer.THREAD:
+            raise CompileError("g++: cannot find -ltsan")
+        raise KernelFaultError("AddressSanitizer: heap-buffer-overflow on address 0x1")
+
+    monkeypatch.setattr(run, "_compile", lambda *_: True)
+    monkeypatch.setattr(run, "run_on_cpu", run_under)
+    assert check("naive", tiles="8") == FAULTY
+    assert "heap-buffer-overflow" in capsys.readouterr().out
+
+
 def test_cases_whose_faults_are_not_shown_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     faults = [(f"wrong: {number}", f"reason {number % 7}") for number in range(21)]
     assert run._conclude(find_variant("naive", None, None), faults, "") == FAULTY
