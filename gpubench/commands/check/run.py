@@ -67,7 +67,8 @@ MAX_TILES = 4
 """Maximum number of tiles that are checked if the user names no tiles."""
 
 USUAL = 1024
-"""M, N and K of a problem. A default tile is checked only if it is legal for this problem."""
+"""M, N and K of a problem. Default tiles that are not legal for this problem are checked only if no
+default tile is legal for it."""
 
 
 def run_check(
@@ -153,7 +154,8 @@ def _tiles(variant: Variant, tiles: str | None) -> list[Config | None]:
         operation = OPERATIONS[variant.op]
         size = operation.size_of([USUAL] * len(operation.extents))
         problem = Problem.of(variant.op, size, variant.dtypes[0])
-        return list(evenly([x for x in default if not variant.refuse(x, problem)], MAX_TILES))
+        legal = [x for x in default if not variant.refuse(x, problem)]
+        return list(evenly(legal or default, MAX_TILES))
     chosen = [space.read(text) for text in parse_tiles(tiles)]
     for tile in chosen:
         if reason := space.why_not(tile):

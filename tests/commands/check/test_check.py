@@ -196,6 +196,13 @@ def test_a_fault_is_shown_also_if_the_other_sanitizer_cannot_be_used(
     assert "heap-buffer-overflow" in capsys.readouterr().out
 
 
+def test_tiles_that_refuse_the_usual_size_are_checked_if_no_tile_takes_it(tmp_path: Path) -> None:
+    refusing = TILED.replace("dtypes=", 'refuse=lambda _, p: "big" if p.m > 99 else None, dtypes=')
+    (tmp_path / "mine.py").write_text(refusing)
+    (tmp_path / "mine.cu").write_text("__global__ void mine() {}")
+    assert run._tiles(load(tmp_path / "mine.py", "gemm"), None)
+
+
 def test_cases_whose_faults_are_not_shown_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     faults = [(f"wrong: {number}", f"reason {number % 7}") for number in range(21)]
     assert run._conclude(find_variant("naive", None, None), faults, "") == FAULTY
