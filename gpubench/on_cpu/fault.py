@@ -81,21 +81,22 @@ class KernelFaultError(Exception):
         location = _LOCATION.search(self.report)
         if len(accesses) < 2:  # noqa: PLR2004 # a race has two sides
             return ""
-        (first, (file, line)), (second, (_, other)) = sorted(
+        (first, here), (second, there) = sorted(
             accesses[:2], key=lambda access: access[0] != "write"
         )
+        (file, line), (other_file, other) = here, there
         is_shared, what = _memory(location, names, self.report)
-        if line == other and first == second:
+        if here == there and first == second:
             does = f"{file}:{line}: two threads {first} the same element of {what}"
         else:
             does = (
-                f"{file}:{line} {first}s {what}, and {file}:{other} {second}s the same element in "
+                f"{file}:{line} {first}s {what}, and {other_file}:{other} {second}s the same element in "
                 "another thread"
             )
         if not is_shared:
             return f"{does}, and nothing orders them"
         barrier = "a __syncthreads() is missing between the two"
-        return f"{does}; {barrier}" if line != other else f"{does} without a barrier between"
+        return f"{does}; {barrier}" if here != there else f"{does} without a barrier between"
 
     def _overflow(self, names: dict[int, str]) -> str:
         access = re.search(r"^(READ|WRITE) of size", self.report, re.MULTILINE)
