@@ -221,8 +221,10 @@ def judged(ratios: Values, tolerance: Tolerance, elements: ModuleType = on_host)
     count = len(ratios)
     if tolerance.share >= 1 or not count:
         return float(elements.largest(ratios))
-    rank = min(count, max(1, math.ceil(tolerance.share * count))) - 1
-    return float(elements.ranked(ratios, rank))
+    needed = min(count, max(1, math.ceil(tolerance.share * count)))
+    if needed > 1 and (needed - 1) / count >= tolerance.share:  # the product was rounded up
+        needed -= 1
+    return float(elements.ranked(ratios, needed - 1))
 
 
 def _roundoff(dtype: str) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpubench.foreign.compare import MIN_PAIRS, Comparison
+from gpubench.foreign.compare import MIN_PAIRS, Comparison, judged
 from gpubench.foreign.statement import Facts, Part, Tolerance
 from gpubench.model import Compared
 
@@ -73,6 +73,13 @@ def test_the_result_of_an_earlier_launch_is_named(seed: int) -> None:
     kept = np.random.default_rng(seed).standard_normal(COUNT)
     reason = compared(lambda _: kept, LOOSE, pairs=3).reason
     assert reason == "the result is that of an earlier launch: it was kept, and not computed"
+
+
+def test_exactly_the_share_that_must_be_right_is_enough() -> None:
+    share = 0.55  # 0.55 * 100 is larger than 55
+    ratios = np.repeat([0.5, 2.0], [55, 45])
+    assert judged(ratios, Tolerance(share=share)) == 0.5
+    assert judged(np.repeat([0.5, 2.0], [54, 46]), Tolerance(share=share)) == 2.0
 
 
 def test_a_single_wrong_element_is_not_rounded_to_all_right() -> None:
