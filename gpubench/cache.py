@@ -27,6 +27,11 @@ OWN = "own"
 """Name of a folder in the cache. The folder has a kernel of gpubench that is run like a user's
 kernel. The compiled code of this kernel is copied for the processes of users' kernels."""
 
+USERS = "users"
+"""Name of a subfolder of the folder for foreign code. A user's descriptions and functions write
+only there. Otherwise they could write files that the process of a library loads, such as those of
+Numba's cache."""
+
 COMPILED = (".cupy/kernel_cache", "cache/gpubench/cubin")  # subfolders that keep compiled kernels
 
 Value = TypeVar("Value")
@@ -124,11 +129,12 @@ def environment_of_foreign(
 ) -> tuple[dict[str, str], Path | None]:
     """Return the environment and the folder of a process that runs a user's kernels.
 
-    If `measures` is true, the rates of this CPU and the compiled kernels of gpubench are copied
-    from the cache into the folder. The process then does not measure these rates and compile these
-    kernels again. Compilers store their files for the user's kernels in the folder. The folder is a
-    part of the user's cache, unless the kernels are in a temporary folder themselves, or the cache
-    cannot be used.
+    If `measures` is true, the process measures kernels. The rates of this CPU and the compiled
+    kernels of gpubench are then copied from the cache into the folder, so that the process does not
+    measure these rates and compile these kernels again. Otherwise the process runs descriptions,
+    and its folder is `USERS` in that folder. Compilers store their files for the user's kernels in
+    the folder. The folder is a part of the user's cache, unless the kernels are in a temporary
+    folder themselves, or the cache cannot be used.
     """
     there = kernels.resolve()
     folder = folder_of(there)
@@ -138,16 +144,20 @@ def environment_of_foreign(
         except OSError:
             return few_variables(os.environ, None), None
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for name in ("cache", "tmp"):
-        _make_private(folder / name)
-    if measures:
-        rates = folder / "cache" / "gpubench" / "rates"
+    users = folder / USERS
+    for each in (folder, users):
+        for name in ("cache", "tmp"):
+            _make_private(each / name)
+    if not measures:
+        return few_variables(os.environ, users), users
+    for each in (folder, users):
+        rates = each / "cache" / "gpubench" / "rates"
         with suppress(OSError, shutil.Error):
             shutil.copytree(user_cache("rates"), rates, dirs_exist_ok=True)
-        own = folder_of(user_cache(OWN).resolve())
-        for kept_by in COMPILED if own != folder else ():
-            with suppress(OSError, shutil.Error):
-                shutil.copytree(own / kept_by, folder / kept_by, dirs_exist_ok=True)
+    own = folder_of(user_cache(OWN).resolve())
+    for kept_by in COMPILED if own != folder else ():
+        with suppress(OSError, shutil.Error):
+            shutil.copytree(own / kept_by, folder / kept_by, dirs_exist_ok=True)
     return few_variables(os.environ, folder), folder
 
 

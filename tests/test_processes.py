@@ -515,6 +515,7 @@ outcomes = {
     "memory": tried(lambda: open(f"/proc/{program}/mem", "r+b")),
     "descriptors": tried(lambda: open(f"/proc/{program}/fd/2", "w")),
     "signal": tried(lambda: os.kill(program, signal.SIGTERM)),
+    "libraries": tried(write(os.environ["HOME"] + "/../cache/x.nbi")),
     "own": tried(write(os.environ["TMPDIR"] + "/mine")),
     "token": os.environ.get("GH_TOKEN", "none"),
     "files of the job": os.environ.get("GITHUB_ENV", "none"),
@@ -527,7 +528,9 @@ VARIANT = CallVariant(
 """
 """A description that prints what it could access, in both processes that load it."""
 
-HELD = dict.fromkeys(("result", "home", "cache", "removed", "cut", "memory"), "PermissionError")
+HELD = dict.fromkeys(
+    ("result", "home", "cache", "libraries", "removed", "cut", "memory"), "PermissionError"
+)
 
 
 def test_foreign_code_writes_into_its_own_folder_alone_and_gets_no_token(

@@ -154,6 +154,9 @@ class Worker:
         limit_s = self._timing.point_limit_s or COMPILE_LIMIT_S
         later = self._timing.rounds * len(self._owners) - 1
         with self._starting_ahead(later), suppress(ChildLostError):
+            if len(self._owners) == 1:
+                (self._owner,) = self._owners
+                self._give_up_rights()
             self._child.compile(points, limit_s, on_built)
 
     @contextmanager
@@ -330,8 +333,12 @@ class Worker:
             self._child.end()
         self._owner = owner_of(variant)
         self._make_ready()
+        self._give_up_rights()
+
+    def _give_up_rights(self) -> None:
+        """Restrict a child on a CPU before it loads a user's function. Raises ChildLostError."""
         if self._owner and Timer.OUTSIDE in backends()[self.device.backend].timers:
-            self._child.request(START_LIMIT_S, Walled.give_up_rights)
+            self._child.request(START_LIMIT_S, Walled.give_up_rights, self._child.users_folder)
 
     def _make_ready(self) -> None:
         """Start a child if no child is running.

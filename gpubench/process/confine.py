@@ -61,8 +61,16 @@ def few_variables(environment: Mapping[str, str], folder: Path | None) -> dict[s
     }
     if folder is None:
         return kept
-    places = {"HOME": folder, "XDG_CACHE_HOME": folder / "cache", "TMPDIR": folder / "tmp"}
-    return kept | {name: str(path) for name, path in places.items()} | {"PYTHONNOUSERSITE": "1"}
+    return kept | places(folder) | {"PYTHONNOUSERSITE": "1"}
+
+
+def places(folder: Path) -> dict[str, str]:
+    """Return the environment variables that let libraries write into a folder."""
+    return {
+        "HOME": str(folder),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "TMPDIR": str(folder / "tmp"),
+    }
 
 
 def confine(folder: str) -> bool:

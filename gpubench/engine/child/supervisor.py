@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
-from gpubench.cache import environment_of_foreign, environment_with_caches
+from gpubench.cache import USERS, environment_of_foreign, environment_with_caches
 from gpubench.engine.child.calls import Done, Opened, bound, decode_result, encode_call
 from gpubench.engine.child.serve import Server
 from gpubench.errors import ChildLostError, DeviceUnavailableError, GpubenchError, HostChangedError
@@ -99,6 +99,11 @@ class Supervisor:
         """
         names = dict.fromkeys((*self._spent_s, *self._child_spent_s))
         return {n: self._spent_s.get(n, 0.0) + self._child_spent_s.get(n, 0.0) for n in names}
+
+    @property
+    def users_folder(self) -> str:
+        """The only folder into which a user's function may write; empty if there is no limit."""
+        return str(self._folder / USERS) if self._folder else ""
 
     def forget_times(self) -> None:
         """Reset `spent_s` to zero."""
