@@ -19,7 +19,7 @@ from typing import NamedTuple
 from rich.text import Text
 
 from gpubench.backends import backends
-from gpubench.engine.pool import local_pool
+from gpubench.engine.pool import Pool, Watcher, local_pool
 from gpubench.engine.prepare import Job, prepare
 from gpubench.engine.run import run
 from gpubench.errors import DeviceUnavailableError, UsageError
@@ -177,9 +177,9 @@ def run_selfcheck(device: str | None) -> int:
                     for point, reason in job.planned.items()
                     if point.key._replace(timer="") in keys
                 }
-                return launch_gaps(run(replace(job, planned=planned), pool, watcher).rows)
+                return measured_gaps(replace(job, planned=planned), pool, watcher)
 
-            first = launch_gaps(run(job, pool, watcher).rows)
+            first = measured_gaps(job, pool, watcher)
             gaps = confirmed(first, measure)
             empty = EmptyLaunch(**pool.executor.empty_launch_us())
     except DeviceUnavailableError as error:
@@ -219,6 +219,17 @@ def job_of(device: Device, timers: Sequence[Timer]) -> Job:
     planned = dict(chain.from_iterable(job.planned.items() for job in jobs))
     hashes = dict(chain.from_iterable(job.hashes.items() for job in jobs))
     return replace(jobs[0], planned=planned, hashes=hashes)
+
+
+def measured_gaps(job: Job, pool: Pool, watcher: Watcher) -> list[Gap]:
+    """Measure the kernels of a job, and return their gaps.
+
+    Raises KeyboardInterrupt if the job was interrupted, because some kernels then have no gap.
+    """
+    outcome = run(job, pool, watcher)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return launch_gaps(outcome.rows)
 
 
 def launch_gaps(rows: Iterable[Row]) -> list[Gap]:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
-from fakes import measured
+from fakes import CPU, Diary, FakeBackend, measured
 
 from gpubench.commands.selfcheck.check import (
     KERNELS,
@@ -17,10 +17,15 @@ from gpubench.commands.selfcheck.check import (
     job_of,
     judge_gaps,
     launch_gaps,
+    measured_gaps,
     node_count,
 )
+from gpubench.engine.measure.runner import Runner
+from gpubench.engine.pool import LocalPool
+from gpubench.engine.prepare import prepare
 from gpubench.hardware.architectures import example
 from gpubench.model import Launches, Timer
+from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 
 
@@ -46,6 +51,12 @@ def gaps(*pairs: tuple[float, float]) -> list[Gap]:
 
 def timed(name: str, tile: str, timer: str, us: float, launches: str = "alone") -> Row:
     return replace(measured(us), variant=name, tile=tile, timer=timer, launches=launches)
+
+
+def test_no_verdict_is_given_on_a_part_of_the_kernels() -> None:
+    job = prepare(Sweep(variants=("cpu_tile",), sizes=((8, 8, 8),), tiles=("8", "16")), CPU)
+    with pytest.raises(KeyboardInterrupt):
+        measured_gaps(job, LocalPool(Runner(FakeBackend(10.0))), Diary(stop_after=1))
 
 
 def test_only_kernels_timed_by_both_timers_have_a_gap() -> None:
