@@ -248,7 +248,7 @@ def _run() -> int:
         code = _fail(NO_MORE_PROCESSES, 2)
     except OSError as error:
         place = error.filename or _NAMELESS.get(error.errno or 0, "the system")
-        code = _fail(str(UsageError(f"{place}: {error.strerror}")), 2)
+        code = _fail(str(UsageError(f"{place}: {error.strerror or error}")), 2)
     return code or 0
 
 

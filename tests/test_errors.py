@@ -104,6 +104,17 @@ def test_a_command_that_ctrl_c_ends_exits_130(monkeypatch: pytest.MonkeyPatch) -
     assert cli._run() == 130
 
 
+def test_a_system_error_without_a_number_is_printed_with_its_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failed(**_: object) -> None:
+        raise OSError("read the end of the file too early")
+
+    monkeypatch.setattr(cli, "app", failed)
+    assert cli._run() == 2
+    assert capsys.readouterr().err == "gpubench: the system: read the end of the file too early\n"
+
+
 def test_an_error_of_gpubench_is_its_message_and_any_other_has_its_place() -> None:
     def place(error: Exception) -> str:
         with pytest.raises(type(error)) as raised:
