@@ -32,7 +32,7 @@ from gpubench.errors import (
     GpubenchError,
     UsageError,
 )
-from gpubench.files import guard_streams
+from gpubench.files import guard_streams, not_written
 from gpubench.process.descendants import all_ended
 from gpubench.text import clean, shown
 
@@ -248,7 +248,8 @@ def _run() -> int:
         code = _fail(NO_MORE_PROCESSES, 2)
     except OSError as error:
         place = error.filename or _NAMELESS.get(error.errno or 0, "the system")
-        code = _fail(str(UsageError(f"{place}: {error.strerror or error}")), 2)
+        refusal = not_written(error)(f"{place}: {error.strerror or error}")
+        code = _fail(str(refusal), refusal.exit_code)
     return code or 0
 
 

@@ -104,6 +104,14 @@ def test_a_command_that_ctrl_c_ends_exits_130(monkeypatch: pytest.MonkeyPatch) -
     assert cli._run() == 130
 
 
+def test_a_full_disk_exits_74_wherever_it_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> None:
+        raise OSError(28, "No space left on device", "/tmp/folder")  # noqa: S108 # not used
+
+    monkeypatch.setattr(cli, "app", full)
+    assert cli._run() == errors.OUTPUT_LOST
+
+
 def test_a_system_error_without_a_number_is_printed_with_its_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
