@@ -40,6 +40,8 @@ def sweep(
     >>> frame = gpubench.sweep(sizes=[256], tiles=[8, 16], device="cpu")
     """
     settings = read_sweep(options, Path(config) if config else None)
+    if settings.samples and not settings.output:
+        raise UsageError("--samples: add --output, because samples are written with a results file")
     with open_pool(settings, on) as pool:
         file = ResultFile(settings.output, samples=settings.samples) if settings.output else None
         outcome = run(prepare(settings, pool.device), pool, file=file)

@@ -35,6 +35,8 @@ def test_what_the_command_refuses_the_library_refuses_too() -> None:
         gpubench.sweep(sizes=[8], variants=["cpu_tyle"], device="cpu")
     with pytest.raises(DeviceUnavailableError):
         gpubench.sweep(sizes=[8], device="cuda")
+    with pytest.raises(UsageError, match="--samples: add --output"):
+        gpubench.sweep(sizes=[8], device="cpu", samples="a.jsonl")
     with pytest.raises(UsageError, match="cannot read"):
         gpubench.read_csv("nowhere.csv")
 
