@@ -460,6 +460,17 @@ def test_the_memory_and_the_cpus_of_a_container_are_what_its_groups_leave(
     assert host.oom_kills() == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "free_bytes"),
+    [("MemAvailable:    512 kB", 2**19), ("MemAvailable:      0 kB", 0), ("", 2**32)],
+)
+def test_a_machine_without_free_memory_has_none(
+    monkeypatch: pytest.MonkeyPatch, text: str, free_bytes: int
+) -> None:
+    monkeypatch.setattr(host, "read_text", lambda path: text if path == "/proc/meminfo" else "")
+    assert host.free_memory_bytes() == free_bytes
+
+
 def test_what_a_child_prints_is_cleaned_named_and_bounded(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -28,7 +28,8 @@ def free_memory_bytes() -> int:
     If Linux does not report the number, 4 GiB are assumed. In a container, the result is at most
     the number of bytes that the container may still use.
     """
-    free = memory_bytes("MemAvailable") or 4 * 2**30
+    free = memory_bytes("MemAvailable")
+    free = 4 * 2**30 if free is None else free
     return min([free, *(limit - used for limit, used in _memory_limits())])
 
 
