@@ -126,6 +126,18 @@ def test_a_kept_choice_is_found_where_the_library_lists_it_now() -> None:
 
 
 @pytest.mark.usefixtures("cache")
+def test_the_choice_of_a_process_that_raced_at_the_same_time_is_used() -> None:
+    def sample(algorithm: int, launches: int) -> float:
+        if launches > 1 and not others:
+            others.append(choose_algorithm(["aa", "bb"], FACTS, Track([5.0, 9.0]).sample, 256))
+        return track.sample(algorithm, launches)
+
+    track, others = Track([9.0, 5.0]), []
+    assert choose_algorithm(["aa", "bb"], FACTS, sample, 256) == (0, "tuned")
+    assert others == [(0, "tuned")]
+
+
+@pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize(
     ("fact", "other"), [("library", 130200), ("gpu", "A100"), ("m k n", (8, 8, 8))]
 )
