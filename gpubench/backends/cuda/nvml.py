@@ -141,7 +141,8 @@ class Nvml:
             return ""
         strangers = [process.pid for process in running if not _is_ours(process.pid)]
         if len(strangers) == len(running):  # other PIDs in a container; one is ours
-            return f"{len(strangers) - 1} other processes" if len(strangers) > 1 else ""
+            count = len(strangers) - 1
+            return f"{count} other process{'' if count == 1 else 'es'}" if count > 0 else ""
         more = f" and {len(strangers) - MAX_NAMED} more" if len(strangers) > MAX_NAMED else ""
         # A process in another container, or an ended process, has no name here.
         names = {pid: read_text(f"/proc/{pid}/comm") or "process" for pid in strangers[:MAX_NAMED]}

@@ -67,6 +67,7 @@ def test_other_processes_on_the_gpu_are_named(monkeypatch: pytest.MonkeyPatch) -
         ((ours, parent, 1), f"{first} (1)"),
         ((ours, 2**30), "process (1073741824)"),
         ((2**30,), ""),  # this process, which has another PID in a container
+        ((2**30, 2**30 + 1), "1 other process"),
         ((2**30, 2**30 + 1, 2**30 + 2), "2 other processes"),
         ((ours, *range(2**30, 2**30 + 5)), " and 2 more"),
     ):
