@@ -211,7 +211,9 @@ def _read_kept(program: Program) -> Codes:
     """Return the figures from the cache, or an empty dictionary if the cache has no intact file.
 
     Figures that were made without a disassembler are valid only while no disassembler is installed.
+    Errors are not read, because the compiler that was missing may have been installed.
     """
     items = kept(_kept_file(program), list[tuple[tuple[str, str], Code]]) or []
     complete = not disassembler_version()
-    return {key: code for key, code in items if complete or code.error or code.is_disassembled}
+    usable = ((key, code) for key, code in items if not code.error)
+    return {key: code for key, code in usable if complete or code.is_disassembled}

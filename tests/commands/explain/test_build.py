@@ -18,6 +18,7 @@ from gpubench.commands.explain import code as code_module
 from gpubench.commands.explain import instances
 from gpubench.commands.explain.code import Code, Codes, Program, compile_program, compile_programs
 from gpubench.commands.explain.sass import disassemble, inner_loop
+from gpubench.errors import CompileError
 from gpubench.on_cpu import accesses
 from gpubench.on_cpu.accesses import recorder_version
 from gpubench.plan.registry import KERNELS
@@ -192,6 +193,25 @@ def test_figures_of_a_run_without_a_disassembler_are_not_reused(
         assert (row.loop_instructions, row.disassembler) == (None, None)
     (row, *_) = build(tmp_path, "b.csv", *options)[1]
     assert row.loop_instructions
+
+
+@pytest.mark.usefixtures("unrecorded")
+def test_a_compiler_that_was_missing_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    options = ("gemv_thread", "--arch", "sm_80", "--dtypes", "float32")
+    with monkeypatch.context() as patch:
+
+        def missing(*_instance: object) -> None:
+            raise CompileError("nvcc is not available")
+
+        for function in ("compile_together", "compile_instance"):
+            patch.setattr(compiler, function, missing)
+        done, (row, *_) = build(tmp_path, "a.csv", *options)
+        assert (done.code, row.reason) == (1, "nvcc is not available")
+    done, (row, *_) = build(tmp_path, "b.csv", *options)
+    assert (done.code, row.status) == (0, "ok")
 
 
 @pytest.mark.usefixtures("unrecorded")
