@@ -12,14 +12,16 @@ import signal
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import gpubench
 from gpubench.backends.cuda import compile as compiler
+from gpubench.backends.cuda import nvcc
 from gpubench.backends.cuda.compile import Compiled
+from gpubench.backends.cuda.headers import toolkit_options
 from gpubench.cache import cache_file, keep_value, kept
 from gpubench.commands.explain import sass
 from gpubench.commands.explain.sass import (
@@ -201,10 +203,19 @@ def _kept_file(program: Program) -> Path:
         program.architecture,
         program.options,
         compiler.version(),
+        _nvcc_version(),
+        toolkit_options(),
         disassembler_version(),
         gpubench.__version__,
         Path(sass.__file__).read_bytes(),
     )
+
+
+def _nvcc_version() -> str:
+    """Return nvcc's version, or an empty text if nvcc cannot run."""
+    with suppress(CompileError):
+        return nvcc.version()
+    return ""
 
 
 def _read_kept(program: Program) -> Codes:

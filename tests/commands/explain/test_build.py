@@ -195,6 +195,23 @@ def test_figures_of_a_run_without_a_disassembler_are_not_reused(
     assert row.loop_instructions
 
 
+def test_figures_of_another_nvcc_or_toolkit_are_not_reused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = Program(
+        source=KERNELS / "naive.cu", source_hash="", architecture="sm_90",
+        options=("--compiler=nvcc",), instances=(),
+    )  # fmt: skip
+    files = {code_module._kept_file(program)}
+    monkeypatch.setattr("gpubench.backends.cuda.nvcc.version", lambda: "nvcc 0.1")
+    files.add(code_module._kept_file(program))
+    monkeypatch.setattr(
+        code_module, "toolkit_options", lambda: ("-DGPUBENCH_TOOLKIT=1",), raising=False
+    )
+    files.add(code_module._kept_file(program))
+    assert len(files) == 3
+
+
 @pytest.mark.usefixtures("unrecorded")
 def test_a_compiler_that_was_missing_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
