@@ -62,7 +62,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
         return difflib.SequenceMatcher(None, other, name).ratio()
 
     near = max(names, key=likeness, default="")  # the first, if names are equally similar
-    return f"did you mean '{near}'?" if likeness(near) >= ALIKE else ""
+    return f"did you mean '{near}'?" if near and likeness(near) >= ALIKE else ""
 
 
 def counted(count: int, noun: str) -> str:

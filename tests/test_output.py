@@ -8,11 +8,16 @@ import pytest
 
 from gpubench.errors import UsageError
 from gpubench.files import Output, lock
-from gpubench.text import clean
+from gpubench.text import clean, unknown
 
 
 def full(*_: object) -> None:
     raise OSError(28, "No space left on device")
+
+
+def test_an_empty_name_is_not_suggested() -> None:
+    for names in ((), ("",)):
+        assert "did you mean" not in unknown("variant", "", names)
 
 
 def test_a_new_file_may_be_written_and_an_existing_file_only_by_force(tmp_path: Path) -> None:
