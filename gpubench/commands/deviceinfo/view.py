@@ -13,7 +13,7 @@ from gpubench.backends.cpu.gauge import highest_rates
 from gpubench.hardware.peaks import peaks, ridge_flop_per_byte
 from gpubench.model import CORE_DTYPES, DTYPES, Device
 from gpubench.options import read_sweep
-from gpubench.view.numbers import number, with_unit
+from gpubench.view.numbers import WHOLE, number, rate, with_unit
 from gpubench.view.tables import Table, console, table
 
 
@@ -86,7 +86,7 @@ def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return number(value, 0)
+        return rate(value) if value < WHOLE else number(value, 0)
     if isinstance(value, dict):
         return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
     if isinstance(value, list):

@@ -35,6 +35,12 @@ def test_a_gpu_shows_its_properties_and_peaks_with_their_derivation() -> None:
         assert piece in shown
 
 
+def test_small_figures_keep_their_decimals() -> None:
+    facts = {"measured_float32_fma_gflops": 130.0, "measured_copy_gbytes_per_s": 40.0}
+    shown = printed(as_tables(replace(CPU, facts=facts)))
+    assert ["float32", "ridge,", "FLOP/byte", "3.25"] in [x.split() for x in shown.splitlines()]
+
+
 def test_json_holds_fields_peaks_and_ridge_points() -> None:
     read = json.loads(json.dumps(device_json([H200, CPU], {"cuda": "no driver"})))
     gpu, cpu = read["devices"]
