@@ -90,8 +90,8 @@ class KernelFaultError(Exception):
             does = f"{file}:{line}: two threads {first} the same element of {what}"
         else:
             does = (
-                f"{file}:{line} {first}s {what}, and {other_file}:{other} {second}s the same element in "
-                "another thread"
+                f"{file}:{line} {first}s {what}, and {other_file}:{other} {second}s the same "
+                "element in another thread"
             )
         if not is_shared:
             return f"{does}, and nothing orders them"
