@@ -149,4 +149,5 @@ def _name(text: str, beside: str = "") -> str:
     """Make a valid name of an operation or a variant from the name of a problem or a file."""
     name = _NOT_OF_NAMES.sub("_", text.lower()).strip("_")[:MAX_NAME] or "problem"
     name = name if name[0].isalpha() else f"p_{name}"
-    return f"{name}_{beside}" if name == REFERENCE else name
+    is_taken = name == REFERENCE or (beside and name == "operation")  # names of the folder's files
+    return f"{name}_{beside}" if is_taken else name

@@ -8,8 +8,9 @@ import stated_problems
 from commandline import call
 
 from gpubench.errors import CompileError, DoesNotFitError
-from gpubench.foreign import solutions
+from gpubench.foreign import folder, solutions
 from gpubench.foreign.kernelbench import Program
+from gpubench.foreign.statement import Facts
 
 BODY = "def square(x):\n    return x * x\n"
 
@@ -60,6 +61,19 @@ def test_a_solution_of_another_language_is_refused(tmp_path: Path) -> None:
     path = stated_problems.solution(tmp_path / "mine.json", BODY, **fields)
     path.write_text(path.read_text().replace("main.py", "main.cu"))
     assert refused(path) == "sources of C++ are built with the binding torch, not tilelang"
+
+
+@pytest.mark.parametrize("name", ["operation", "reference"])
+def test_a_solution_may_have_the_name_of_a_file_of_the_problem(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "_facts", lambda *_: Facts((), (), 256, 256, 1, ()))
+    problem, path = stated_problems.model(tmp_path), tmp_path / f"{name}.py"
+    path.write_text(BODY)
+    home = folder.prepared("KernelBench", problem, [1], [path], "cpu")
+    texts = {file.stem: file.read_text() for file in (home.path / home.op).glob("*.py")}
+    assert texts.keys() == {"operation", "reference", f"{name}_solution"}
+    assert "OPERATION = " in texts["operation"]
 
 
 def test_a_problem_without_solutions_says_where_they_lie(tmp_path: Path) -> None:
