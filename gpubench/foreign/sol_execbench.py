@@ -83,10 +83,12 @@ def read(path: Path) -> Statement:
     workloads, share = list[Workload](), 1.0 if _root(path) else 0.99  # share of right elements
     for line in listed:
         _shapes(definition, line)
-        stated = {SHARE: share, **(line.tolerance or {})}
-        limits = {LIMITS[name]: stated[name] for name in LIMITS.keys() & stated.keys()}
+        stated = {key: x for key, x in (line.tolerance or {}).items() if x is not None}
+        limits = {LIMITS[key]: x for key, x in {SHARE: share, **stated}.items() if key in LIMITS}
         name = " ".join(f"{axis}={extent}" for axis, extent in line.axes.items())
-        workloads.append(Workload(name or line.uuid[:8], msgspec.convert(limits, Tolerance)))
+        workloads.append(
+            Workload(name or line.uuid[:8] or "its inputs", msgspec.convert(limits, Tolerance))
+        )
     return Statement("SOL-ExecBench", str(path), definition.name, tuple(workloads))
 
 

@@ -36,6 +36,20 @@ def test_a_definition_states_workloads_with_their_axes_and_tolerances(tmp_path: 
     assert forms.read(form, path).workloads[0].tolerance == Tolerance(1e-2, 1e-2, 1.0)
 
 
+def test_a_workload_may_have_no_axes_no_name_and_no_limits(tmp_path: Path) -> None:
+    folder = stated_problems.definition(tmp_path)
+    (folder / "definition.json").write_text(
+        json.dumps({**stated_problems.DEFINITION, "axes": {}, "inputs": {}, "outputs": {}})
+    )
+    limits = {"max_atol": None, "required_matched_ratio": None, "max_error_cap": None}
+    (folder / "workload.jsonl").write_text(
+        json.dumps({"axes": {}, "inputs": {}, "tolerance": limits})
+    )
+    (workload,) = forms.read("SOL-ExecBench", folder / "definition.json").workloads
+    assert workload.name == "its inputs"
+    assert workload.tolerance == Tolerance(1e-2, 1e-2, 0.99)
+
+
 def test_a_task_states_tests_and_benchmarks(tmp_path: Path) -> None:
     ((form, path),) = forms.find(stated_problems.task(tmp_path))
     statement = forms.read(form, path)
