@@ -69,17 +69,17 @@ def _root(definition: Path) -> Path | None:
     return next((each.parent for each in definition.parents if each.name == "definitions"), None)
 
 
-def _read(path: Path) -> tuple[_Definition, list[_Line]]:
+def _read(path: Path) -> tuple[_Definition, list[_Line], Path]:
     definition, root = msgspec.json.decode(read_text(path), type=_Definition), _root(path)
     file = path.parent / "workload.jsonl"
     if root:
         file = root / "workloads" / path.relative_to(root / "definitions").with_suffix(".jsonl")
-    return definition, read_lines(file, _Line, "workload" if root else "")
+    return definition, read_lines(file, _Line, "workload" if root else ""), file
 
 
 def read(path: Path) -> Statement:
     """Return a definition's statement. Raises ValueError for an invalid file, or OSError."""
-    definition, listed = _read(path)
+    definition, listed, file = _read(path)
     workloads, share = list[Workload](), 1.0 if _root(path) else 0.99  # share of right elements
     for line in listed:
         _shapes(definition, line)
@@ -89,7 +89,7 @@ def read(path: Path) -> Statement:
         workloads.append(
             Workload(name or line.uuid[:8] or "its inputs", msgspec.convert(limits, Tolerance))
         )
-    return Statement("SOL-ExecBench", str(path), definition.name, tuple(workloads))
+    return Statement("SOL-ExecBench", str(path), definition.name, tuple(workloads), (str(file),))
 
 
 def _axes(definition: _Definition, line: _Line) -> dict[str, int]:
@@ -119,7 +119,7 @@ class Program:
     ENTRY = "function run"
 
     def __init__(self, path: Path) -> None:
-        self._root, (self._definition, self._lines) = _root(path) or path.parent, _read(path)
+        self._root, (self._definition, self._lines, _) = _root(path) or path.parent, _read(path)
         self._module = vars(values.module_of(path, "reference", self._definition.reference))
 
     def inputs(self, number: int, seed: int) -> Sequence[Any]:

@@ -52,7 +52,7 @@ class Statement(msgspec.Struct, frozen=True):
     path: str  # the problem's file
     name: str
     workloads: tuple[Workload, ...]
-    sources: tuple[str, ...] = ()  # further files whose code runs
+    sources: tuple[str, ...] = ()  # further files with code or inputs of the problem
 
 
 class Part(msgspec.Struct, frozen=True):

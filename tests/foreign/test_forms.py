@@ -32,6 +32,7 @@ def test_a_definition_states_workloads_with_their_axes_and_tolerances(tmp_path: 
     statement = forms.read(form, path)
     assert [each.name for each in statement.workloads] == ["ROWS=40", "ROWS=1000"]
     assert statement.workloads[0].tolerance == Tolerance(1e-4, 1e-3, 0.99)
+    assert statement.sources == (str(path.parent / "workload.jsonl"),)
     ((form, path),) = forms.find(stated_problems.traces(tmp_path / "traces"))
     assert forms.read(form, path).workloads[0].tolerance == Tolerance(1e-2, 1e-2, 1.0)
 
