@@ -62,7 +62,7 @@ def _read(path: Path) -> tuple[list[Arguments], dict[str, Path]]:
             files[str(value.get("name"))] = path.parent / str(value.get("source"))
         elif value not in listed:
             listed.append(value)
-    return listed[:MAX_WORKLOADS], files
+    return listed[:MAX_WORKLOADS], {"reference.py": path.parent / "reference.py", **files}
 
 
 def read(path: Path) -> Statement:
@@ -83,12 +83,12 @@ class Program:
     def __init__(self, path: Path) -> None:
         self._listed, files = _read(path)
         self._seen: list[Tolerance] = []
-        for name, file in {"reference.py": path.parent / "reference.py", **files}.items():
+        for name, file in files.items():
             if file.is_file() and name not in {"eval.py", "submission.py", "reference.py"}:
                 module = values.module_of(file, Path(name).stem)
                 for check in CHECKS.keys() & vars(module).keys():
                     setattr(module, check, self._watched(check, getattr(module, check)))
-        self._module = values.module_of(path.parent / "reference.py", "reference")
+        self._module = values.module_of(files["reference.py"], "reference")
         sys.path.append(str(path.parent))
 
     def _watched(self, name: str, check: Any) -> Any:
@@ -98,9 +98,10 @@ class Program:
         def compare(*arguments: Any, **named: Any) -> Any:
             relative, absolute = CHECKS[name]
             with suppress(TypeError):
-                bound = names.bind(*arguments, **named).arguments
-                relative = bound.get("rtol", relative)
-                absolute = bound.get("atol", absolute)
+                bound = names.bind(*arguments, **named)
+                bound.apply_defaults()
+                relative = bound.arguments.get("rtol", relative)
+                absolute = bound.arguments.get("atol", absolute)
             self._seen.append(Tolerance(float(absolute), float(relative)))
             return check(*arguments, **named)
 

@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import stated_problems
 from commandline import call
 
 from gpubench.errors import UsageError
-from gpubench.foreign import forms
+from gpubench.foreign import forms, gpu_mode
 from gpubench.foreign.statement import Tolerance
 
 
@@ -61,6 +62,33 @@ def test_a_task_states_tests_and_benchmarks(tmp_path: Path) -> None:
         "utils.py",
         "reference.py",
     }
+
+
+def test_the_reference_of_a_task_may_lie_elsewhere_or_not_be_listed(tmp_path: Path) -> None:
+    path = stated_problems.task(tmp_path) / "task.yml"
+    text = path.read_text()
+    line = '  - {"name": "reference.py", "source": "reference.py"}\n'
+    path.write_text(text.replace(line, ""))
+    assert str(path.parent / "reference.py") in forms.read("gpu-mode", path).sources
+    path.write_text(text.replace('"source": "reference.py"', '"source": "right.py"'))
+    (path.parent / "right.py").write_text("HERE = 1\n")
+    for name in ("task.py", "reference.py", "../utils.py"):
+        (path.parent / name).write_text("")
+    program: Any = gpu_mode.Program(path)
+    assert program._module.HERE == 1
+
+
+def test_the_tolerances_of_a_task_are_those_of_its_check(tmp_path: Path) -> None:
+    path = stated_problems.task(tmp_path) / "task.yml"
+    (path.parent / "task.py").write_text("")
+    (tmp_path / "utils.py").write_text(
+        "def verbose_allclose(received, expected, rtol=1e-2, atol=3.0):\n    return []\n"
+    )
+    (path.parent / "reference.py").write_text(
+        "from utils import verbose_allclose\n\n\n"
+        "def check_implementation(data, output):\n    return verbose_allclose(output, data)\n"
+    )
+    assert gpu_mode.Program(path).tolerances(([1.0],), [1.0]) == [Tolerance(3.0, 1e-2)]
 
 
 def test_solutions_lie_beside_their_problem(tmp_path: Path) -> None:
