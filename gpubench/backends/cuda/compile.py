@@ -19,7 +19,13 @@ from gpubench.backends.cuda.headers import HEADERS, stood_in, toolkit_options
 from gpubench.cache import cache_file, made_once
 from gpubench.errors import CompileError, first_line, install_command
 from gpubench.model import Resources
-from gpubench.model.sources import encoded_source, include_folders, read_source, whole_source
+from gpubench.model.sources import (
+    encoded_source,
+    include_folders,
+    included_names,
+    read_source,
+    whole_source,
+)
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--no-cache", "--device-as-default-execution-space")
 """Options of every kernel. `--no-cache` is needed because NVRTC's own cache returns cubins without
@@ -112,10 +118,13 @@ def _by_nvcc(
 def _file(source: Path, options: tuple[str, ...], further: tuple[str, ...]) -> Path:
     """Return the path of the file that keeps an instance in the user's cache.
 
-    The file's name also depends on the files that the source includes.
+    The file's name also depends on the files that the source includes, and on the texts that
+    replace headers.
     """
-    files = whole_source(source, include_folders(options))
-    return cache_file("cubin", *map(read_source, files), *further)
+    texts = [*map(read_source, whole_source(source, include_folders(options)))]
+    included = {name for text in texts for name in included_names(text)}
+    replaced = [HEADERS[name] for name in sorted(included & HEADERS.keys())]
+    return cache_file("cubin", *texts, *replaced, *further)
 
 
 def compile_together(

@@ -119,6 +119,17 @@ def test_a_changed_include_compiles_anew(source: Path, monkeypatch: pytest.Monke
     assert len(done) == len(cache_files(source)) == 2
 
 
+def test_another_text_in_place_of_a_header_makes_another_compilation(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.write_text("#include <cfloat>\n" + SOURCE.replace("TILE * A", "FLT_DIG * A"))
+    compile_instance(source, "twice<float, 2>", "sm_90")
+    changed = {"cfloat": "#define FLT_DIG 7\n"}
+    monkeypatch.setattr(module, "HEADERS", {**module.HEADERS, **changed})
+    compile_instance(source, "twice<float, 2>", "sm_90")
+    assert len(cache_files(source)) == 2
+
+
 def test_threads_may_compile_the_same_instance_at_once(source: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         first, *others = pool.map(
