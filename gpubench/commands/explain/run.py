@@ -137,7 +137,9 @@ def _times_us(
     # If a tile has several times, the conditions that are first in the alphabet count: cold, alone,
     # and burst.
     rows.sort(key=attrgetter("cache", "launches", "state", "timer"), reverse=True)
-    measured_on = rows[-1].device
+    used = {row.tile: row for row in rows}
+    times_us = {tile: row.median_us for tile, row in used.items() if row.median_us is not None}
+    others = sorted({str(row.device) for row in used.values()} - {gpu.name})
+    measured_on = " and ".join(others)
     note = f"the times in {path} were measured on {measured_on}, but the bound is for {gpu.name}"
-    times_us = {row.tile: row.median_us for row in rows if row.median_us is not None}
-    return times_us, "" if measured_on == gpu.name else note
+    return times_us, note if others else ""

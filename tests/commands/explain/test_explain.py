@@ -268,6 +268,14 @@ def test_times_of_other_points_are_not_taken(facts: dict[str, str], tmp_path: Pa
         assert [each.measured_us for each in answer.explanations] == [283.0]
 
 
+def test_each_other_gpu_that_was_measured_is_noted(tmp_path: Path) -> None:
+    rows = [row(8, 438.0, device="NVIDIA H100"), row(16, 283.0)]
+    for name, order in (("a.csv", rows), ("b.csv", rows[::-1])):
+        write(order, tmp_path / name)
+        _, note = module.explained("shared_tile", {"tiles": "8,16"}, times=tmp_path / name).notes
+        assert "were measured on NVIDIA H100, but the bound is for NVIDIA H200" in note
+
+
 def test_times_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     write([row(16, 283.0, compute_capability="8.0")], path)
