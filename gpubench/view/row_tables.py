@@ -419,6 +419,11 @@ def _time_cell(row: Row, best: Row) -> Text:
     return Text(f"{time_text(row.median_us)} {place}{_doubt(row)}", style=style)
 
 
+def failures(rows: Iterable[Row]) -> list[Text]:
+    """Return a line for each reason of points that were wrong or ended in an error."""
+    return not_measured([row for row in rows if row.status in {Status.WRONG, Status.ERROR}])
+
+
 def not_measured(rows: Sequence[Row]) -> list[Text]:
     """Return a line for each status and reason of points that have no time or a reason."""
     tiles: dict[tuple[str | None, str | None], dict[str, list[str]]] = {}

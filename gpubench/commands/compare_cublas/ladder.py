@@ -18,6 +18,7 @@ from gpubench.view.row_tables import (
     Column,
     best_of_each,
     by_problem,
+    failures,
     heading,
     marked,
     remarks,
@@ -74,7 +75,7 @@ def ladder_tables(rows: Sequence[Row], order: Mapping[str, str]) -> RenderableTy
     parts: list[RenderableType] = []
     for of_problem in by_problem(row for row in rows if row.status == Status.OK):
         parts += [heading(of_problem[0]), _ladder_table(of_problem, order)]
-    return Group(*parts, *remarks(rows, intervals=False))
+    return Group(*parts, *failures(rows), *remarks(rows, intervals=False))
 
 
 def _ladder_table(rows: Sequence[Row], order: Mapping[str, str]) -> Table:

@@ -20,6 +20,7 @@ from gpubench.view.row_tables import (
     MAX_POINTS,
     NAMES,
     by_problem,
+    failures,
     figures,
     heading,
     marked,
@@ -72,7 +73,7 @@ def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None)
     parts: list[RenderableType] = []
     for points in problems:
         parts += [heading(points[0]), rows_table(points, [*NAMES, *figures(points[0], rows)])]
-    return Group(*parts, *remarks(listed))
+    return Group(*parts, *failures(rows), *remarks(listed))
 
 
 _BUILD: dict[str, Callable[[BuildRow], str]] = {
@@ -141,7 +142,7 @@ def side_by_side(
         name = f"{problem.op} {size} {problem.dtype}, {problem.conditions}{problem.special}"
         parts += [Text(f"\n{name}", style="bold"), grid]
     every = [row for side in times for row in side.values()]
-    return Group(*parts, *remarks(every, intervals=False))
+    return Group(*parts, *failures(chain(*sides)), *remarks(every, intervals=False))
 
 
 def _ratio(row: Row | None, base: Row | None) -> str:

@@ -1,9 +1,10 @@
 """The ladder: each kernel names the step before it, and the gains come from the rows."""
 
-from fakes import measured, point, variant
+from fakes import failed, measured, point, variant
 from samples import printed
 
 from gpubench.commands.compare_cublas.ladder import ladder_tables, steps
+from gpubench.model import Status
 from gpubench.plan.registry import choose
 from gpubench.results.row import Row
 
@@ -49,6 +50,12 @@ def test_a_gain_is_over_the_step_before_that_was_measured_at_each_size() -> None
     assert "2.00×" in lines[2]
     _, last = cells([step("third", 10.0), step("first", 60.0)])
     assert "6.00×" in last
+
+
+def test_a_step_that_failed_is_named_with_its_reason() -> None:
+    wrong = failed(Status.WRONG, "relative error 1", point(variant(name="second")))
+    text = printed(ladder_tables([step("first", 60.0), wrong], ORDER))
+    assert "wrong: second: relative error 1" in text
 
 
 def test_a_step_counts_with_its_best_tile_and_libraries_stand_last() -> None:

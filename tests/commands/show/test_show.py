@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from commandline import outcome
-from fakes import measured, point, variant
+from fakes import failed, measured, point, variant
 from samples import printed
 
 from gpubench.commands import show as command
 from gpubench.commands.show.view import result_tables
 from gpubench.errors import UsageError
-from gpubench.model import Config, edges
+from gpubench.model import Config, Status, edges
 from gpubench.results.row import Row, read, write
 
 TILED = variant(name="tiled", tiles=edges(1, 64, because="of a test"))
@@ -82,6 +82,14 @@ def test_files_side_by_side_with_one_name_are_named_by_their_paths(
     text = printed(*result_tables([Path("old/a.csv"), Path("new/a.csv")], [rows, rows], None, None))
     assert "old/a.csv" in text
     assert "new/a.csv ÷ old/a.csv" in text
+
+
+def test_failures_are_named_side_by_side_and_in_lists() -> None:
+    wrong = failed(Status.WRONG, "relative error 1", point(TILED, tile=Config.parse("8")))
+    paths, rows = [Path("a.csv"), Path("b.csv")], [wrong, row_of(16, 10.0)]
+    for sides, sort in (([rows, rows], None), ([rows, []], "time"), ([[wrong], []], "time")):
+        text = printed(*result_tables(paths, sides, sort, None))
+        assert "wrong: tiled 8: relative error 1" in text
 
 
 def test_files_without_a_point_in_common_are_shown_as_one_sweep(
