@@ -385,10 +385,14 @@ def heading(row: Row) -> Text:
 
 def title(row: Row) -> str:
     """Return the title of a problem: operation, size, dtype, device and unusual conditions."""
+    return f"{problem_name(row)} on {row.device}, {row.conditions}{row.special}"
+
+
+def problem_name(row: Row) -> str:
+    """Return the operation, size and precision of a row, such as `gemm 1024 float32 as tf32`."""
     mode = "" if row.compute_mode == row.dtype else f" as {row.compute_mode}"
     name = f"{row.problem} ({row.size})" if row.problem else row.size
-    what = " ".join(filter(None, (row.op, name, row.dtype)))
-    return f"{what}{mode} on {row.device}, {row.conditions}{row.special}"
+    return " ".join(filter(None, (row.op, name, row.dtype))) + mode
 
 
 def _tied(row: Row, best: Row) -> bool:

@@ -24,6 +24,7 @@ from gpubench.view.row_tables import (
     figures,
     heading,
     marked,
+    problem_name,
     remarks,
     results,
     rows_table,
@@ -138,8 +139,7 @@ def side_by_side(
             cells = (marked(row) if row else "" for row in rows)
             grid.add_row(key.variant, key.tile, *cells, *(_ratio(row, rows[0]) for row in rows[1:]))
         problem = first[keys[0]]
-        size = problem.problem or problem.size
-        name = f"{problem.op} {size} {problem.dtype}, {problem.conditions}{problem.special}"
+        name = f"{problem_name(problem)}, {problem.conditions}{problem.special}"
         parts += [Text(f"\n{name}", style="bold"), grid]
     every = [row for side in times for row in side.values()]
     return Group(*parts, *failures(chain(*sides)), *remarks(every, intervals=False))

@@ -84,6 +84,13 @@ def test_files_side_by_side_with_one_name_are_named_by_their_paths(
     assert "new/a.csv ÷ old/a.csv" in text
 
 
+def test_precisions_of_one_type_have_different_headings_side_by_side() -> None:
+    rows = [row_of(8, 10.0), replace(row_of(8, 5.0), compute_mode="tf32")]
+    text = printed(*result_tables([Path("a.csv"), Path("b.csv")], [rows, rows], None, None))
+    assert "gemm 64x48x32 float32, cold cache\n" in text
+    assert "gemm 64x48x32 float32 as tf32, cold cache\n" in text
+
+
 def test_failures_are_named_side_by_side_and_in_lists() -> None:
     wrong = failed(Status.WRONG, "relative error 1", point(TILED, tile=Config.parse("8")))
     paths, rows = [Path("a.csv"), Path("b.csv")], [wrong, row_of(16, 10.0)]
