@@ -104,6 +104,7 @@ def peaks(device: Device, clock_mhz: float | None = None) -> list[Peak]:
 
 def find_peak(device: Device, arithmetic: str, unit: str) -> Peak | None:
     """Return the peak of an arithmetic on one kind of unit, or None if `RATES` has no such row."""
+    arithmetic = PRECISIONS[arithmetic].rate_of if arithmetic in PRECISIONS else arithmetic
     return _peak(device, arithmetic, unit, None) if (arithmetic, unit) in RATES else None
 
 

@@ -123,6 +123,13 @@ PUBLISHED = {
 name has another type."""
 
 
+def test_a_precision_has_the_peak_of_the_instructions_that_it_uses() -> None:
+    split = find_peak(H200, "float8_e4m3_split", "tensor cores")
+    assert split == find_peak(H200, "float8_e4m3", "tensor cores")
+    assert split
+    assert split.gflops == peak_gflops(H200, "float8_e4m3_split")
+
+
 def test_every_row_gives_the_published_figures() -> None:
     assert list(PUBLISHED) == list(RATES)
     for (arithmetic, unit), figures in PUBLISHED.items():
