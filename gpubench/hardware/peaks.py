@@ -58,6 +58,10 @@ RATES: dict[tuple[str, str], dict[tuple[int, int], int]] = {
 compute capability. A multiply-add counts as two operations. Sums are in float32 for tf32 and
 narrower floats except float16_sum16, and in int32 for int8. `SOURCES` has the sources by unit."""
 
+INSTRUCTIONS = {"bf16x3": "bfloat16", "bf16x6": "bfloat16"}
+"""Maps each arithmetic in parts to the arithmetic of the matrix instructions that multiply parts.
+An operation in `RATES` takes several operations of these instructions."""
+
 HALVES = {
     "GeForce": {"tf32", "float16", "bfloat16", "bf16x3", "bf16x6", "float8_e4m3"},
     "A10G": {"tf32", "float16", "float16_sum16", "bfloat16", "bf16x3", "bf16x6", "int8"},

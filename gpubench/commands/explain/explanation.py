@@ -17,7 +17,7 @@ from gpubench.hardware.occupancy import (
     registers_allowed,
     waves,
 )
-from gpubench.hardware.peaks import CORES, TENSOR_CORES, find_peak
+from gpubench.hardware.peaks import CORES, INSTRUCTIONS, TENSOR_CORES, find_peak
 from gpubench.model import (
     ITEM_BYTES,
     Config,
@@ -242,7 +242,7 @@ class Explanation(Instance):
         loop, dtype = self.code.loop, self.problem.dtype
         if not loop or not loop.shared_bytes_per_operation:
             return None
-        peak = find_peak(self.device, dtype, TENSOR_CORES)
+        peak = find_peak(self.device, INSTRUCTIONS.get(dtype, dtype), TENSOR_CORES)
         if not peak or not peak.operations_per_clock:
             return None
         return loop.shared_bytes_per_operation * peak.operations_per_clock / SHARED_BYTES_PER_CLOCK

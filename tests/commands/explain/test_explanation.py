@@ -144,6 +144,15 @@ def test_the_issue_bound_is_the_share_of_multiply_adds_in_the_issue_slots() -> N
         )
 
 
+def test_shared_memory_is_compared_with_the_rate_of_the_matrix_instructions() -> None:
+    code = loop(64, 0, tensor=4, shared_bytes_per_operation=1 / 64)
+    shares = [
+        explained(asked=problem(dtype=dtype), inner_loop=code).shared_share
+        for dtype in ("bfloat16", "bf16x3", "bf16x6")
+    ]
+    assert shares == [4096 / 64 / 128] * 3
+
+
 # ---- in words
 
 
