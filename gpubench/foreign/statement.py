@@ -115,7 +115,7 @@ def read_text(path: Path) -> str:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         raise ValueError(f"the file has more than {MAX_FILE_BYTES:,} bytes")
-    return content.decode("utf-8")
+    return content.decode("utf-8-sig")  # Windows may write a byte order mark
 
 
 def read_lines(path: Path, kind: type[Line], key: str = "") -> list[Line]:

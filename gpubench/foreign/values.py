@@ -76,7 +76,7 @@ def module_of(path: Path, name: str, text: str = "") -> ModuleType:
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module
-    exec(compile(text or path.read_text(), str(path), "exec"), vars(module))  # noqa: S102 # a child
+    exec(compile(text or path.read_bytes(), str(path), "exec"), vars(module))  # noqa: S102 # a child
     return module
 
 

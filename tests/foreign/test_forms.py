@@ -1,5 +1,6 @@
 """Reading the problems of other projects, without torch."""
 
+import codecs
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import stated_problems
 from commandline import call
 
 from gpubench.errors import UsageError
-from gpubench.foreign import forms, gpu_mode
+from gpubench.foreign import forms, gpu_mode, values
 from gpubench.foreign.statement import Tolerance
 
 
@@ -26,6 +27,17 @@ def test_each_form_is_recognized_by_content_also_in_folders_of_folders(tmp_path:
     for name, path in zip(names, paths, strict=True):
         assert forms.find(path) == [(name, path)]
     assert forms.find(tmp_path / "missing") == []
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = stated_problems.definition(tmp_path / "sol") / "definition.json"
+    path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+    assert forms.read("SOL-ExecBench", path).workloads
+    model = stated_problems.model(tmp_path / "level1")
+    model.write_bytes(codecs.BOM_UTF8 + model.read_bytes())
+    assert forms.find(model) == [("KernelBench", model)]
+    model.write_bytes(codecs.BOM_UTF8 + b"# coding: utf-8\nHERE = 1\n")
+    assert values.module_of(model, "with_mark").HERE == 1
 
 
 def test_a_definition_states_workloads_with_their_axes_and_tolerances(tmp_path: Path) -> None:
