@@ -111,7 +111,7 @@ def compile_ahead(
 
     A failure is ignored here, because the processes that measure the solutions report it.
     """
-    with suppress(UsageError):
+    with suppress(UsageError, ValueError):  # ValueError: the path has not one problem
         ((form, file),) = forms.find(problem)
         home = prepared(form, file, numbers, solutions, device, own)
         for path in filter(_has_binding, solutions):

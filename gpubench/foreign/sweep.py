@@ -49,7 +49,7 @@ def prepare_ahead(
     folders, device, numbers = dict[Path, Path](), _device(options), _chosen(options)
 
     def prepare(path: Path, solutions: Sequence[Path]) -> None:
-        with suppress(UsageError):
+        with suppress(UsageError, ValueError):  # ValueError: the path has not one problem
             ((form, file),) = forms.find(path)
             own = process.keep(file)
             own.begin(file)

@@ -8,9 +8,10 @@ import stated_problems
 from commandline import call
 
 from gpubench.errors import CompileError, DoesNotFitError
-from gpubench.foreign import folder, solutions
+from gpubench.foreign import folder, solutions, sweep
 from gpubench.foreign.kernelbench import Program
 from gpubench.foreign.statement import Facts
+from gpubench.plan.foreign_process import ForeignProcess
 
 BODY = "def square(x):\n    return x * x\n"
 
@@ -74,6 +75,12 @@ def test_a_solution_may_have_the_name_of_a_file_of_the_problem(
     texts = {file.stem: file.read_text() for file in (home.path / home.op).glob("*.py")}
     assert texts.keys() == {"operation", "reference", f"{name}_solution"}
     assert "OPERATION = " in texts["operation"]
+
+
+def test_a_problem_that_was_removed_is_left_to_the_command_that_reports_it(tmp_path: Path) -> None:
+    path = tmp_path / "removed.py"
+    assert sweep.prepare_ahead([(path, [])], {"device": "cpu"}) == {}
+    folder.compile_ahead(path, [1], [], "cpu", ForeignProcess(__name__))
 
 
 def test_a_problem_without_solutions_says_where_they_lie(tmp_path: Path) -> None:
