@@ -124,7 +124,7 @@ def read_lines(path: Path, kind: type[Line], key: str = "") -> list[Line]:
     If `key` is not empty, each line has the object in the field `key`. Raises ValueError, which
     names the file and the line, or OSError.
     """
-    lines = [each for each in enumerate(read_text(path).splitlines(), 1) if each[1].strip()]
+    lines = [each for each in enumerate(read_text(path).split("\n"), 1) if each[1].strip()]
     made = list[Line]()
     for number, line in lines[:MAX_WORKLOADS]:
         try:

@@ -64,6 +64,15 @@ def test_a_workload_may_have_no_axes_no_name_and_no_limits(tmp_path: Path) -> No
     assert workload.tolerance == Tolerance(1e-2, 1e-2, 0.99)
 
 
+def test_a_line_of_json_may_contain_any_character(tmp_path: Path) -> None:
+    folder = stated_problems.definition(tmp_path)
+    file = folder / "workload.jsonl"
+    file.write_bytes(
+        file.read_bytes().replace(b"w40", "\u2028\x85".encode()).replace(b"\n", b"\r\n")
+    )
+    assert len(forms.read("SOL-ExecBench", folder / "definition.json").workloads) == 2
+
+
 def test_a_task_states_tests_and_benchmarks(tmp_path: Path) -> None:
     ((form, path),) = forms.find(stated_problems.task(tmp_path))
     statement = forms.read(form, path)
