@@ -1,6 +1,7 @@
 """Writes the folder of an operation: its statement, a NumPy baseline, and two slow kernels."""
 
 import shlex
+from keyword import iskeyword
 from pathlib import Path
 
 from gpubench.errors import UsageError
@@ -20,6 +21,8 @@ def write_operation(name: str, folder: Path, *, force: bool) -> None:
     """
     if not is_name(name):
         raise UsageError(f"'{shown(name)}' cannot name an operation: {NAME_RULE}")
+    if iskeyword(name) or name == "np":  # the files define a function with this name
+        raise UsageError(f"'{name}' has a meaning in the Python files; choose another name")
     if OPERATIONS.is_ours(name):
         raise UsageError(f"gpubench has an operation '{name}' already; choose another name")
     texts = {

@@ -41,8 +41,9 @@ def test_the_folder_has_a_statement_and_kernels_and_replaces_nothing(tmp_path: P
     assert len(choose("rms", "cpu", (), tmp_path)) == 2
     with pytest.raises(UsageError, match="exists"):
         write_operation("rms", tmp_path, force=False)
-    for name in ("gemm", "Rms", "../up"):
-        with pytest.raises(UsageError, match=r"operation 'gemm' already|cannot name an operation"):
+    refused = r"operation 'gemm' already|cannot name an operation|a meaning in the Python files"
+    for name in ("gemm", "Rms", "../up", "lambda", "np"):
+        with pytest.raises(UsageError, match=refused):
             write_operation(name, tmp_path, force=False)
 
 
