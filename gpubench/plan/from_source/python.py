@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from gpubench.errors import UsageError
@@ -66,8 +67,18 @@ def describe_python(
 
 def _takes(function: ast.FunctionDef, count: int) -> bool:
     """Whether a function takes `count` arrays, or one array less if it returns a value."""
-    returns = any(isinstance(each, ast.Return) and each.value for each in ast.walk(function))
+    returns = any(isinstance(each, ast.Return) and each.value for each in _own_nodes(function))
     return _arrays(function) == count or (_arrays(function) == count - 1 and returns)
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes in a function, without the nodes of functions inside it."""
+    waiting = [node]
+    for parent in waiting:  # the list grows in the loop
+        for each in ast.iter_child_nodes(parent):
+            if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield each
+                waiting.append(each)
 
 
 def _arrays(function: ast.FunctionDef) -> int:

@@ -74,6 +74,12 @@ def test_a_function_on_arrays_is_complete_if_its_results_are_right(
     assert said in capsys.readouterr().out
 
 
+def test_a_value_that_an_inner_function_returns_is_no_result(tmp_path: Path) -> None:
+    printer = "def show(a, b):\n    def inner():\n        return 1\n    print(inner())\n\n"
+    variant = described(tmp_path, printer + NUMPY)
+    assert 'runpy.run_path(str(FILE))["product"]' in variant.path.read_text()
+
+
 def test_the_function_that_launches_a_triton_kernel_is_not_proved_without_a_gpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
