@@ -260,7 +260,9 @@ def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
 
     `rows` has the row of the naive loop to which speed-ups are relative.
     """
-    loops = {_size_key(row): row for row in rows if row.variant == NAIVE_LOOP and row.median_us}
+    naive = [row for row in rows if row.variant == NAIVE_LOOP and row.median_us]
+    loops = {_size_key(row): row for row in naive}
+    loops |= {(*_size_key(row), *_state_key(row)): row for row in naive}
     if is_bandwidth_bound(example):
         rates = [
             Column("GB/s", lambda row: rate(row.gbytes_per_s)),
@@ -274,7 +276,8 @@ def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
         ]
 
     def speed_up(row: Row) -> str:
-        loop = loops.get(_size_key(row))
+        key = _size_key(row)
+        loop = loops.get((*key, *_state_key(row)), loops.get(key))
         times = loop and loop.median_us and row.median_us and loop.median_us / row.median_us
         return digits(times) if times and row is not loop else ""
 
@@ -318,6 +321,10 @@ def is_baseline(row: Row) -> bool:
 
 def _size_key(row: Row) -> tuple[object, ...]:
     return row.op, row.dtype, row.numbers, row.layout, row.operands
+
+
+def _state_key(row: Row) -> tuple[object, ...]:
+    return row.cache, row.state, row.scope
 
 
 def by_problem(rows: Iterable[Row]) -> list[list[Row]]:

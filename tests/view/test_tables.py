@@ -279,6 +279,8 @@ def test_speed_ups_over_the_naive_loop_stand_in_a_column_with_a_warning() -> Non
     shown = printed(results([loop, fast]))
     assert re.search(r"× *\n.*cpu_naive", shown)
     assert " 500\n" in shown
+    hot = replace(loop, cache="hot", median_us=100.0)
+    assert " 500\n" in printed(results([loop, hot, fast]))
     assert " 12,346\n" in printed(results([replace(loop, median_us=123_456.0), fast]))
     assert "cpu_naive is slow at powers of two" in shown
     odd = [replace(row, n=500) for row in (loop, fast)]
