@@ -196,7 +196,8 @@ class Row(OfSize):
     @property
     def label(self) -> str:
         """The name of the point that users see, such as `shared_tile 16 at 1024 float32`."""
-        return " ".join(filter(None, (self.variant, self.tile, "at", self.size, self.dtype)))
+        precision = self.compute_mode or self.dtype
+        return " ".join(filter(None, (self.variant, self.tile, "at", self.size, precision)))
 
     @property
     def conditions(self) -> str:

@@ -53,6 +53,12 @@ def timed(name: str, tile: str, timer: str, us: float, launches: str = "alone") 
     return replace(measured(us), variant=name, tile=tile, timer=timer, launches=launches)
 
 
+def test_kernels_of_two_precisions_of_one_type_have_two_names() -> None:
+    rows = [timed("cublas", "", timer, 10.0) for timer in ("events", "cupti")]
+    gaps = launch_gaps([*rows, *(replace(row, compute_mode="tf32") for row in rows)])
+    assert [gap.label.rpartition(" ")[2] for gap in gaps] == ["float32", "tf32"]
+
+
 def test_no_verdict_is_given_on_a_part_of_the_kernels() -> None:
     job = prepare(Sweep(variants=("cpu_tile",), sizes=((8, 8, 8),), tiles=("8", "16")), CPU)
     with pytest.raises(KeyboardInterrupt):
