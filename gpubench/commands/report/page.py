@@ -129,7 +129,7 @@ def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:
         machines=_machines(origins),
         meanings=MEANINGS,
         version=gpubench.__version__,
-        files=", ".join(path.name for path, _ in files),
+        files=", ".join(clean(path.name) for path, _ in files),
         style=style,
         script=script,
         script_hash=f"sha256-{digest}",
@@ -177,7 +177,9 @@ def _pictures(files: Files, copy_gbytes_per_s: float | None) -> list[tuple[Marku
     if len({(source.rows[0].device, source.rows[0].gpubench) for source in together}) < len(
         together
     ):
-        groups = [(f"{file[0].name}: ", sources([file], copy_gbytes_per_s)) for file in files]
+        groups = [
+            (f"{clean(file[0].name)}: ", sources([file], copy_gbytes_per_s)) for file in files
+        ]
     pictures: list[tuple[Markup, str]] = []
     for name, group in groups:
         for kind in fitting(group):

@@ -14,6 +14,7 @@ from gpubench.grouping import grouped
 from gpubench.model import PointKey, Status
 from gpubench.results.build_row import BuildRow
 from gpubench.results.row import Row, objects
+from gpubench.text import clean
 from gpubench.view.numbers import number
 from gpubench.view.problem_list import list_summaries
 from gpubench.view.row_tables import (
@@ -57,7 +58,7 @@ def result_tables(
     points = [{row.key for row in side} for side in sides]
     if len(set().union(*points)) < sum(map(len, points)):
         stems = [path.stem for path in files]
-        names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in files]
+        names = [clean(path.stem if stems.count(path.stem) == 1 else str(path)) for path in files]
         return side_by_side(names, sides, sort, top).renderables
     return tables(rows, sort, top).renderables
 

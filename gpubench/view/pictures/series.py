@@ -17,6 +17,7 @@ from gpubench.grouping import grouped
 from gpubench.hardware.architectures import EXAMPLES
 from gpubench.model import Status
 from gpubench.results.row import Row
+from gpubench.text import clean
 from gpubench.view.pictures.style import (
     DASHES,
     FAINT,
@@ -136,7 +137,9 @@ def sources(
         )
     groups: dict[tuple[str, ...], list[Row]] = {}
     stems = [path.stem for path, _ in files]
-    names = {path: path.stem if stems.count(path.stem) == 1 else str(path) for path, _ in files}
+    names = {
+        path: clean(path.stem if stems.count(path.stem) == 1 else str(path)) for path, _ in files
+    }
     for number, (path, rows) in enumerate(files, 1):
         for row in rows:
             if row.status == Status.OK and row.median_us:

@@ -1,5 +1,6 @@
 """`gpubench plot` and `gpubench report`, from flags to a file."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,20 @@ def test_plot_and_report_write_a_file_and_say_its_name_alone(tmp_path: Path) -> 
     done = call(tmp_path, "report", "a.csv", "-o", "page.html")
     assert (done.code, done.out) == (0, "page.html\n"), done.err
     assert (tmp_path / "page.html").read_text().endswith("</html>\n")
+
+
+def test_files_whose_names_are_not_utf_8_are_drawn_and_shown(tmp_path: Path) -> None:
+    name = os.fsdecode(b"a\xff.csv")
+    for path in (name, "b.csv"):
+        write(curve("naive", (3, 2, 1)), tmp_path / path)
+    for arguments in (
+        ("report", name, "b.csv", "-o", "page.html"),
+        ("plot", name, "b.csv", "-o", "a.svg"),
+        ("show", name, "b.csv", "-o", "a.md"),
+    ):
+        done = call(tmp_path, *arguments)
+        assert done.code == 0, done.err
+        assert "a?" in (tmp_path / arguments[-1]).read_text()
 
 
 def test_unusable_input_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
