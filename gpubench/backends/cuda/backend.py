@@ -276,7 +276,7 @@ def _end_to_end(
     The function allocates arrays, copies the inputs, launches, copies the result, and frees the
     arrays. The function uses `cudaMalloc` and `cudaFree`, and not CuPy's pool.
     """
-    *inputs, output = hosts
+    *inputs, output = hosts = [*map(_storable, hosts)]
 
     def run() -> None:
         with cupy.cuda.using_allocator(None):

@@ -6,6 +6,7 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -202,6 +203,22 @@ def test_cublas_has_its_own_handle(cuda: SimpleNamespace, monkeypatch: pytest.Mo
     for launch in launches:
         launch()
     assert cuda.launched == ["cublasGemmEx", "cublasGemmEx", "cublasSgemv_v2"]
+
+
+def test_float8_is_allocated_as_bytes_end_to_end(cuda: SimpleNamespace) -> None:
+    vars(sys.modules["cupy.cuda"])["using_allocator"] = lambda _allocator: nullcontext()
+    kinds: list[str] = []
+
+    def empty(_shape: object, kind: np.dtype[Any]) -> SimpleNamespace:
+        kinds.append(kind.name)
+        return SimpleNamespace(set=lambda _host: None, get=lambda out: out.fill(1))
+
+    routine = SimpleNamespace(bind=lambda _arrays: lambda: None, workspace_bytes=0)
+    element = Problem(op="gemm", m=2, n=2, k=2, dtype="float8_e4m3").types[0]
+    result = np.zeros((2, 2), np.float32)
+    cuda.backend._end_to_end(routine, (np.zeros((2, 2), element), result), empty)()
+    assert kinds == ["uint8", "float32"]
+    assert result.all()
 
 
 def test_a_timestamp_too_many_replaces_the_oldest(cuda: SimpleNamespace) -> None:
