@@ -33,24 +33,27 @@ class EmulatedGemm:
         self._handle = new_handle(cupy.cuda.get_current_stream().ptr, self._workspace)
         self._bits = cupy.zeros(1, "int32")
         self._one, self._zero = one_and_zero(ctypes.c_double)
-        self._checked = False
+        self._checked: set[tuple[int, int, int]] = set()  # M, N, K
         # CUBLAS_EMULATION_STRATEGY_EAGER: emulate also where emulation is not faster.
         call("cublasSetEmulationStrategy", self._handle, 2)
         where = pointer(self._bits)
         call("cublasSetFixedPointEmulationMantissaBitCountPointer", self._handle, where)
 
     def __call__(self, a: Any, b: Any, c: Any) -> None:
-        """Enqueue the product. Wait for the first product, and require that it was emulated."""
+        """Enqueue the product.
+
+        Wait for the first product of each size, and require that it was emulated.
+        """
         (m, k), n = a.shape, b.shape[1]
         left, right, result = (pointer(b), R_64F, n), (pointer(a), R_64F, k), (pointer(c), R_64F, n)
         how = COMPUTE_64F_EMULATED_FIXEDPOINT, DEFAULT_ALGORITHM
         arguments = OP_N, OP_N, n, m, k, self._one, *left, *right, self._zero, *result, *how
         call("cublasGemmEx", self._handle, *arguments)
-        if not self._checked and self.bits < 0:
+        if (m, n, k) not in self._checked and self.bits < 0:
             raise LaunchError(
                 "cuBLAS computed this product in float64, and did not emulate float64"
             )
-        self._checked = True
+        self._checked.add((m, n, k))
 
     @property
     def bits(self) -> int:

@@ -38,7 +38,17 @@ from gpubench.plan.registry import of_op
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_signature"
 PROBLEM = Problem(op="gemm", m=40, n=50, k=60, dtype="float32")
-MODULES = ("launching", "stream", "kernel", "gauge", "backend", "cupti", "cublas", "cublaslt")
+MODULES = (
+    "launching",
+    "stream",
+    "kernel",
+    "gauge",
+    "backend",
+    "cupti",
+    "cublas",
+    "cublaslt",
+    "emulated",
+)
 
 
 class OnDevice(np.ndarray):  # type: ignore[type-arg]
@@ -203,6 +213,27 @@ def test_cublas_has_its_own_handle(cuda: SimpleNamespace, monkeypatch: pytest.Mo
     for launch in launches:
         launch()
     assert cuda.launched == ["cublasGemmEx", "cublasGemmEx", "cublasSgemv_v2"]
+
+
+def test_a_size_that_cublas_does_not_emulate_is_an_error(
+    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module(f"{cuda.kernel.__package__}.emulated")
+    monkeypatch.setattr(module, "call", lambda *_arguments: None)
+    bits = iter([55, -1])
+    vars(sys.modules["cupy.cuda.runtime"])["memGetInfo"] = lambda: (2**30, 2**30)
+    counter = SimpleNamespace(get=lambda: [next(bits)], data=SimpleNamespace(ptr=0))
+    vars(sys.modules["cupy"])["zeros"] = lambda *_: counter
+    monkeypatch.setattr(module, "new_handle", lambda *_: None)
+    multiply = module.EmulatedGemm()
+
+    def matrix(size: int) -> SimpleNamespace:
+        return SimpleNamespace(shape=(size, size), data=SimpleNamespace(ptr=0))
+
+    for _ in range(2):
+        multiply(*[matrix(64)] * 3)
+    with pytest.raises(LaunchError, match="did not emulate"):
+        multiply(*[matrix(8)] * 3)
 
 
 def test_float8_is_allocated_as_bytes_end_to_end(cuda: SimpleNamespace) -> None:
