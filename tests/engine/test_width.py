@@ -182,6 +182,18 @@ def test_float8_sums_of_14_bits_are_within_the_tolerance_and_those_of_7_are_not(
     assert error(7) > problem.precision.tolerance
 
 
+@pytest.mark.parametrize("rows", [1, 4, 20])
+@pytest.mark.parametrize("name", ["float16 in turn", "bfloat16 pairwise", "14 bits of 32 terms"])
+def test_narrower_sums_of_few_rows_are_wrong(name: str, rows: int) -> None:
+    at = Problem(op="gemm", m=rows, n=COLUMNS, k=4097, dtype="float16")
+    add, bits = NARROW[name]
+    (probe,) = make_width_probes(at, 1)
+    kept = probe.bits_kept(np, result(probe, add, "float16"))
+    assert kept is not None
+    assert kept == bits or rows < 20
+    assert probe.bits_kept(np, result(probe, RIGHT["float32 pairwise"], "float16")) is None
+
+
 def test_float32_sums_of_float64_are_wrong() -> None:
     probe = probe_of("float64", 333)
     a, b = probe.inputs()

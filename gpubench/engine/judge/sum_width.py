@@ -65,7 +65,10 @@ class WidthProbe:
         return first, second.reshape(self.problem.shapes_of_one[1])
 
     def bits_kept(self, xp: Any, output: Any) -> int | None:
-        """Return how many bits the sums keep, or None if they keep all bits that are examined."""
+        """Return how many bits the sums keep, or None if they keep all bits that are examined.
+
+        If there are fewer rows than values of w, the sums may keep fewer bits.
+        """
         expected = np.multiply.outer(self.totals[self.pattern_of_row], self.column_signs)
         part = output.reshape(expected.shape).astype(np.float64)
         differs = (part != xp.asarray(expected)).astype(np.float64)
@@ -104,7 +107,9 @@ def make_width_probes(problem: Problem, seed: int) -> tuple[WidthProbe, ...]:
         for w in exponents
         for _ in range(PATTERNS)
     ]
-    pattern_of_row = rng.permutation(np.arange(rows) % len(patterns))
+    # If there are few rows, the largest exponents are used, which show all narrower sums.
+    order = np.arange(len(patterns)).reshape(-1, PATTERNS)[::-1].T.ravel()
+    pattern_of_row = rng.permutation(order[np.arange(rows) % len(patterns)])
     inner, outer = (rng.choice((-1, 1), count) for count in (depth, columns))
     unit = 2.0**LEAST_EXPONENT
     probe = WidthProbe(
