@@ -76,7 +76,7 @@ def exported(
         "device": device.name or "unknown",
         "multiprocessors": device.multiprocessors,
         "command": compile_command(variant, tile, problem, device),
-        "build": compile_command(variant, tile, problem, device, library=True),
+        "build": repr(compile_command(variant, tile, problem, device, library=True)),
         "kernel": flattened(variant.source, include_folders(variant.options(tile, problem.dtype))),
         "element": precision.cpp,
         "result": {"bfloat16": "__nv_bfloat16", "int32": "int"}.get(

@@ -1,12 +1,15 @@
 """`gpubench export` writes a kernel, its launches, its check and a Python file, without a GPU."""
 
+import ast
 import ctypes
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -101,6 +104,16 @@ def test_the_python_file_takes_float8_as_bytes_which_cupy_has() -> None:
     variant = kernel("wgmma_bytes")
     _, python = exported(variant, variant.tiles.read(variant.tiles.default[0]), problem, H200)
     assert "DTYPES = ('uint8', 'uint8', 'bfloat16')" in python
+
+
+def test_the_python_file_has_options_with_quotes() -> None:
+    option = """-DTEXT="it's" """.strip()
+    variant = replace(kernel("shared_tile"), compile_options=(option,))
+    problem = Problem(op="gemm", m=64, n=64, k=64, dtype="float32")
+    _, python = exported(variant, variant.tiles.read("32"), problem, H200)
+    (line,) = (line for line in python.splitlines() if line.startswith("BUILD = "))
+    build = ast.literal_eval(line.removeprefix("BUILD = "))
+    assert option in shlex.split(build)
 
 
 def test_an_own_signature_keeps_its_order_and_its_constants() -> None:
