@@ -43,6 +43,7 @@ FULL = 0.95  # from this fraction on, a wave, an issue bound or the use of bytes
 NEAR = 1.1  # traffic up to this multiple of the minimum counts as the minimum
 MAX_LEAST = 1.005  # sectors and wavefronts up to this multiple of the minimum count as the minimum
 SHORT_US = 10
+LAUNCH_BOUNDS = "launch bounds"
 LIMITERS = {"warps": "the warp slots", "blocks": "the block slots"}
 
 FIRST_OF_FOUR_SCHEDULERS = (7, 0)
@@ -153,7 +154,18 @@ class Explanation(Instance):
     def occupancy(self) -> Occupancy | None:
         """The blocks and warps that a multiprocessor holds at once."""
         with described_by(self.variant.path):  # a wrong launch may have no threads
-            return occupancy(self.device.compute_capability, self.resources, self.launch)
+            state = occupancy(self.device.compute_capability, self.resources, self.launch)
+        max_threads = self.code.max_threads
+        if state is None or max_threads is None or self.launch.threads_per_block <= max_threads:
+            return state
+        return replace(
+            state,
+            fraction=0.0,
+            blocks=0,
+            warps=0,
+            limited_by=(LAUNCH_BOUNDS,),
+            blocks_by=state.blocks_by | {LAUNCH_BOUNDS: 0},
+        )
 
     @cached_property
     def waves(self) -> Waves | None:
@@ -303,6 +315,12 @@ def resident(explanation: Explanation) -> str:
     if not (state := explanation.occupancy):
         return ""
     limits = " and ".join(LIMITERS.get(name, name) for name in state.limited_by)
+    if LAUNCH_BOUNDS in state.limited_by:
+        bounds, own = explanation.code.max_threads, explanation.launch.threads_per_block
+        return (
+            f"The kernel cannot be launched: its launch bounds allow {bounds} threads per block, "
+            f"and the launch has {own}."
+        )
     if not state.blocks:
         return f"The kernel cannot be launched: {limits} of a multiprocessor cannot hold a block."
     threads = counted(explanation.launch.threads_per_block, "thread")

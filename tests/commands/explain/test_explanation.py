@@ -1,6 +1,7 @@
 """The explanation of a kernel, made of its figures."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,17 @@ def test_an_explanation_has_known_figures_and_guesses_none() -> None:
         assert getattr(unknown, figure) is None
     assert (unknown.roofline_share, unknown.code.loop) == (None, None)
     assert unknown.cgma > 15
+
+
+def test_a_block_beyond_the_launch_bounds_cannot_be_launched() -> None:
+    explanation = explained(tile=16)
+    for max_threads, blocks in ((255, 0), (256, 8), (None, 8)):
+        bounded = replace(explanation, code=replace(explanation.code, max_threads=max_threads))
+        assert bounded.occupancy
+        assert bounded.occupancy.blocks == blocks
+        assert (bounded.waves is None) == (blocks == 0)
+        bounds = "its launch bounds allow 255 threads per block, and the launch has 256"
+        assert any(bounds in sentence for sentence in sentences(bounded)) == (blocks == 0)
 
 
 def test_accumulators_are_the_elements_of_c_that_a_thread_computes() -> None:
