@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from fakes import FakeBackend, cut, exact, point, product, why_wrong
 
+from gpubench.engine.judge.rounding import choose_lines, find_rounding
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import Check, errors_of, poison, relative_error
 from gpubench.engine.operands.make import make_inputs, make_reference
@@ -253,6 +254,26 @@ def test_errors_in_bits_include_the_rounding_of_the_result_which_the_judge_allow
     of_ints = make_reference(np, "gemm", a.astype(np.int32), b.astype(np.int32))
     assert errors_of(np, whole, of_ints) == (0.0, 0.0, 0.0)
     assert errors_of(np, np.full((2, 2), np.nan), reference).judged != 0
+
+
+@pytest.mark.parametrize(
+    ("op", "size"),
+    [
+        ("gemv", (2**18, 64)),
+        ("gemv", (256, 2**16)),
+        ("gemv_t", (2**16, 256)),
+        ("atax", (128, 2**16)),
+    ],
+)
+def test_rounded_operands_show_in_results_of_long_or_many_rows(
+    op: str, size: tuple[int, int]
+) -> None:
+    problem = Problem(op=op, m=size[0], n=size[1], dtype="float32")
+    a, x = make_inputs(problem, 5)
+    for operands, is_rounded in (((a, x), False), ((cut(a, 16), x), True)):
+        output = product(op, *operands)
+        rows = choose_lines(problem, len(output))
+        assert bool(find_rounding(problem, (a, x), rows, output[rows]).which) == is_rounded
 
 
 @pytest.mark.filterwarnings("error")

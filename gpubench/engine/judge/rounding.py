@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gpubench.engine.judge.sum_width import extents
 from gpubench.engine.operands.make import product
 from gpubench.model import Precision, Problem
 
@@ -21,6 +22,12 @@ EDGE = 64  # number of random rows, and of columns, of a product whose errors ar
 MAX_RESULTS = 1024  # maximum number of elements of a vector whose errors are compared
 
 MAX_ELEMENTS = 2**21  # maximum number of elements in the chosen rows of the first operand
+
+MIN_RESULTS = 128
+"""Number of elements of a vector that are chosen even if their rows have more than `MAX_ELEMENTS`
+elements. The errors of `LEAST_DEVIATIONS`² results, which are 64, cannot show a rounding."""
+
+MAX_LONG_ELEMENTS = 2**25  # maximum number of elements in these rows; the comparison takes 2 s
 
 LEAST_DEVIATIONS = 8.0
 """Smallest cosine that counts, in multiples of 1/√n, which is the typical cosine of independent
@@ -64,9 +71,11 @@ def choose_lines(problem: Problem, count: int) -> list[int]:
 
     At most `EDGE` rows or columns of a matrix are chosen, or `MAX_RESULTS` elements of a vector.
     """
-    max_lines = EDGE if len(problem.output_shape) > 1 else MAX_RESULTS
-    depth = max(problem.input_shapes[0])
-    number = min(max_lines, count, MAX_ELEMENTS // depth)
+    is_vector = len(problem.output_shape) == 1
+    _, _, depth = extents(problem)
+    number = min(MAX_RESULTS if is_vector else EDGE, count, MAX_ELEMENTS // depth)
+    if is_vector:
+        number = max(number, min(MIN_RESULTS, count, MAX_LONG_ELEMENTS // depth))
     rng = np.random.default_rng(randbits(128))  # SystemRandom takes twenty times as long
     chosen: list[int] = np.sort(rng.choice(count, number, replace=False)).tolist()
     return chosen
