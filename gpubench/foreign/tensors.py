@@ -162,7 +162,7 @@ def examine(program: Program, number: int, stated: Tolerance | None) -> Facts:
     place_of, empty = dict[int, tuple[int, bool]](), _without_content(program, number)
     for output, tensor in enumerate(ran.outputs):
         own, size = ran.leaf_of[output], tensor.numel()
-        free = [(x, before[x]) for x in empty - {*place_of, *ran.leaf_of}]
+        free = [(x, before[x]) for x in sorted(empty - {*place_of, *ran.leaf_of})]
         alike = (x for x, y in free if y.dtype == tensor.dtype and y.numel() == size)
         at = own if own >= 0 else next(alike, -1)
         if at in empty:

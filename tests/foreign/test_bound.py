@@ -1,0 +1,60 @@
+"""Results of solutions in the bytes of a launch, with torch."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpubench.foreign import bound, tensors, values
+from gpubench.foreign.compare import Comparison
+from gpubench.foreign.statement import Tolerance
+
+pytestmark = [pytest.mark.exhaustive]
+
+torch = pytest.importorskip("torch")
+
+LIMIT = Tolerance(1e-5, 1e-5)
+
+
+class Problem:
+    """A problem whose inputs and reference are functions of a test."""
+
+    ENTRY = "function run"
+
+    def __init__(self, inputs: Callable[[], Sequence[Any]], reference: Callable[..., Any]) -> None:
+        self._inputs, self._reference = inputs, reference
+
+    def inputs(self, _number: int, seed: int) -> Sequence[Any]:
+        values.seed(seed)
+        return self._inputs()
+
+    def reference(self, arguments: Sequence[Any]) -> Any:
+        return self._reference(*arguments)
+
+
+def reason(
+    inputs: Callable[[], Sequence[Any]], reference: Callable[..., Any], run: Callable[..., Any]
+) -> str:
+    """Return why the results of `run` are wrong, or an empty text."""
+    problem: Any = Problem(inputs, reference)
+    facts = tensors.examine(problem, 1, LIMIT)
+    content = bound.fill(problem, facts, 1, seed=2)
+    right = Comparison(facts).with_reference(*bound.refer(problem, facts, 1, content))
+    memory = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    output = torch.full((facts.output_bytes,), 0xFF, dtype=torch.uint8)
+    workloads = {facts.input_bytes: (facts, 1)}
+    solution = bound.Solution(problem, workloads, run, takes_outputs=False, clocks={})
+    solution(memory, output)
+    return right(np.asarray(output)).reason
+
+
+def test_memory_for_results_has_the_order_of_the_inputs() -> None:
+    def run(x: Any, sine: Any, *others: Any) -> None:
+        sine.copy_(x.sin())
+        others[-1].copy_(x.cos())
+
+    def inputs() -> list[Any]:
+        return [torch.randn(4), torch.empty(4), *range(6), torch.empty(4)]
+
+    assert reason(inputs, lambda x, *_: (x.sin(), x.cos()), run) == ""
