@@ -138,6 +138,8 @@ def run(program: Program, leaves: Leaves, form: Any) -> Ran:
     outputs = [*results, *(leaves[at] for at in more)]
     if not outputs:
         raise UsageError("the reference returns no tensor, and changes none")
+    if any(each.is_complex() for each in outputs):
+        raise UsageError("a result of the reference is complex, and only real results are compared")
     return Ran(outputs, [*leaf_of, *more], len(results), changed)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpubench.errors import UsageError
 from gpubench.foreign import bound, tensors, values
 from gpubench.foreign.compare import Comparison
 from gpubench.foreign.statement import Tolerance
@@ -58,3 +59,8 @@ def test_memory_for_results_has_the_order_of_the_inputs() -> None:
         return [torch.randn(4), torch.empty(4), *range(6), torch.empty(4)]
 
     assert reason(inputs, lambda x, *_: (x.sin(), x.cos()), run) == ""
+
+
+def test_complex_results_are_refused_because_only_real_parts_are_compared() -> None:
+    with pytest.raises(UsageError, match="is complex"):
+        reason(lambda: [torch.randn(4)], lambda x: torch.complex(x, x), lambda x: x)
