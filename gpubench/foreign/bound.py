@@ -13,7 +13,16 @@ from gpubench.errors import LaunchError
 from gpubench.foreign import on_host, values
 from gpubench.foreign.arrange import arrange
 from gpubench.foreign.statement import Facts, Program
-from gpubench.foreign.tensors import Leaves, inputs_of, is_tensor, nested, results_of, view, write
+from gpubench.foreign.tensors import (
+    Leaves,
+    inputs_of,
+    is_tensor,
+    keep,
+    nested,
+    results_of,
+    view,
+    write,
+)
 from gpubench.text import counted
 
 DEFAULT_STREAM = 0
@@ -107,9 +116,7 @@ def refer_on_device(
         write(source, target)
     in_float64 = list[Any]()
     wide = bound._replace(leaves=[_widened(leaf) for leaf in bound.leaves])
-    for result, target in zip(_results(program, bound, facts), bound.results, strict=True):
-        if result.data_ptr() != target.data_ptr():
-            write(result, target)
+    keep(_results(program, bound, facts), bound.results)
     try:
         with values.modes()[1]:
             results = _results(program, wide, facts)
@@ -242,9 +249,7 @@ class Solution:
                 f"the function returns {counted(len(made), 'tensor')}, but the reference returns "
                 f"{self._returned}"
             )
-        for tensor, target in zip(made, results, strict=False):
-            if tensor.data_ptr() != target.data_ptr() or type(tensor) is not type(target):
-                write(tensor, target)
+        keep(made, results)
 
     def _require_fair(self, threads: set[threading.Thread]) -> None:
         """Raise LaunchError if a call has replaced a clock, or has left work that is not finished.

@@ -106,6 +106,31 @@ def write(tensor: Any, target: Any) -> None:
     target.copy_(tensor)
 
 
+def keep(made: Leaves, targets: Leaves) -> None:
+    """Copy results into `targets`, unless they lie there already. Raises LaunchError as `write`.
+
+    A result in the memory of another target, or in another order, is copied before any is written.
+    """
+    pairs = zip(made, targets, strict=False)
+    moved = [(x, y) for x, y in pairs if type(x) is not type(y) or not _lies_at(x, y)]
+    copied = [(x.clone() if _shares_memory(x, y) else x, y) for x, y in moved]
+    for tensor, target in copied:
+        write(tensor, target)
+
+
+def _lies_at(tensor: Any, target: Any) -> bool:
+    are_flat = tensor.is_contiguous() and target.is_contiguous()
+    is_alike = tensor.dtype == target.dtype and tensor.numel() == target.numel() and are_flat
+    starts_there = tensor.data_ptr() == target.data_ptr()
+    return starts_there and (is_alike or _memory(tensor) == _memory(target))
+
+
+def _shares_memory(tensor: Any, target: Any) -> bool:
+    if type(tensor) is not type(target):
+        return False
+    return bool(tensor.untyped_storage().data_ptr() == target.untyped_storage().data_ptr())
+
+
 def parts_of(tensors: Iterable[tuple[int, Any]]) -> tuple[list[Part], int]:
     """Return the places of tensors that lie one after the other, and the total number of bytes."""
     import torch
@@ -226,7 +251,8 @@ def copies(leaves: Leaves) -> Leaves:
 
 
 def _memory(tensor: Any) -> object:
-    return tensor.data_ptr(), tuple(tensor.shape)
+    steps = [step for step, extent in zip(tensor.stride(), tensor.shape, strict=True) if extent > 1]
+    return tensor.data_ptr(), tuple(tensor.shape), tuple(steps), tensor.dtype
 
 
 def _same(left: Any, right: Any) -> bool:

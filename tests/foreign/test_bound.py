@@ -64,3 +64,27 @@ def test_memory_for_results_has_the_order_of_the_inputs() -> None:
 def test_complex_results_are_refused_because_only_real_parts_are_compared() -> None:
     with pytest.raises(UsageError, match="is complex"):
         reason(lambda: [torch.randn(4)], lambda x: torch.complex(x, x), lambda x: x)
+
+
+def square() -> list[Any]:
+    return [torch.randn(8, 8), torch.empty(8, 8)]
+
+
+def sine(x: Any, out: Any) -> Any:
+    return out.copy_(x.sin())
+
+
+def test_a_transposed_view_of_a_result_is_not_the_result() -> None:
+    assert reason(square, sine, lambda x, out: sine(x.t(), out).t()) == ""
+    assert "are right" in reason(square, sine, lambda x, out: sine(x, out).t())
+    assert reason(square, lambda x, _: x.sin_().t(), lambda x, _: (x.sin().t(), x.sin_())) == ""
+
+
+def test_results_may_lie_in_each_others_memory() -> None:
+    def inputs() -> list[Any]:
+        return [torch.randn(4), torch.empty(4), torch.empty(4)]
+
+    def run(x: Any, first: Any, second: Any) -> Any:
+        return second.copy_(x.sin()), first.copy_(x.cos())
+
+    assert reason(inputs, lambda x, *_: (x.sin(), x.cos()), run) == ""
