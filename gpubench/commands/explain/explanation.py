@@ -420,7 +420,8 @@ def accesses(explanation: Explanation) -> str:
         )
     costly = max(recorded.lines, key=lambda line: line.clocks)
     share = 100 * costly.clocks / recorded.clocks
-    texts.append(f"{costly.place} costs most, {share:.0f} % of this time.")
+    whole = "this time" if texts else "the time of the loads and stores"
+    texts.append(f"{costly.place} costs most, {share:.0f} % of {whole}.")
     texts += [
         f"A block uses {100 * used:.0f} % of the bytes that it fetches from {array}: L2 and device "
         f"memory move up to {1 / used:.1f} times the minimum, unless other blocks use the rest."

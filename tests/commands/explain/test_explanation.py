@@ -13,6 +13,7 @@ from gpubench.commands.explain.explanation import Explanation, sentences
 from gpubench.commands.explain.sass import InnerLoop
 from gpubench.hardware.architectures import example
 from gpubench.model import Config, CudaVariant, Launch, Problem, Resources, edges
+from gpubench.on_cpu.accesses import Access, Accesses
 from gpubench.plan.descriptor import launch_on
 from gpubench.plan.registry import variants
 
@@ -215,6 +216,17 @@ def test_the_words_hold_the_figures(
         assert figure in sentence, sentence
     assert sentence.endswith(".")
     assert "  " not in sentence
+
+
+def test_the_line_that_costs_most_has_a_share_though_the_clock_is_not_known() -> None:
+    read = Access(
+        file="a.cu", line=7, memory="A", kind="read", bytes=4, requests=1.0, lanes=32.0,
+        used_bytes=128.0, sectors=4.0, least_sectors=4.0, lines=1.0,
+    )  # fmt: skip
+    recorded = Accesses(lines=(read,), blocks=1, used={})
+    for architecture, whole in (("sm_90", "this time"), ("sm_121", "the time of the loads")):
+        text = " ".join(sentences(explained(architecture=architecture, accesses=recorded)))
+        assert f"a.cu:7 costs most, 100 % of {whole}" in text
 
 
 def test_the_words_leave_out_what_is_not_known() -> None:
