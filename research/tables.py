@@ -221,16 +221,11 @@ def changed_kernels() -> str:
                 (op, name, sources)
                 for op, name, sources in map(itemgetter(*map(names.index, key)), rows)
             }
-        hashes = {
-            (op, name): sources
-            for op, name, sources in kernels
-            if sources and (op, name) in present
-        }
-        changed = sorted(
-            name for (op, name), sources in hashes.items() if sources != present[op, name]
-        )
+        hashed = {row for row in kernels if row[2] and row[:2] in present}
+        changes = {(op, name) for op, name, sources in hashed if sources != present[op, name]}
+        changed = sorted(name for _, name in changes)
         if changed:
-            every = len(changed) == len(hashes) > 1
+            every = len(changes) == len({row[:2] for row in hashed}) > 1
             said = "all" if every else ", ".join(f"`{name}`" for name in changed)
             lines.append([f"[{path.name}](../{path.relative_to(ROOT)})", said])
     return table(["file", "kernels that have changed"], lines, text=True)

@@ -86,6 +86,19 @@ def test_only_the_libraries_are_compared_with(tmp_path: Path) -> None:
     assert outcome.endswith("not measured: 1")
 
 
+def test_a_kernel_has_changed_if_any_row_of_the_file_has_another_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    present = tables.source_hash(tables.choose("gemm", "cuda", ("naive",))[0])
+    (tmp_path / "h200").mkdir()
+    for number in range(8):  # the order of a set would choose a hash
+        rows = [replace(sample(), source_hash=text) for text in (f"{number:016x}", present)]
+        write(rows, tmp_path / "h200" / "a.csv")
+        assert "`naive`" in tables.changed_kernels()
+
+
 def test_no_ratio_mixes_a_sustained_kernel_with_a_library_in_bursts() -> None:
     def state(name: str, **times_us: float) -> list[Row]:
         return [
