@@ -21,7 +21,7 @@ def find_variant(name: str, op: str | None, kernels: Path | None) -> Variant:
 
     Raises UsageError if the variant does not exist, or if the user's directory cannot be used.
     """
-    if op or kernels:
+    if op is not None or kernels:
         by_name = of_op(operation_named(op, kernels), kernels, [name])
     else:
         by_name = {variant.name: variant for variant in reversed(variants())}
@@ -61,7 +61,7 @@ def read_options(
     if the options are invalid.
     """
     texts = {"sizes": size, "dtypes": kernel.dtypes[0]}
-    texts |= {name: value for name, value in options.items() if value}
+    texts |= {name: value for name, value in options.items() if value is not None}
     sweep = read_sweep(texts | {"op": kernel.op, "variants": kernel.name})
     for name in ("sizes", "dtypes", "layouts"):
         values = getattr(sweep, name)

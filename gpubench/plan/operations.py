@@ -34,7 +34,7 @@ def operation_named(op: str | None, kernels: Path | None, default: str = DEFAULT
                 add_operation(path)
         if op is None and (folder / OPERATION_FILE).is_file():
             op = folder.name
-    name = op or default
+    name = default if op is None else op
     if name not in OPERATIONS:
         if names := OPERATIONS.named_by(name):
             raise UsageError(

@@ -20,4 +20,4 @@ def deviceinfo(
     """Show properties and peaks of every GPU, and of the CPU."""
     from gpubench.commands.deviceinfo.view import print_deviceinfo
 
-    print_deviceinfo(device or "auto", measure=measure, as_json=as_json)
+    print_deviceinfo("auto" if device is None else device, measure=measure, as_json=as_json)

@@ -68,7 +68,8 @@ def run_build(
         say(missing, err=True)
     if missing := missing_tool():
         say(f"accesses are not analysed: {missing}", err=True)
-    text, size = options.get("dtypes"), options.get("sizes") or SIZE
+    text, size = options.get("dtypes"), options.get("sizes")
+    size = SIZE if size is None else size
     dtypes = DTYPES if text is None else list_of(DTYPES, DTYPE_ALIASES)("--dtypes", text)
     instances = plan_instances(chosen, architectures, dtypes, size, every=every)
     answers = explain_instances(instances)

@@ -43,7 +43,7 @@ def variants(
     from gpubench.view.tables import console, table
 
     op, device, kernels = (options[name] for name in ("op", "device", "kernels"))
-    op = operation_named(op, kernels) if op or kernels else None
+    op = operation_named(op, kernels) if op is not None or kernels else None
     if device not in {None, *backends()}:
         either = " or ".join(backends())
         raise UsageError(f"--device: '{shown(device)}' is not a backend; write {either}")
