@@ -5,6 +5,7 @@ a Python call. The options that several commands share are at the end.
 """
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -496,11 +497,11 @@ LOCAL = "local"
 
 def require_cluster(on: str | None) -> str | None:
     """Return the value of `--on`. Raises UsageError if the value names no cluster."""
-    if on is None or on == LOCAL or "://" in on or Path(on).is_file():
+    if on is None or on == LOCAL or "://" in on or os.path.isfile(on):  # noqa: PTH113 # Path.is_file raises
         return on
     raise UsageError(
-        f"--on: '{on}' is neither {LOCAL}, nor an address such as tcp://host:8786, nor a scheduler "
-        "file"
+        f"--on: '{shown(on)}' is neither {LOCAL}, nor an address such as tcp://host:8786, nor a "
+        "scheduler file"
     )
 
 

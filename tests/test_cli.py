@@ -151,6 +151,7 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "an empty size to build": (("build", "naive", "--sizes", ""), "--sizes: an item of '' is"),
     "an empty operation to list": (("variants", "--op", ""), "--op: unknown operation ''"),
     "an empty device to describe": (("deviceinfo", "--device", ""), "--device: '' is not a device"),
+    "a scheduler file with a long name": (("sweep", "--on", "x" * 5000), "--on: 'x"),
     "resuming nothing": (("sweep", "--resume", ""), "--resume: '.' does not name a file"),
     "reproducing from nothing": (("reproduce", "--resume", ""), "nothing to continue"),
     "a report of no end": (("report", "/dev/zero", "-o", "a.html"), "more than 200,000 rows"),
