@@ -232,6 +232,9 @@ def _check_source(
                 not_run = not_run or str(error)
             except NotOnCpuError as error:
                 not_run = f"{error}; sweep {variant.name} on a GPU"
+            except UsageError:  # ThreadSanitizer cannot be used with this system's addresses
+                if not faults and not wrong:
+                    raise
     if faults:
         _show_faults(variant, faults, advice)
         return FAULTY

@@ -182,12 +182,13 @@ def test_a_function_that_cannot_be_built_is_an_error_as_in_a_sweep(
     assert capsys.readouterr().out.startswith("error: mine at 1 float32 and 2 more cases: ")
 
 
+@pytest.mark.parametrize("error", [CompileError, UsageError])
 def test_a_fault_is_shown_also_if_the_other_sanitizer_cannot_be_used(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run_under(_cases: object, sanitizer: Sanitizer, _folder: Path) -> None:
         if sanitizer is Sanitizer.THREAD:
-            raise CompileError("g++: cannot find -ltsan")
+            raise error("ThreadSanitizer cannot be used")
         raise KernelFaultError("AddressSanitizer: heap-buffer-overflow on address 0x1")
 
     monkeypatch.setattr(run, "_compile", lambda *_: True)
