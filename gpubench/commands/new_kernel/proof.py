@@ -98,8 +98,9 @@ def prove(variant: Variant, kernels: Path) -> Proof:
         except CompileError as error:
             only_nvcc = (why for what, why in ONLY_NVCC.items() if re.search(what, trial.text))
             return Proof(reason=next(only_nvcc, str(error)))
-        except (UsageError, ValueError) as error:
-            return Proof(reason=str(error))
+        except (KernelFaultError, UsageError, ValueError) as error:
+            fault = f"on the CPU: {error.finding}" if isinstance(error, KernelFaultError) else ""
+            return Proof(reason=fault or str(error))
 
 
 def _of_call(variant: CallVariant, kernels: Path) -> Proof:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from gpubench.commands.new_kernel.proof import Trial
 from gpubench.commands.new_kernel.run import describe_source
+from gpubench.on_cpu.fault import KernelFaultError
 
 pytestmark = pytest.mark.slow
 
@@ -116,6 +118,16 @@ def test_half_sums_and_a_vector_before_its_matrix_are_read(
     assert "half* A=x, half* B=A, half* C=y, int N=M" in description
     hidden = text.replace("half sum", "float unused; half sum")
     assert "it sums in float16: write dtypes=" in told(tmp_path, hidden, capsys, "gemv")
+
+
+def test_a_fault_in_the_test_of_sums_is_no_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> str:
+        raise KernelFaultError("fault: hung: no progress within 5 s; killed")
+
+    monkeypatch.setattr(Trial, "of_sums", fail)
+    assert "Not proved: on the CPU: fault: hung" in told(tmp_path, kernel(), capsys)
 
 
 def test_code_that_g_plus_plus_lacks_is_not_proved(
