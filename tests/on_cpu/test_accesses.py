@@ -12,7 +12,9 @@ from planted_accesses import FAULTS, KERNELS, Fault
 from gpubench.hardware.architectures import example
 from gpubench.kernel_options import find_kernel
 from gpubench.model import CudaVariant, Problem
+from gpubench.on_cpu import run
 from gpubench.on_cpu.accesses import SHARED, Access, Accesses, record, sampled_blocks
+from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.plan import registry
 
 DEVICE = example("sm_90")
@@ -149,6 +151,20 @@ def test_a_kernel_that_g_plus_plus_does_not_compile_is_not_analysed(tmp_path: Pa
     assert accesses.lines == ()
     assert list(map(str, accesses.not_analysed)) == ["accesses, as the kernel has inline PTX"]
     assert (accesses.sectors_per_request, accesses.bank_conflict_ways) == (None, None)
+
+
+def test_a_kernel_that_did_not_end_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(_command: Sequence[str]) -> None:
+        raise KernelFaultError("fault: hung: no progress within 60 s; killed")
+
+    folder = own(tmp_path, "  C[lane] = A[lane];")
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "execute", hang)
+        (skipped,) = recorded(folder, "mine", "1").not_analysed
+        assert "does not end on the CPU: hung: no progress" in str(skipped)
+    assert recorded(folder, "mine", "1").lines
 
 
 def test_sampled_blocks_lie_in_different_rows_and_columns() -> None:
