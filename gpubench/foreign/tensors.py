@@ -204,7 +204,7 @@ def examine(program: Program, number: int, stated: Tolerance | None) -> Facts:
             msgspec.structs.replace(part, output=output, is_read=is_read, is_arranged=is_arranged)
         )
     arguments = nested(copies(before), form)
-    tolerances = [stated] * len(outputs) if stated else program.tolerances(arguments, ran.outputs)
+    tolerances = [stated] * len(outputs) if stated else _tolerances(program, arguments, ran)
     elements = sum(each.numel() for each in ran.outputs)
     return Facts(
         inputs=tuple(bound),
@@ -214,6 +214,17 @@ def examine(program: Program, number: int, stated: Tolerance | None) -> Facts:
         flops=max(counter.get_total_flops(), elements, 1),
         tolerances=tuple(tolerances),
     )
+
+
+def _tolerances(program: Program, arguments: Any, ran: Ran) -> list[Tolerance]:
+    """Return the tolerances of the problem's check, which takes only the returned results.
+
+    The strictest of these tolerances is returned for each input that the reference changes.
+    """
+    returned = ran.outputs[: ran.returned] or ran.outputs
+    tolerances = [*program.tolerances(arguments, returned)]
+    strictest = min(tolerances, key=lambda each: (each.relative, each.absolute))
+    return [*tolerances, *[strictest] * (len(ran.outputs) - len(returned))]
 
 
 def _arranged(program: Program, number: int, parts: Sequence[Part]) -> set[int]:

@@ -88,3 +88,14 @@ def test_results_may_lie_in_each_others_memory() -> None:
         return second.copy_(x.sin()), first.copy_(x.cos())
 
     assert reason(inputs, lambda x, *_: (x.sin(), x.cos()), run) == ""
+
+
+def test_the_check_of_a_problem_gets_the_returned_results_alone() -> None:
+    class Checked(Problem):
+        def tolerances(self, _: Any, result: Sequence[Any]) -> list[Tolerance]:
+            (_,) = result
+            return [LIMIT]
+
+    problem: Any = Checked(lambda: [torch.randn(4), torch.randn(4)], lambda x, y: x.mul_(2) + y)
+    facts = tensors.examine(problem, 1, None)
+    assert (len(facts.outputs), facts.tolerances) == (2, (LIMIT, LIMIT))
