@@ -66,17 +66,14 @@ def captured(stream: int, launches: Iterable[Launch], *, overlap: bool) -> Itera
     launches are captured together, and the attributes of the kernels determine the edges. Raises
     DoesNotFitError if a launch cannot be captured.
     """
-    if overlap:
-        graph = _capture(stream, launches)
-    else:
-        graph = _must(driver.cuGraphCreate(0))
+    graph = _capture(stream, launches) if overlap else _must(driver.cuGraphCreate(0))
+    try:
         before: list[Any] = []
-        for launch in launches:
+        for launch in () if overlap else launches:
             child = _capture(stream, (launch,))
             node = driver.cuGraphAddChildGraphNode(graph, before, len(before), child)
-            before = [_must(node)]  # the graph has a copy of the child
-            driver.cuGraphDestroy(child)
-    try:
+            driver.cuGraphDestroy(child)  # the graph has a copy of the child
+            before = [_must(node)]
         yield graph
     finally:
         driver.cuGraphDestroy(graph)
@@ -86,10 +83,10 @@ def captured(stream: int, launches: Iterable[Launch], *, overlap: bool) -> Itera
 def uploaded(stream: int, graph: Any) -> Iterator[Launch]:
     """Copy a graph to the device, and yield a function that enqueues a replay of the graph."""
     program = _must(driver.cuGraphInstantiate(graph, 0))
-    _must(driver.cuGraphUpload(program, stream))
-    _must(driver.cuStreamSynchronize(stream))
     enqueue = driver.cuGraphLaunch
     try:
+        _must(driver.cuGraphUpload(program, stream))
+        _must(driver.cuStreamSynchronize(stream))
         yield lambda: _must(enqueue(program, stream))
     finally:
         driver.cuStreamSynchronize(stream)
@@ -150,6 +147,8 @@ def _capture(stream: int, launches: Iterable[Launch]) -> Any:
     finally:
         status, graph = driver.cuStreamEndCapture(stream)
     if refused or status:
+        if not status:
+            driver.cuGraphDestroy(graph)
         raise DoesNotFitError(f"cannot be captured in a CUDA graph: {refused or status.name}")
     return graph
 

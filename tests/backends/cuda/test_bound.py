@@ -20,7 +20,7 @@ from test_timer import FakeStream
 
 from gpubench.backends.cuda.timer import BlockedBatchTimer
 from gpubench.backends.functions import Prepared
-from gpubench.errors import CompileError, LaunchError
+from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.hardware.architectures import example
 from gpubench.model import (
     Cache,
@@ -213,6 +213,39 @@ def test_cublas_has_its_own_handle(cuda: SimpleNamespace, monkeypatch: pytest.Mo
     for launch in launches:
         launch()
     assert cuda.launched == ["cublasGemmEx", "cublasGemmEx", "cublasSgemv_v2"]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_launches_that_cannot_be_captured_leave_no_graph(
+    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, overlap: bool
+) -> None:
+    module = importlib.import_module(f"{cuda.kernel.__package__}.graph")
+    numbers, graphs = itertools.count(), set()
+
+    def made(*_arguments: object) -> tuple[int, int]:
+        graphs.add(number := next(numbers))
+        return 0, number
+
+    calls: dict[str, Any] = {
+        "cuGraphCreate": made,
+        "cuStreamBeginCapture": lambda *_: (0,),
+        "cuStreamEndCapture": made,
+        "cuGraphAddChildGraphNode": lambda *_: (0, "node"),
+        "cuGraphDestroy": graphs.discard,
+    }
+    for name, call in calls.items():
+        monkeypatch.setattr(module.driver, name, call)
+
+    def refuses() -> None:
+        raise RuntimeError("of this test")
+
+    with (
+        pytest.raises(DoesNotFitError, match="of this test"),
+        module.captured(0, [lambda: None, refuses], overlap=overlap),
+    ):
+        pass
+    assert next(numbers) > 0
+    assert graphs == set()
 
 
 def test_a_size_that_cublas_does_not_emulate_is_an_error(
