@@ -89,6 +89,12 @@ def test_operands_fill_their_range_on_both_sides_of_zero(dtype: str) -> None:
         assert np.count_nonzero(array) > 0.99 * array.size
 
 
+@pytest.mark.parametrize("fill", Fill)
+def test_int8_operands_can_change_their_sign(fill: Fill) -> None:
+    for array in make_inputs(problem(30, 20, 40, "int8"), 1, fill):
+        assert array.min() >= -127
+
+
 def test_int8_operands_have_negatives() -> None:
     for array in make_inputs(problem(100, 100, 100, "int8"), 1):
         assert (array.min(), array.max()) == (-127, 127)

@@ -42,12 +42,14 @@ def make_inputs(
         return tuple(np.asarray(x, kind) for x, kind in zip(made, problem.types, strict=False))
     arrays = _shapes_and_types(problem)
     if fill == Fill.INDEX:
-        return tuple(
-            (factor * np.arange(math.prod(shape), dtype=np.int64)).astype(kind).reshape(shape)
-            for factor, (shape, kind) in enumerate(arrays, 1)
-        )
+        return tuple(_index(shape, kind, factor) for factor, (shape, kind) in enumerate(arrays, 1))
     rng = np.random.default_rng([seed, content] if content else seed)
     return tuple(_values(rng, shape, kind, fill) for shape, kind in arrays)
+
+
+def _index(shape: tuple[int, ...], kind: np.dtype[Any], factor: int) -> np.ndarray:
+    values = (factor * np.arange(math.prod(shape), dtype=np.int64)).astype(kind).reshape(shape)
+    return np.maximum(values, -np.iinfo(kind).max) if kind == np.int8 else values
 
 
 def make_many(
