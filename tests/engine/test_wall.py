@@ -6,6 +6,7 @@ The cheats here know the wall's source and may change everything in their proces
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from gpubench.engine.outside.batch import Seen
 from gpubench.engine.outside.values import spanned
 from gpubench.engine.outside.wall import growth_note, time_us
 from gpubench.engine.worker import Worker
-from gpubench.model import Measurement, Status, Timer, Timing
+from gpubench.model import Measurement, Problem, Status, Timer, Timing
 from gpubench.plan.descriptor import load
 from gpubench.process.shared_memory import Window, new_file, new_sealed_file
 
@@ -59,7 +60,7 @@ def call(a, b, c):
     BODY
 
 VARIANT = CallVariant(
-    idea="a cheat", runs_on="cpu", threads=1, dtypes=("float32", "int8"), READS
+    idea="a cheat", runs_on="cpu", threads=1, dtypes=("float32", "float16", "int8"), READS
     build=lambda _tile, _dtype: call)
 """
 
@@ -281,15 +282,40 @@ def test_integers_at_their_extremes_show_sums_that_are_too_narrow(
 
 
 @pytest.mark.parametrize("name", READING)
-def test_an_output_that_is_read_holds_other_numbers_in_each_launch(
+def test_a_function_that_keeps_results_by_the_output_that_it_reads_is_wrong(
     name: str, worker: Worker, tmp_path: Path
 ) -> None:
     result = measured(worker, tmp_path, READING[name], reads="reads_output=True,")
     assert result.status == Status.WRONG
 
 
-def test_a_function_may_add_to_the_output_that_it_reads(worker: Worker, tmp_path: Path) -> None:
-    result = measured(worker, tmp_path, "c += a @ b", reads="reads_output=True,")
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_function_may_add_to_the_output_that_it_reads(
+    dtype: str, worker: Worker, tmp_path: Path
+) -> None:
+    body = "c[...] = c.astype(np.float32) + a.astype(np.float32) @ b.astype(np.float32)"
+    result = measured(worker, tmp_path, body, dtype, "reads_output=True,", (64, 48, 32))
+    assert (result.status, result.reason) == (Status.OK, "")
+
+
+@pytest.mark.parametrize("op", ["gemm_batched", "gemm_bias", "gemm_relu"])
+def test_a_function_may_add_to_the_output_if_the_operation_is_no_plain_product(
+    op: str, worker: Worker, tmp_path: Path
+) -> None:
+    text = HEAD.replace("call(a, b, c)", "call(a, b, *others)")
+    result = "np.maximum(a @ b + others[0], 0)" if op == "gemm_relu" else "sum(others[:-1], a @ b)"
+    body = f"others[-1][...] += {result}"
+    path = tmp_path / "own.py"
+    path.write_text(
+        text.replace("BODY", body).replace("READS", "reads_output=True,").replace("HERE_PATH", "''")
+    )
+    worker.begin(TIMING, 1)
+    problem = Problem(op=op, m=1, n=1, dtype="float32").at(
+        (64, 48, 32, 3) if op == "gemm_batched" else (64, 48, 32)
+    )
+    at = replace(point(load(path, op), timer=Timer.OUTSIDE), problem=problem)
+    result = worker.measure(at)
+    worker.next_round()
     assert (result.status, result.reason) == (Status.OK, "")
 
 
