@@ -6,6 +6,7 @@ The picture shows how much speed an exact bit costs.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -33,7 +34,7 @@ NEAR_RATIO = 1.4
 
 
 def bits_panels(group: Sequence[Source]) -> list[Panel]:
-    """Return a panel for each cache state, scope and fill, at the size with the most precisions.
+    """Return a panel for each operation and its conditions, at the size with the most precisions.
 
     Rows of all layouts are in one panel, because 8-bit operands have a different layout than
     others.
@@ -44,12 +45,9 @@ def bits_panels(group: Sequence[Source]) -> list[Panel]:
     sized: list[Source] = []
     for source in group:
         rows = [row for row in source.rows if row.error_rms_bits and row.gflops and _is_own(row)]
-        modes = {(row.size, row.compute_mode): extent(row) for row in rows}
-        counts = Counter(size for size, _ in modes)
-        extents = {size: edge for (size, _), edge in modes.items()}
-        if counts:
-            chosen = max(counts, key=lambda size: (counts[size], extents[size]))
-            sized.append(replace(source, rows=tuple(row for row in rows if row.size == chosen)))
+        of_ops = grouped(rows, lambda row: row.op).values()
+        if chosen := tuple(chain.from_iterable(map(_of_one_size, of_ops))):
+            sized.append(replace(source, rows=chosen))
     devices = {row.device for source in sized for row in source.rows}
     where = f" on {devices.pop()}" if len(devices) == 1 else ""
 
@@ -59,6 +57,15 @@ def bits_panels(group: Sequence[Source]) -> list[Panel]:
 
     every = panels(sized, title)
     return [panel for panel in every if len({row.compute_mode for row in panel.rows}) > 1]
+
+
+def _of_one_size(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of an operation at the size with the most precisions."""
+    modes = {(row.size, row.compute_mode): extent(row) for row in rows}
+    counts = Counter(size for size, _ in modes)
+    extents = {size: edge for (size, _), edge in modes.items()}
+    chosen = max(counts, key=lambda size: (counts[size], extents[size]))
+    return [row for row in rows if row.size == chosen]
 
 
 def draw_bits(panel: Panel, looks: style.Looks, axes: Axes) -> float:

@@ -341,6 +341,8 @@ def test_bits_has_a_point_for_each_precision_of_kernels_and_of_each_library() ->
     assert points == {"kernels": [(30.0, 1e5), (26.5, 1e6 / 18)], "cublas": [(26.0, 5e4)]}
     assert {text.get_text() for text in axes.texts} == {"bf16x6", "float32"}
     assert "bits" in fitting(source(*rows))
+    batch = [replace(row, op="gemm_bias", m=4096) for row in rows]
+    assert len(draw(source(*rows, *batch), "bits").axes) == 2
     assert "bits" not in fitting(source(*rows[:2]))
     newer = [exact("cublas", mode, 9.0, 10.0) for mode in ("float32", "float4")]  # not known here
     assert "bits" in fitting(source(*newer))
