@@ -340,8 +340,8 @@ def by_problem(rows: Iterable[Row]) -> list[list[Row]]:
 
 
 def fastest_first(rows: Iterable[Row]) -> list[Row]:
-    """Sort the rows by time. The fastest row comes first."""
-    return sorted(rows, key=lambda row: row.median_us or 0.0)
+    """Sort the rows by time. The fastest row comes first, and rows without a time come last."""
+    return sorted(rows, key=lambda row: math.inf if row.median_us is None else row.median_us)
 
 
 def best_of(rows: Iterable[Row]) -> Row:

@@ -16,6 +16,7 @@ from gpubench.results.row import Row
 from gpubench.view.numbers import milliseconds, spans, time_text
 from gpubench.view.row_tables import (
     UNSTABLE_LEGEND,
+    best_of,
     best_table,
     results,
     tied_tiles,
@@ -260,6 +261,7 @@ def test_rows_that_another_program_wrote_are_shown() -> None:
         replace(row_of(8, 10.0), host="a", percent_of_devices=0.0, percent_of_blas=50.0),
         replace(row_of(16, 20.0), host="b", percent_of_devices=100.0),
     ]
+    assert best_of([replace(rows[0], median_us=None), rows[1]]) is rows[1]  # an empty field
     shown = printed(results([replace(row, library=" ") for row in rows]))
     assert re.search(r"% of\n.* BLAS\n", shown)
 

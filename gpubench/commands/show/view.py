@@ -1,6 +1,7 @@
 """Shows result files as the tables of a sweep, as lists of points, or side by side."""
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
@@ -35,7 +36,7 @@ from gpubench.view.sentences import sentences
 from gpubench.view.tables import table
 
 ORDER: dict[str, Callable[[Row], tuple[object, ...]]] = {
-    "time": lambda row: (row.median_us or 0.0,),
+    "time": lambda row: (math.inf if row.median_us is None else row.median_us,),
     "rate": lambda row: (-(row.gflops or 0.0),),
     "blas": lambda row: (-(row.percent_of_blas or 0.0),),
     "name": lambda row: (row.variant, row.tile),
