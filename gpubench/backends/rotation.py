@@ -185,9 +185,13 @@ manager."""
 
 
 class FixedArrays:
-    """Arrays at fixed addresses, for kernels that keep the addresses of their arguments."""
+    """Arrays at fixed addresses, for kernels that keep the addresses of their arguments.
 
-    def __init__(self) -> None:
+    `copy` returns an aligned copy of an array, in the same layout.
+    """
+
+    def __init__(self, copy: Callable[[Any], Any] = lambda array: array.copy(order="K")) -> None:
+        self._copy = copy
         self._arrays: dict[Problem, tuple[Any, ...]] = {}
 
     def place(self, point: Point, operands: OperandSets) -> tuple[tuple[Any, ...], Placed]:
@@ -204,7 +208,7 @@ class FixedArrays:
                 "requires fixed addresses, but --scope end-to-end allocates new arrays"
             )
         (own,) = operands.sets
-        fixed = self._arrays.get(operands.problem) or tuple(x.copy(order="K") for x in own)
+        fixed = self._arrays.get(operands.problem) or tuple(map(self._copy, own))
         self._arrays[operands.problem] = fixed
 
         @contextmanager

@@ -245,6 +245,21 @@ def test_a_blas_that_a_function_loads_has_the_threads_of_the_variant() -> None:
     assert ended.stdout == "[1, 1]\n"
 
 
+@pytest.mark.parametrize("column_major", [(), ("A", "B", "C")])
+def test_arrays_at_fixed_addresses_begin_at_cache_lines(column_major: tuple[str, ...]) -> None:
+    backend = CpuBackend()
+    seen: list[tuple[int, bool]] = []
+
+    def call(*arrays: np.ndarray) -> None:
+        seen.extend((each.ctypes.data % ALIGNMENT, each.flags.f_contiguous) for each in arrays)
+
+    fixed = fakes.variant(call, fixed_addresses=True, column_major=column_major)
+    for size in ((5, 7, 9), (33, 17, 65)):
+        point = on_cpu(fixed, size=size)
+        backend.bind(point, load(backend, point)).run()
+    assert set(seen) == {(0, bool(column_major))}
+
+
 def test_a_variant_without_a_number_of_threads_may_use_all_cpus_or_powers_of_two(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

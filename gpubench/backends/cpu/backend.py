@@ -185,7 +185,7 @@ class CpuBackend:
         self.gauge = CpuGauge(self.device)
         self.timer = CpuTimer(self.device.l2_bytes, clock_ns)
         self._max_sets = max_sets
-        self._fixed = FixedArrays()
+        self._fixed = FixedArrays(_aligned_copy_in_layout)
         self._built: dict[Instance, Callable[..., None] | str | DoesNotFitError] = {}
 
     def reset_caches(self) -> None:
@@ -370,6 +370,10 @@ def _call_variant(point: Point) -> CallVariant:
     if not isinstance(point.variant, CallVariant):
         raise TypeError(f"{point.label} does not run on the CPU")
     return point.variant
+
+
+def _aligned_copy_in_layout(array: np.ndarray) -> np.ndarray:
+    return _aligned_copy(array) if array.flags.c_contiguous else _aligned_copy(array.T).T
 
 
 def _aligned_copy(array: np.ndarray) -> np.ndarray:
