@@ -128,7 +128,7 @@ def start(
     ours, theirs = socket.socketpair()
     streams = Copier(speaker)
 
-    def popen() -> subprocess.Popen[bytes]:
+    def popen() -> "subprocess.Popen[bytes]":
         return subprocess.Popen(  # noqa: S603 # this interpreter, our own code
             [
                 sys.executable,
