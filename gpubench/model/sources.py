@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from io import StringIO
 from pathlib import Path
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
@@ -50,13 +51,14 @@ def flattened(path: Path, folders: Sequence[Path] = (), inserted: set[Path] | No
     """Return a file's text, in which each included file replaces its first include directive."""
     inserted = {_real(path)} if inserted is None else inserted
     lines = []
-    for line in read_source(path).splitlines(keepends=True):
+    for line in StringIO(read_source(path)):  # `splitlines` would also split at a form feed
         include = _INCLUDE.match(line)
         files = _candidates(path, include[1], include[2], folders) if include else []
         file = next(filter(Path.is_file, files), None)
         if file and file not in inserted:
             inserted.add(file)
-            lines.append(flattened(file, folders, inserted))
+            text = flattened(file, folders, inserted)
+            lines.append(text if text.endswith("\n") or not text else f"{text}\n")
         elif not file and line.strip() != "#pragma once":
             lines.append(line)
     return "".join(lines)
