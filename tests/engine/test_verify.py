@@ -15,6 +15,7 @@ from gpubench.engine.judge.rounding import choose_lines, find_rounding
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import Check, errors_of, poison, relative_error
 from gpubench.engine.operands.make import make_inputs, make_reference
+from gpubench.errors import LaunchError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Problem
 from gpubench.plan.registry import KERNELS
 
@@ -274,6 +275,14 @@ def test_rounded_operands_show_in_results_of_long_or_many_rows(
         output = product(op, *operands)
         rows = choose_lines(problem, len(output))
         assert bool(find_rounding(problem, (a, x), rows, output[rows]).which) == is_rounded
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_a_reference_of_another_shape_is_an_error(dtype: str) -> None:
+    a, b = np.ones((3, 3), dtype), np.ones((3, 1), dtype)
+    reference = make_reference(np, "gemm", a, b)
+    with pytest.raises(LaunchError, match=r"reference has the shape \(3, 1\), not \(3, 3\)"):
+        errors_of(np, a @ a, reference)
 
 
 @pytest.mark.filterwarnings("error")

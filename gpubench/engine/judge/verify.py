@@ -319,11 +319,11 @@ def errors_of(
         compared = reference.compare(output)
         judged = math.inf if compared.reason else compared.judged
         return Errors(judged, compared.largest, compared.rms)
+    if output.shape != (shape := np.shape(reference.parts[0])):
+        raise LaunchError(f"the operation's reference has the shape {shape}, not {output.shape}")
     if output.dtype.kind == "i":
         expected = (reference.parts[0].astype(np.int64) * factor).astype(output.dtype)
         return Errors(judged=float(xp.abs(output.astype(np.int64) - expected).max()))
-    if output.shape != (shape := np.shape(reference.parts[0])):
-        raise LaunchError(f"the operation's reference has the shape {shape}, not {output.shape}")
     error = output.astype(np.float64)
     for part in reference.parts:
         error -= factor * part
