@@ -264,12 +264,15 @@ def test_errors_in_bits_include_the_rounding_of_the_result_which_the_judge_allow
         ("gemv", (256, 2**16)),
         ("gemv_t", (2**16, 256)),
         ("atax", (128, 2**16)),
+        ("gemm", (300, 1, 4096)),
+        ("gemm", (1, 300, 4096)),
+        ("gemm", (2**16, 16, 64)),
+        ("gemm", (32, 40, 2**18)),
     ],
 )
-def test_rounded_operands_show_in_results_of_long_or_many_rows(
-    op: str, size: tuple[int, int]
-) -> None:
-    problem = Problem(op=op, m=size[0], n=size[1], dtype="float32")
+def test_rounded_operands_show_in_results_of_any_shape(op: str, size: tuple[int, ...]) -> None:
+    m, n, k = (*size, 1)[:3]
+    problem = Problem(op=op, m=m, n=n, k=k, dtype="float32")
     a, x = make_inputs(problem, 5)
     for operands, is_rounded in (((a, x), False), ((cut(a, 16), x), True)):
         output = product(op, *operands)

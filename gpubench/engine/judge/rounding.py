@@ -24,7 +24,7 @@ MAX_RESULTS = 1024  # maximum number of elements of a vector whose errors are co
 MAX_ELEMENTS = 2**21  # maximum number of elements in the chosen rows of the first operand
 
 MIN_RESULTS = 128
-"""Number of elements of a vector that are chosen even if their rows have more than `MAX_ELEMENTS`
+"""Minimum number of results that are chosen, even if their rows have more than `MAX_ELEMENTS`
 elements. The errors of `LEAST_DEVIATIONS`² results, which are 64, cannot show a rounding."""
 
 MAX_LONG_ELEMENTS = 2**25  # maximum number of elements in these rows; the comparison takes 2 s
@@ -70,12 +70,13 @@ def choose_lines(problem: Problem, count: int) -> list[int]:
     """Choose random rows or columns of a result, and return their indices.
 
     At most `EDGE` rows or columns of a matrix are chosen, or `MAX_RESULTS` elements of a vector.
+    More rows are chosen if there are few columns, and more columns if there are few rows.
     """
-    is_vector = len(problem.output_shape) == 1
-    _, _, depth = extents(problem)
-    number = min(MAX_RESULTS if is_vector else EDGE, count, MAX_ELEMENTS // depth)
-    if is_vector:
-        number = max(number, min(MIN_RESULTS, count, MAX_LONG_ELEMENTS // depth))
+    rows, columns, depth = extents(problem)
+    others = min(rows, columns)  # 1 for a vector
+    number = min(max(EDGE, MAX_RESULTS // others), count, MAX_ELEMENTS // depth)
+    min_lines = max(EDGE // 4, MIN_RESULTS // others)
+    number = max(number, min(min_lines, count, MAX_LONG_ELEMENTS // depth))
     rng = np.random.default_rng(randbits(128))  # SystemRandom takes twenty times as long
     chosen: list[int] = np.sort(rng.choice(count, number, replace=False)).tolist()
     return chosen
