@@ -208,7 +208,8 @@ def _axes(function: Function) -> dict[str, str]:
             name = each.name.lower()
             short = name if len(name) <= LONGEST else f"{name[:9]}_{name[9 - LONGEST + 1 :]}"
             of_tile = each.name if each.name in {*BLOCK, *THREAD} else OTHER_NAMES.get(name)
-            axes[each.name] = of_tile or short
+            axis = of_tile or short
+            axes[each.name] = f"{axis.lower()}_{len(axes)}" if axis in axes.values() else axis
     return axes
 
 

@@ -354,6 +354,20 @@ def test_every_form_of_a_kernel_is_read_and_comments_are_not() -> None:
         assert not list(kernels(text))
 
 
+def test_parameters_of_a_template_that_differ_in_case_alone_are_two_axes(tmp_path: Path) -> None:
+    source = tmp_path / "cases.cu"
+    source.write_text(
+        "template <int T, int t>\n__global__ void k(const float* A, const float* B, float* C, "
+        "int M, int N, int K) {}\n"
+        "void f(float* A, float* B, float* C, int M, int N, int K) {\n"
+        "  k<16, 8><<<dim3(N / 16, M / 8), dim3(16, 8)>>>(A, B, C, M, N, K);\n}\n"
+    )
+    describe_source("cases", "gemm", source, tmp_path, kernel="k", force=False)
+    described = loaded(tmp_path, "cases")
+    (tile,) = described.tiles.defaults
+    assert "(k<16, 8>)" in described.instance(tile, "float32")
+
+
 def test_a_bracket_in_a_character_opens_and_closes_nothing() -> None:
     text = "void print() { putchar('{'); putchar('\\''); int n = 1'000; }\n__global__ void k() {}\n"
     assert [each.name for each in functions(text)] == ["print", "k"]
