@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from gpubench.errors import UsageError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
 from gpubench.model.signature import Parameter
 from gpubench.text import shown
@@ -19,6 +20,7 @@ NO_PRECISION = "no precision of gpubench has operands of"
 PER_LINE = 4  # maximum number of parameters in a line of the signature
 
 _SCALAR = re.compile(r"\bScalar\b")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")  # a byte that is not UTF-8
 _ADVICE = {
     True: "Write =A or which array it is, or =null.",
     False: "Write =1 for a constant, or =M, =lda, =M*N for what it is.",
@@ -221,7 +223,12 @@ def python_description(file: str, entry: str, idea: str, backend: str, **fields:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as Python writes it in double quotes."""
+    """Return a text as Python writes it in double quotes.
+
+    Raises UsageError for a path that is not UTF-8, which no description can contain.
+    """
+    if _SURROGATE.search(text):
+        raise UsageError(f"--from: {shown(text)} is not UTF-8: rename the file or its folder")
     return json.dumps(text, ensure_ascii=False)
 
 

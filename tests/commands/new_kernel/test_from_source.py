@@ -1,5 +1,6 @@
 """`new-kernel --from`: it describes the facts in a source, and asks for missing facts."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -366,6 +367,18 @@ def test_parameters_of_a_template_that_differ_in_case_alone_are_two_axes(tmp_pat
     described = loaded(tmp_path, "cases")
     (tile,) = described.tiles.defaults
     assert "(k<16, 8>)" in described.instance(tile, "float32")
+
+
+def test_a_path_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"\xff")
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("the file system takes only UTF-8")
+    source = folder / "plain.cu"
+    source.write_text("__global__ void plain(const float* A, const float* B, float* C, int N) {}\n")
+    with pytest.raises(UsageError, match="is not UTF-8: rename the file or its folder"):
+        written(tmp_path / "own", "plain", source)
 
 
 def test_a_bracket_in_a_character_opens_and_closes_nothing() -> None:
