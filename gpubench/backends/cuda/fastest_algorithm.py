@@ -32,8 +32,8 @@ def choose_algorithm(
 
     The winner of a race is kept on disk under `facts`, which contain everything that affects the
     race. All processes then use the same algorithm. If the cache is not writable, the library's
-    first choice is used, because another process might choose differently. Raises LaunchError if no
-    algorithm can run.
+    first choice that can run is used, because another process might choose differently. Raises
+    LaunchError if no algorithm can run.
     """
     file = cache_file("algorithms", facts)
     if (earlier := kept(file, str)) in names:
@@ -42,8 +42,20 @@ def choose_algorithm(
     if (earlier := kept(file, str)) in names:  # another process was faster
         return names.index(earlier), "tuned"
     if not keep_value(file, names[winner]):
-        return 0, "not tuned: the cache is not writable"
+        return _first_that_runs(len(names), sample), "not tuned: the cache is not writable"
     return winner, "tuned"
+
+
+def _first_that_runs(algorithms: int, sample: Sample) -> int:
+    for algorithm in range(algorithms):
+        with suppress(LaunchError):
+            sample(algorithm, 1)
+            return algorithm
+    raise _none_runs(algorithms)
+
+
+def _none_runs(algorithms: int) -> LaunchError:
+    return LaunchError(f"none of the library's {algorithms} algorithms can run")
 
 
 def race(
@@ -64,7 +76,7 @@ def race(
         with suppress(LaunchError):
             first_us[algorithm] = sample(algorithm, 1)
     if not first_us:
-        raise LaunchError(f"none of the library's {algorithms} algorithms can run")
+        raise _none_runs(algorithms)
     launches = max(1, min(max_launches, math.ceil(SAMPLE_US / min(first_us.values()))))
     times: dict[int, list[float]] = {algorithm: [] for algorithm in first_us}
 

@@ -168,3 +168,5 @@ def test_without_a_cache_each_process_takes_the_librarys_choice(cache: Path, blo
     for times_us in ([9.0, 5.0], [5.0, 9.0]):
         index, how = choose_algorithm(["aa", "bb"], FACTS, Track(times_us).sample, 256)
         assert (index, how) == (0, "not tuned: the cache is not writable")
+    broken = Track([9.0, 5.0, 4.0], broken=[0])
+    assert choose_algorithm(["aa", "bb", "cc"], FACTS, broken.sample, 256)[0] == 1
