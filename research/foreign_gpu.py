@@ -34,6 +34,7 @@ COLUMNS = (
 def swept(op: str, dtype: str, names: Sequence[str], own: Path) -> list[dict[str, str]]:
     """Return the rows of a sweep of described kernels beside cuBLAS."""
     output = own / f"{op}_{dtype}.csv"
+    output.unlink(missing_ok=True)  # rows of an earlier call are not results of this sweep
     command = [*GPUBENCH, "sweep", "--device", "cuda", "--op", op, "--kernels", str(own)]
     command += ["--variants", ",".join((*names, "cublas")), "--sizes", SIZES]
     command += ["--dtypes", dtype, "--rounds", "1", "--force", "-o", str(output)]

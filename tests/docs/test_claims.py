@@ -14,9 +14,10 @@ from samples import sample
 
 sys.path.insert(0, str(RESEARCH))
 import claims
+import foreign_gpu
 import shape_tables
 import tables
-from common import measured_file
+from common import Ended, measured_file
 
 from gpubench.results.row import Row, read, write
 from gpubench.view.row_tables import best_of
@@ -84,6 +85,15 @@ def test_only_the_libraries_are_compared_with(tmp_path: Path) -> None:
     figure, outcome = claims.faster([str(path)], {own.size: 1.0, "1": 1.0})
     assert figure.startswith(f"{own.size}: 1.040")
     assert outcome.endswith("not measured: 1")
+
+
+def test_rows_of_an_earlier_sweep_are_not_taken_for_those_of_a_refused_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = Ended(code=2, wall_s=1.0, out="", err="")
+    monkeypatch.setattr(foreign_gpu, "child", lambda *_, **_more: refused)
+    write([sample()], tmp_path / "gemm_float32.csv")
+    assert foreign_gpu.swept("gemm", "float32", ["f001"], tmp_path) == []
 
 
 def test_a_kernel_has_changed_if_any_row_of_the_file_has_another_hash(
