@@ -17,10 +17,10 @@ from gpubench.engine.judge.cause import cause_of, why_wrong_rows
 from gpubench.engine.operands.make import make_inputs
 from gpubench.engine.operands.shared import shared_bytes, shared_sets
 from gpubench.engine.outside.batch import Seen
-from gpubench.engine.outside.values import spanned
+from gpubench.engine.outside.values import new_inputs, spanned
 from gpubench.engine.outside.wall import growth_note, time_us
 from gpubench.engine.worker import Worker
-from gpubench.model import Measurement, Problem, Status, Timer, Timing
+from gpubench.model import Fill, Measurement, Problem, Status, Timer, Timing
 from gpubench.plan.descriptor import load
 from gpubench.process.shared_memory import Window, new_file, new_sealed_file
 
@@ -405,6 +405,15 @@ def test_operands_that_span_their_type_have_finite_products(dtype: str) -> None:
         largest = np.iinfo(kind).max if kind.kind == "i" else float(np.finfo("float16").max)
         if kind.kind == "i" or dtype == "float16":
             assert np.abs(result).max() < largest
+
+
+def test_a_chain_of_float16_products_has_finite_results_on_operands_that_span_their_type() -> None:
+    problem = Problem(op="atax", m=2048, n=2048, dtype="float16")
+    for seed in range(9):
+        ((a, x),) = new_inputs(problem, seed, [True], Fill.UNIFORM)
+        a = a.astype(np.float32)
+        assert np.abs(a).max() > 1
+        assert np.abs(a.T @ (a @ x)).max() < np.finfo("float16").max / 2
 
 
 def test_the_memory_of_a_batch_has_the_arrays_of_each_launch() -> None:

@@ -45,25 +45,30 @@ def new_inputs(
     inputs = make_many(problem, seed, Fill.UNIFORM if is_wide else fill, len(spans))
     rng = _rng(~seed)
     for each, is_spanned in zip(inputs, spans, strict=True):
-        yield spanned(each, rng) if is_wide and is_spanned else each
+        is_chain = problem.operation.is_chain
+        yield spanned(each, rng, is_chain=is_chain) if is_wide and is_spanned else each
 
 
 def _rng(seed: int) -> np.random.Generator:
     return np.random.default_rng([seed % 2**64, 1])
 
 
-def spanned(inputs: Sequence[NDArray[Any]], rng: np.random.Generator) -> tuple[NDArray[Any], ...]:
+def spanned(
+    inputs: Sequence[NDArray[Any]], rng: np.random.Generator, *, is_chain: bool = False
+) -> tuple[NDArray[Any], ...]:
     """Return operands whose blocks are scaled up and down by powers of two.
 
     Blocks of rows of A have different factors. In a matrix product, blocks of columns of A and of B
     have factors, too. Each row of B is divided by the factor of the matching column of A. So each
     block contributes about the same to a sum. Integers are not scaled: whole rows of A and columns
-    of B get the smallest or the largest value.
+    of B get the smallest or the largest value. In a chain of products, A is a factor twice, so its
+    factors are smaller.
     """
     first, second = inputs
     if first.dtype.kind == "i":
         return _with_extremes(first, 0, rng), _with_extremes(second, second.ndim - 1, rng)
     exponent = EXPONENTS.get(first.dtype.name, WIDE_EXPONENT)
+    exponent = max(1, exponent // 3) if is_chain else exponent
 
     def factors(extent: int) -> NDArray[Any]:
         blocks = 2.0 ** (exponent * rng.integers(-1, 1, BLOCKS, endpoint=True))
