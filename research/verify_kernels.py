@@ -76,6 +76,14 @@ def quick_to_compile(variant: Variant) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*defaults, *legal[:: -(-len(legal) // MOST_TILES)])))
 
 
+def verified(sweep: Sweep, pool: LocalPool) -> list[Row]:
+    """Run a sweep, and return its rows. Raise KeyboardInterrupt if the sweep was interrupted."""
+    outcome = run(prepare(sweep, pool.device), pool)
+    if outcome.interrupted:  # a part of the points shows nothing about the other points
+        raise KeyboardInterrupt
+    return outcome.rows
+
+
 def summary(rows: list[Row]) -> dict[str, dict[str, float]]:
     """Return the number of points by status, and the largest error, by operation and variant."""
     return {
@@ -104,7 +112,7 @@ def main() -> int:
         row
         for op, dtype in itertools.product(asked.ops.split(","), asked.dtypes.split(","))
         for sweep in sweeps(op, dtype, asked.device)
-        for row in run(prepare(sweep, pool.device), pool).rows
+        for row in verified(sweep, pool)
     ]
     failed = [row for row in rows if row.status not in {"ok", "skipped"}]
     for row in failed:

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import signal
 import sys
 from dataclasses import replace
 from itertools import chain
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cogapp import Cog
+from fakes import FakeBackend
 from newcomer import REPOSITORY, RESEARCH
 from samples import sample
 
@@ -17,8 +19,12 @@ import claims
 import foreign_gpu
 import shape_tables
 import tables
+import verify_kernels
 from common import Ended, measured_file
 
+from gpubench.engine.measure.runner import Runner
+from gpubench.engine.pool import LocalPool
+from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row, read, write
 from gpubench.view.row_tables import best_of
 
@@ -94,6 +100,14 @@ def test_rows_of_an_earlier_sweep_are_not_taken_for_those_of_a_refused_one(
     monkeypatch.setattr(foreign_gpu, "child", lambda *_, **_more: refused)
     write([sample()], tmp_path / "gemm_float32.csv")
     assert foreign_gpu.swept("gemm", "float32", ["f001"], tmp_path) == []
+
+
+def test_an_interrupted_sweep_verifies_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = LocalPool(Runner(FakeBackend()))  # type: ignore[arg-type] # as in other tests
+    sweep = Sweep(variants=("cpu_tile",), sizes=((8, 8, 8),), tiles=("8", "16"))
+    monkeypatch.setattr(pool, "measure", lambda *_: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        verify_kernels.verified(sweep, pool)
 
 
 def test_a_kernel_has_changed_if_any_row_of_the_file_has_another_hash(
