@@ -128,7 +128,10 @@ class _Reader:
             macro = "DYNAMIC_SHARED" if inside else "FILE_DYNAMIC_SHARED"
             cuts.append((*match.span(), f"{macro}({match[1]}{match[3]}, {match[2]});"))
         cuts += [(*match.span(), "") for match in EXTERN_C.finditer(text)]
+        comments = [each.span() for each in _NO_CODE.finditer(text) if each[0].startswith("/*")]
         for match in _INCLUDE.finditer(text):
+            if any(start < match.start() < end for start, end in comments):
+                continue
             new = self._included(match, path)
             if new is not None:
                 cuts.append((*match.span(), new))

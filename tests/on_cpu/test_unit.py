@@ -81,3 +81,11 @@ def test_only_code_that_the_entry_names_is_kept_and_static_values_are_not_shared
     assert "cuda::barrier" not in text
     assert "other" not in text
     assert "cuda::barrier" in unit(WHOLE)
+
+
+def test_an_include_in_a_comment_includes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cuh").write_text("__global__ void a() {}\n")
+    text = unit('/*\n#include "kernel.cuh"\n*/\n#include "kernel.cuh"\n', folder=tmp_path)
+    before, _, after = text.partition("*/")
+    assert "__global__" not in before
+    assert "__global__ void a()" in after
