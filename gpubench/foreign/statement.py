@@ -28,9 +28,9 @@ class Tolerance(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """Return a text such as `|error| ≤ 0.01 + 0.01·|right| for 99 % of the elements`."""
-        if self.absolute == self.relative == 0:
-            return "they are equal"
-        parts = [f"|error| ≤ {self.absolute:g} + {self.relative:g}·|right|"]
+        are_equal = self.absolute == self.relative == 0
+        limit = f"|error| ≤ {self.absolute:g} + {self.relative:g}·|right|"
+        parts = ["they are equal" if are_equal else limit]
         parts += [f"for {100 * self.share:g} % of the elements"] if self.share < 1 else []
         parts += [f"and nowhere above {self.cap:g}"] if self.cap is not None else []
         return " ".join(parts)

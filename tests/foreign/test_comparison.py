@@ -82,6 +82,13 @@ def test_exactly_the_share_that_must_be_right_is_enough() -> None:
     assert judged(np.repeat([0.5, 2.0], [54, 46]), Tolerance(share=share)) == 2.0
 
 
+def test_the_text_of_a_tolerance_has_all_its_limits() -> None:
+    assert str(Tolerance(0.0, 0.0)) == "they are equal"
+    assert str(Tolerance(0.0, 0.0, 0.9, 2.0)) == (
+        "they are equal for 90 % of the elements and nowhere above 2"
+    )
+
+
 def test_a_single_wrong_element_is_not_rounded_to_all_right() -> None:
     assert "99.9 % of" in compared(set_at(0, 0.5), Tolerance(1e-2, 1e-2)).reason
 
