@@ -128,7 +128,7 @@ def _times_us(
         where = f"{problem.m}x{problem.n}x{problem.k} {problem.dtype}"
         raise UsageError(f"{path} has no time of {variant} {listed} at {where}")
     explained = ".".join(map(str, gpu.compute_capability or ()))
-    for measured in {row.compute_capability for row in rows if row.compute_capability}:
+    for measured in sorted({row.compute_capability for row in rows if row.compute_capability}):
         if measured != explained:
             raise UsageError(
                 f"{path}: measured on compute capability {measured}, but {architecture} is "

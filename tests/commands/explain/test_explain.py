@@ -280,6 +280,10 @@ def test_times_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     write([row(16, 283.0, compute_capability="8.0")], path)
     assert "add --arch sm_80" in refusal("shared_tile", tiles="16", times=path)
+    several = [row(16, 283.0, compute_capability=f"{major}.0") for major in (12, 10, 8, 7, 6, 5)]
+    write(several, tmp_path / "several.csv")
+    message = refusal("shared_tile", tiles="16", times=tmp_path / "several.csv")
+    assert "add --arch sm_100" in message  # the first as a text, in any process
     assert "no time of naive 16 at 1024x1024x1024 float32" in refusal(
         "naive", tiles="16", times=path
     )
