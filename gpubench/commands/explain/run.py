@@ -15,7 +15,7 @@ from gpubench.commands.explain.view import Explained
 from gpubench.errors import CompileError, DeviceUnavailableError, UsageError
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.kernel_options import find_kernel, read_options, require_architecture
-from gpubench.model import CudaVariant, Device, Problem, Scope
+from gpubench.model import CudaVariant, Device, Fill, Problem, Scope
 from gpubench.plan.sweep import plan
 from gpubench.results.row import read
 
@@ -134,9 +134,10 @@ def _times_us(
                 f"{path}: measured on compute capability {measured}, but {architecture} is "
                 f"explained; add --arch sm_{measured.replace('.', '')}"
             )
-    # If a tile has several times, the conditions that are first in the alphabet count: cold, alone,
-    # and burst.
-    rows.sort(key=attrgetter("cache", "launches", "state", "timer"), reverse=True)
+    # If a tile has several times, uniform operands count, and the conditions that are first in the
+    # alphabet: cold, alone, and burst.
+    conditions = attrgetter("cache", "launches", "state", "timer")
+    rows.sort(key=lambda row: (row.operands != Fill.UNIFORM, conditions(row)), reverse=True)
     used = {row.tile: row for row in rows}
     times_us = {tile: row.median_us for tile, row in used.items() if row.median_us is not None}
     others = sorted({str(row.device) for row in used.values()} - {gpu.name})

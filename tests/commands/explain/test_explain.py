@@ -254,7 +254,14 @@ def test_a_sweeps_times_are_compared_with_the_bound(
 
 
 @pytest.mark.parametrize(
-    "facts", [{"layout": "nt"}, {"launches": "graph"}, {"state": "sustained"}, {"cache": "hot"}]
+    "facts",
+    [
+        {"layout": "nt"},
+        {"launches": "graph"},
+        {"state": "sustained"},
+        {"cache": "hot"},
+        {"operands": "index"},
+    ],
 )
 def test_times_of_other_points_are_not_taken(facts: dict[str, str], tmp_path: Path) -> None:
     for rows in (
