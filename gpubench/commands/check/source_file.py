@@ -48,6 +48,10 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
     if not functions:
         raise UsageError(f"{source} defines no kernel: no __global__ function")
     for number, function in enumerate(functions):
+        if function in functions[number + 1 :]:
+            note = "another function of the source has the same name, and is checked instead"
+            yield Described(function=function, note=note)
+            continue
         name = function.rpartition("::")[2].lower()
         path = folder / f"{name if is_name(name) else 'kernel'}.py"
         try:

@@ -276,5 +276,25 @@ def test_functions_of_two_namespaces_are_checked_each_by_itself(
     assert "right and clean" in right
 
 
+def test_only_one_of_two_functions_of_a_name_is_called_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "".join(
+        f"__global__ void sums(const {kind}* A, const {kind}* B, {kind}* C, "
+        "int M, int N, int K) {\n"
+        "  int y = blockIdx.y * 16 + threadIdx.y, x = blockIdx.x * 16 + threadIdx.x;\n"
+        "  if (y >= M || x >= N) return;\n"
+        f"  {kind} sum = {start};\n"
+        "  for (int k = 0; k < K; ++k) sum += A[y * K + k] * B[k * N + x];\n"
+        "  C[y * N + x] = sum;\n}\n"
+        for kind, start in (("float", 1), ("double", 0))
+    )
+    (tmp_path / "mine.cu").write_text(text)
+    assert check(tmp_path / "mine.cu") == 0
+    out = capsys.readouterr().out
+    assert out.count("right and clean") == 1
+    assert "not checked: another function of the source has the same name" in out
+
+
 def test_the_files_are_there() -> None:
     assert (len(FILES), len(FAULTS)) == (30, 23)
