@@ -89,7 +89,7 @@ def describe_source(
     text = source_text(source)
     chosen = {name: kernel}
     if kernel == "all" and (listed := described_by_default(text)):
-        chosen = {f"{name}_{number}": each for number, each in enumerate(listed, 1)}
+        chosen = {f"{name}_{number}": each for number, each in enumerate(dict.fromkeys(listed), 1)}
     descriptions = {
         each: describe_file(
             source, each, _checked(each, op, folder), entry, home=os.path.realpath(folder / op)

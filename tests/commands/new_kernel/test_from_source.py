@@ -369,6 +369,18 @@ def test_parameters_of_a_template_that_differ_in_case_alone_are_two_axes(tmp_pat
     assert "(k<16, 8>)" in described.instance(tile, "float32")
 
 
+def test_all_functions_are_described_once(tmp_path: Path) -> None:
+    source = tmp_path / "overloads.cu"
+    source.write_text(
+        "".join(
+            f"__global__ void sums(const {kind}* A, const {kind}* B, {kind}* C, int N) {{}}\n"
+            for kind in ("float", "double")
+        )
+    )
+    describe_source("sums", "gemm", source, tmp_path / "own", kernel="all", force=False)
+    assert [each.name for each in (tmp_path / "own" / "gemm").iterdir()] == ["sums_1.py"]
+
+
 def test_a_path_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"\xff")
     try:
