@@ -30,7 +30,7 @@ MARKER = "gpubench_entry"
 STAND_INS = Path(__file__).with_name("stand_ins")
 """Folder with replacements of PyTorch's headers, which sources of PyTorch extensions include."""
 
-_ERROR = r"error|fatal|undefined reference|cannot find"
+_ERROR = r"\b(?:error|fatal)\s*(?:#[\w-]+\s*)?:|undefined reference|cannot find"
 
 CALLS = Path(__file__).with_name("host_calls.cpp")
 

@@ -108,6 +108,24 @@ def test_the_entry_is_found_among_overloads_and_templates(marker: str, symbol: s
         entry_symbol(others, "any")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        'a.cu(9): error: identifier "b" is undefined',
+        "a.cu(9): error #20014-D: calling a __host__ function",
+        "a.cu:9:10: fatal error: none.h: No such file or directory",
+        "ptxas error   : Entry function 'f' uses too much shared data",
+        "nvcc fatal   : Unsupported gpu architecture 'compute_30'",
+        "/usr/bin/ld: cannot find -lnone",
+        "a.o: undefined reference to `f'",
+    ],
+)
+def test_a_warning_about_a_name_with_error_is_no_error(error: str) -> None:
+    warning = 'a.cu(5): warning #177-D: function "check_error" was declared but never referenced'
+    log = f"{warning}\n  int error = fatal;\n      ^\n\n{error}\na.cu(11): error: another\n"
+    assert nvcc.first_error(log) == error
+
+
 def test_without_nvcc_the_error_names_it(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc.version.cache_clear()
     monkeypatch.setattr(nvcc, "find", lambda: None)
