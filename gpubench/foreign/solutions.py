@@ -139,7 +139,8 @@ def _compiled(solution: Solution, folder: Path) -> Any:
     if not cpp_extension.is_ninja_available():
         raise DoesNotFitError("the solution's CUDA C++ needs ninja, which is missing")
     device = torch.cuda.get_device_capability()
-    file = cache_file("extensions", solution, torch.__version__, nvcc.version(), device)
+    python = sys.implementation.cache_tag  # a module of another Python cannot be imported
+    file = cache_file("extensions", solution, torch.__version__, python, nvcc.version(), device)
     name = f"solution_{file.name[:16]}"
     if library := kept(file, bytes):
         (folder / f"{name}.so").write_bytes(library)

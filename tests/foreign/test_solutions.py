@@ -1,6 +1,8 @@
 """The messages about solutions that cannot be used, without torch."""
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,6 +77,23 @@ def test_a_solution_may_have_the_name_of_a_file_of_the_problem(
     texts = {file.stem: file.read_text() for file in (home.path / home.op).glob("*.py")}
     assert texts.keys() == {"operation", "reference", f"{name}_solution"}
     assert "OPERATION = " in texts["operation"]
+
+
+def test_a_compiled_solution_is_kept_for_one_version_of_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*facts: object) -> None:
+        raise CompileError(repr(facts))
+
+    cuda = SimpleNamespace(get_device_capability=lambda: (9, 0))
+    extension = SimpleNamespace(is_ninja_available=lambda: True)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, __version__="2"))
+    monkeypatch.setitem(sys.modules, "torch.utils", SimpleNamespace(cpp_extension=extension))
+    monkeypatch.setattr("gpubench.foreign.solutions.nvcc.version", lambda: "13")
+    monkeypatch.setattr(solutions, "cache_file", refuse)
+    spec = solutions.Spec(entry_point="main.cu::run", binding="torch")
+    with pytest.raises(CompileError, match=str(sys.implementation.cache_tag)):
+        solutions._compiled(solutions.Solution("mine", spec, []), tmp_path)
 
 
 def test_a_problem_that_was_removed_is_left_to_the_command_that_reports_it(tmp_path: Path) -> None:
