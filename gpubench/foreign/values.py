@@ -93,7 +93,7 @@ def random(name: str, shape: tuple[int, ...] | None, dtype: str) -> Any:
     kind = getattr(torch, dtype)
     if not kind.is_floating_point:
         largest = LARGEST_INTEGERS.get(dtype, LARGEST_INTEGER)
-        lowest = 0 if largest in {1, 255} else -largest
+        lowest = 0 if dtype.startswith(("uint", "bool")) else -largest
         return torch.randint(lowest, largest + 1, shape, **there).to(kind)
     precise = torch.float64 if dtype == "float64" else torch.float32
     wide = torch.randn(shape, dtype=precise, **there)

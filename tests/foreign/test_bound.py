@@ -99,3 +99,10 @@ def test_the_check_of_a_problem_gets_the_returned_results_alone() -> None:
     problem: Any = Checked(lambda: [torch.randn(4), torch.randn(4)], lambda x, y: x.mul_(2) + y)
     facts = tensors.examine(problem, 1, None)
     assert (len(facts.outputs), facts.tolerances) == (2, (LIMIT, LIMIT))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "uint16", "uint32", "int8", "int64"])
+def test_random_integers_are_small(dtype: str) -> None:
+    drawn = values.random("x", (1000,), dtype).to(torch.int64)
+    assert 1 <= int(drawn.abs().max()) <= values.LARGEST_INTEGER
+    assert (int(drawn.min()) < 0) == dtype.startswith("int")
