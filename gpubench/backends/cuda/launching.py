@@ -85,8 +85,12 @@ class Instances:
             # The largest tiles take longest to compile and tend to come last, so they start first.
             builds: list[Future[Any]] = [pool.submit(self._build, key) for key in reversed(keys)]
             builds += [pool.submit(compile_library, *key, self._architecture) for key in host]
-            for count, _ in enumerate(as_completed(builds), 1):
-                on_built(count)
+            try:
+                for count, _ in enumerate(as_completed(builds), 1):
+                    on_built(count)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
     def routine(self, point: Point, problem: Problem) -> CudaRoutine:
         """Return the point's kernel with the launches for a problem, or the point's library call.

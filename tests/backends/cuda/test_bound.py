@@ -5,6 +5,7 @@ import importlib
 import itertools
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -144,6 +145,27 @@ def test_a_kernel_with_its_own_signature_gets_its_arguments(cuda: SimpleNamespac
     values = [kind.from_address(at).value for kind, at in zip(kinds, pointers, strict=True)]
     assert values == [40, 50, 60, 1.0, 0x100, 0x200, 0.0, 0x300]
     assert routine.resources.shared_bytes == 2 * 4 * 64
+
+
+def test_no_further_kernel_is_compiled_after_ctrl_c(
+    cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[object] = []
+
+    def build(key: object) -> None:
+        built.append(key)
+        time.sleep(0.02)
+
+    def interrupt(_count: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cuda.launching, "cpu_threads", lambda: 1)
+    naive, kept = of_op("gemm")["naive"], instances(cuda)
+    monkeypatch.setattr(kept, "_build", build)
+    points = [point(naive, naive.tiles.read(str(edge))) for edge in range(1, 33)]
+    with pytest.raises(KeyboardInterrupt):
+        kept.compile(points, interrupt)
+    assert len(built) < len(points) / 2
 
 
 def test_a_function_is_built_once_for_all_that_it_is_bound_to(cuda: SimpleNamespace) -> None:
