@@ -124,7 +124,7 @@ def _file(source: Path, options: tuple[str, ...], further: tuple[str, ...]) -> P
     texts = [*map(read_source, whole_source(source, include_folders(options)))]
     included = {name for text in texts for name in included_names(text)}
     replaced = [HEADERS[name] for name in sorted(included & HEADERS.keys())]
-    return cache_file("cubin", *texts, *replaced, *further)
+    return cache_file("cubin", *texts, *replaced, *nvcc.stand_ins(texts), *further)
 
 
 def compile_together(

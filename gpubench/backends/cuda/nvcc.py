@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from gpubench.backends.cuda.headers import header_folders
 from gpubench.cache import cache_file, made_once
 from gpubench.errors import CompileError, install_command
 from gpubench.model import PRECISIONS, Config, HostVariant
-from gpubench.model.sources import encoded_source, read_source
+from gpubench.model.sources import encoded_source, included_names, read_source
 from gpubench.process.child import run_with_folder
 
 MAX_COMPILE_S = 900
@@ -149,6 +149,13 @@ _LINKED = {"-lcublas": _cublas, "-lcuda": _driver}
 in place of that option."""
 
 
+def stand_ins(texts: Iterable[str]) -> list[str]:
+    """Return the texts that replace headers of PyTorch which sources with these texts include."""
+    names = {name for text in texts for name in included_names(text)}
+    files = [STAND_INS / name for name in sorted(names)]
+    return [read_source(file) for file in files if file.is_file()]
+
+
 def code_for(architecture: str) -> str:
     """Return nvcc's option for an architecture. nvcc 13.5 treats `-arch=sm_90a` as sm_90."""
     return f"-gencode=arch={architecture.replace('sm', 'compute')},code={architecture}"
@@ -213,7 +220,7 @@ def compile_library(
         architecture += "a"
     text = wrapper(variant, tile, dtype)
     options = variant.options(tile, dtype)
-    files = map(read_source, (*variant.sources[1:], CALLS))
+    files = [*map(read_source, (*variant.sources[1:], CALLS))]
 
     def compile_it() -> bytes:
         with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
@@ -227,7 +234,7 @@ def compile_library(
                 raise CompileError(f"{function} for {architecture}: {error}") from error
             return output.read_bytes()
 
-    facts = (*files, text, *options, code_for(architecture), version())
+    facts = (*files, *stand_ins(files), text, *options, code_for(architecture), version())
     return made_once(cache_file("cubin", *facts), bytes, compile_it)
 
 

@@ -126,6 +126,20 @@ def test_a_warning_about_a_name_with_error_is_no_error(error: str) -> None:
     assert nvcc.first_error(log) == error
 
 
+def test_another_text_in_place_of_a_header_makes_another_compilation(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.write_text("#include <torch/types.h>\n")
+    monkeypatch.setattr(nvcc, "STAND_INS", tmp_path / "stand_ins")
+    header = tmp_path / "stand_ins" / "torch" / "types.h"
+    header.parent.mkdir(parents=True)
+    files = set()
+    for text in ("int one;", "int two;"):
+        header.write_text(text)
+        files.add(module._file(source, (), ()))
+    assert len(files) == 2
+
+
 def test_without_nvcc_the_error_names_it(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc.version.cache_clear()
     monkeypatch.setattr(nvcc, "find", lambda: None)
