@@ -81,7 +81,8 @@ def operand_factors(problem: Problem, index: int) -> tuple[int, ...]:
     if not problem.operation.is_linear:
         return (1,) * count
     a, b = FACTORS[index % len(FACTORS)]
-    return ((a, b) if problem.precision.bits >= DOUBLED_BITS else (a, b // abs(b)))[:count]
+    bits = min(8 * bytes_of_element(kind) for kind in problem.types[:count])
+    return ((a, b) if bits >= DOUBLED_BITS else (a, b // abs(b)))[:count]
 
 
 def result_factor(problem: Problem, index: int) -> int:

@@ -215,7 +215,8 @@ class Operation:
     def has_product(self) -> bool:
         """Whether the operation is a product or a batch of products, with terms and scales ignored.
 
-        Exact probes, and probes of the widths of sums, then show errors that a tolerance hides.
+        Both factors have the type of the precision's operands. Exact probes, and probes of the
+        widths of sums, then show errors that a tolerance hides.
         """
         factors = [array for array in self.inputs if array.name not in self.added]
         if self.scaled:
@@ -224,6 +225,7 @@ class Operation:
         begin = 1 if self.batch else 0
         shapes = [array.dimensions[begin:] for array in (*factors, self.output)]
         has_others = bool({*self.further} - {self.batch})
+        has_others |= any(array.dtype for array in factors)
         if not is_linear or has_others or [len(factors), len(shapes[0])] != [2, 2]:
             return False
         (rows, depth), second, result = shapes

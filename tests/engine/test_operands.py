@@ -10,6 +10,7 @@ from fakes import gemm as problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpubench.backends.rotation import operand_factors
 from gpubench.engine.operands import make as module
 from gpubench.engine.operands.make import make_inputs, make_reference
 from gpubench.model import CORE_DTYPES, OPERATIONS, Fill, Problem
@@ -109,6 +110,19 @@ def test_an_operand_has_the_type_that_its_operation_states(monkeypatch: pytest.M
         a, x = make_inputs(Problem(op="gemv", m=9, n=200, dtype="float32"), 1, fill)
         assert (a.dtype, x.dtype) == (np.float32, np.int8)
         assert np.unique(x).size > 50
+
+
+def test_a_factor_of_another_type_is_neither_probed_nor_doubled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gemm = OPERATIONS["gemm"]
+    weights = replace(gemm.inputs[1], dtype="int8")
+    stated = replace(gemm, inputs=(gemm.inputs[0], weights))
+    monkeypatch.setitem(OPERATIONS._by_name, "gemm", stated)
+    assert not problem(4, 4, 4).operation.has_product
+    assert {
+        abs(factor) for index in range(4) for factor in operand_factors(problem(4, 4, 4), index)
+    } == {1}
 
 
 def test_index_operands_are_multiples_of_the_element_number() -> None:
