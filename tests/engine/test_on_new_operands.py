@@ -20,7 +20,7 @@ from gpubench.engine.outside import on_new_operands
 from gpubench.engine.outside import parent_clock as clock
 from gpubench.engine.outside.examination import library_note
 from gpubench.engine.outside.on_new_operands import FEWER, MAX_LAUNCHES, OnNewOperands
-from gpubench.model import Cache, Fill, Measurement, Point, Problem, Timer
+from gpubench.model import OPERATIONS, Cache, Fill, Measurement, Point, Problem, Timer
 
 SEED, LAUNCH_US, REQUEST_S = 7, 20.0, 1e-3
 GPU = replace(CPU, backend="cuda", memory_bandwidth_gbytes_per_s=1000.0)
@@ -130,6 +130,22 @@ def test_launches_that_take_the_reported_time_are_right(monkeypatch: pytest.Monk
         assert judged(gpu, result()) == pytest.approx(1.0)  # without the time of the request
     with pytest.raises(WrongError, match="operands that are new, by the clock of another process"):
         judged(gpu, result(LAUNCH_US / 4))
+
+
+def test_results_of_another_type_than_the_precisions_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gemm = OPERATIONS["gemm"]
+    stated = replace(gemm, output=replace(gemm.output, dtype="float64"))
+    monkeypatch.setitem(OPERATIONS._by_name, "gemm", stated)
+    gpu = Gpu(monkeypatch)
+    read = gpu.read_results
+    monkeypatch.setattr(
+        gpu,
+        "read_results",
+        lambda *chosen: np.frombuffer(read(*chosen), np.float32).astype(np.float64).tobytes(),
+    )
+    assert judged(gpu, result()) == pytest.approx(1.0)
 
 
 def test_the_clocks_agree_on_hot_launches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,13 @@ from gpubench.engine.judge.probe import (
     PERIOD,
     AnyProbe,
     fewer_rows,
+    inputs_of,
     kernels_of,
     make_full_probe,
     make_probes,
     probe_problem,
     require_exact,
+    require_exact_outputs,
     unusual_problem,
 )
 from gpubench.engine.judge.probe import all_probes as judge_probes
@@ -146,6 +148,22 @@ def test_narrow_sums_in_one_product_of_a_batch_are_found() -> None:
     result[2] = total
     with pytest.raises(WrongError, match="keep 11 bits, as sums in float16 do"):
         require_exact(probe, np, result)
+
+
+def test_results_of_another_type_than_the_precisions_are_compared_in_their_own_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gemm = OPERATIONS["gemm"]
+    stated = replace(gemm, output=replace(gemm.output, dtype="float32"))
+    monkeypatch.setitem(OPERATIONS._by_name, "gemm", stated)
+    at = problem("gemm", "float16", (33, 17, 40))
+    products = [
+        a.astype(np.float32) @ b.astype(np.float32) for a, b in map(inputs_of, judge_probes(at, 1))
+    ]
+    require_exact_outputs([product.tobytes() for product in products], at, 1)
+    products[0][3, 4] += 1
+    with pytest.raises(WrongError, match="1 of 561 results"):
+        require_exact_outputs([product.tobytes() for product in products], at, 1)
 
 
 def test_nan_is_not_exact() -> None:

@@ -178,7 +178,7 @@ class ChainProbe:
         expected = np.zeros(len(self.vector), _wide(self.vector).dtype)
         factor, vector = _wide(self.elements), _wide(self.vector)[self.columns]
         expected[self.columns] = factor * (factor * vector)
-        expected = expected.astype(self.problem.precision.result).astype(np.float64)
+        expected = expected.astype(self.problem.types[-1]).astype(np.float64)
         return count_true(output.astype(np.float64) != xp.asarray(expected))
 
 
@@ -560,7 +560,7 @@ def require_exact_outputs(contents: Sequence[bytes], problem: Problem, seed: int
     The elements of each result are stored row after row. The parent calls `require_exact_outputs`,
     because a user's function could change the checks in its own process.
     """
-    probes, kind = all_probes(problem, seed), np.dtype(problem.precision.result)
+    probes, kind = all_probes(problem, seed), np.dtype(problem.types[-1])
     size = math.prod(problem.output_shape)
     lengths = [len(content) for content in contents]
     if lengths != [kind.itemsize * size] * len(probes):

@@ -297,7 +297,7 @@ class OnNewOperands:
         shape = problem.output_shape
         if rows := self._rows:
             shape = (len(rows), *shape[1:])
-        kind = np.dtype(problem.precision.result)
+        kind = np.dtype(problem.types[-1])
         if len(content) != kind.itemsize * math.prod(shape):
             raise missing(f"{len(content)} bytes at {problem.size}")
         output = np.frombuffer(content, kind).reshape(shape)
