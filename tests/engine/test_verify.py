@@ -13,7 +13,7 @@ from fakes import FakeBackend, cut, exact, point, product, why_wrong
 
 from gpubench.engine.judge.rounding import choose_lines, find_rounding
 from gpubench.engine.judge.verdict import WrongError
-from gpubench.engine.judge.verify import Check, errors_of, poison, relative_error
+from gpubench.engine.judge.verify import Check, errors_of, is_unwritten, poison, relative_error
 from gpubench.engine.operands.make import make_inputs, make_reference
 from gpubench.errors import LaunchError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Problem
@@ -286,6 +286,25 @@ def test_a_reference_of_another_shape_is_an_error(dtype: str) -> None:
     reference = make_reference(np, "gemm", a, b)
     with pytest.raises(LaunchError, match=r"reference has the shape \(3, 1\), not \(3, 3\)"):
         errors_of(np, a @ a, reference)
+
+
+@pytest.mark.parametrize("kind", ["int8", "int32", "uint8", "float16", "float8_e4m3fn"])
+def test_outputs_of_each_type_can_hold_poison(kind: str) -> None:
+    output = np.zeros(4, kind)
+    poison(output)
+    assert is_unwritten(np, output)
+    output[2] = 1
+    assert not is_unwritten(np, output)
+
+
+def test_a_result_of_float32_may_not_be_rounded_to_the_operands_type() -> None:
+    a, b = make_inputs(Problem(op="gemm", m=9, n=9, k=9, dtype="float16"), 1)
+    reference = make_reference(np, "gemm", a, b)
+    right = a.astype(np.float32) @ b.astype(np.float32)
+    for output in (right, right.astype(np.float16)):
+        assert relative_error(np, output, reference, 2.0**-11) <= PRECISIONS["float16"].tolerance
+    rounded = right.astype(np.float16).astype(np.float32)
+    assert relative_error(np, rounded, reference, 2.0**-11) > PRECISIONS["float16"].tolerance
 
 
 @pytest.mark.filterwarnings("error")

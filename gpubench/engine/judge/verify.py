@@ -265,7 +265,9 @@ def poison_of(output: Any, *, reads_output: bool = False) -> float:
         return 0
     if output.dtype.kind == "u":  # bytes of several results: NaN in each floating-point type
         return BYTE_POISON
-    return INTEGER_POISON if output.dtype.kind == "i" else np.nan
+    if output.dtype.kind == "i":
+        return max(INTEGER_POISON, int(np.iinfo(output.dtype).min))
+    return np.nan
 
 
 def never_written(variant: Variant) -> str:
@@ -344,6 +346,7 @@ def errors_of(
         return Errors(largest, largest, rms)
     limits: Any = ml_dtypes.finfo  # ml_dtypes has no type annotations
     underflow = float(limits(output.dtype).smallest_subnormal) / 2
+    result_roundoff = min(result_roundoff, float(limits(output.dtype).eps) / 2)
     error = xp.maximum(error - (ROUNDED_ONCE * result_roundoff * size + underflow), 0.0)
     return Errors(float((error / scale).max()), largest, rms)
 
