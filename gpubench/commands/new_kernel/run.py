@@ -39,6 +39,17 @@ _LESSON = """\
 """
 
 
+_OF_CPP = re.compile(
+    r"alignas|alignof|and|asm|auto|bool|break|case|catch|char|class|compl|concept|const"
+    r"|consteval|constexpr|constinit|continue|decltype|default|delete|do|double|else|enum"
+    r"|explicit|export|extern|false|float|for|friend|goto|half|if|inline|int|long|main|mutable"
+    r"|namespace|new|noexcept|not|nullptr|operator|or|private|protected|public|register"
+    r"|requires|return|short|signed|sizeof|static|struct|switch|template|this|throw|true|try"
+    r"|typedef|typeid|typename|union|unsigned|using|virtual|void|volatile|while|xor"
+)
+"""Matches words that cannot name a kernel in CUDA C++."""
+
+
 def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, force: bool) -> None:
     """Write `folder/<op>/<name>.cu` and `.py`, and the headers that the CUDA source includes.
 
@@ -48,6 +59,8 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
     for files that exist already.
     """
     op = _checked(name, op, folder)
+    if _OF_CPP.fullmatch(name):
+        raise UsageError(f"'{name}' has a meaning in C++, and cannot name a kernel; choose another")
     start = _start(op, like)
     stem = folder / op / name
     lines = _source(start.source).splitlines(keepends=True)

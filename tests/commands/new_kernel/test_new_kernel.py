@@ -102,6 +102,8 @@ def test_nothing_is_overwritten_unless_forced(tmp_path: Path) -> None:
 def test_a_wrong_name_start_operation_or_folder_is_refused(tmp_path: Path) -> None:
     for name in ("", "Mine", "2nd", "a-b", "../mine", "a b", "mine.cu", "_x"):
         assert "cannot name a kernel: a name has at most" in refusal(tmp_path, name)
+    for name in ("float", "main", "xor"):
+        assert "has a meaning in C++" in refusal(tmp_path, name)
     assert "already" in refusal(tmp_path, "cublas")
     assert "did you mean 'shared_tile'" in refusal(tmp_path, like="shard_tile")
     assert "--like: unknown CUDA kernel 'cublas'" in refusal(tmp_path, like="cublas")
