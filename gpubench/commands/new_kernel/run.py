@@ -167,7 +167,8 @@ def _proved(
     if proof.sizes and not proof.reason:
         return f"The description is complete: its results at {proof.sizes} are right on the CPU."
     look = f" Check the guesses: {', '.join(description.guesses)}." if description.guesses else ""
-    return f"Not proved: {proof.reason}.{look}{hint}"
+    reason = proof.reason or "its results are not right at all sizes in this layout"
+    return f"Not proved: {reason}.{look}{hint}"
 
 
 def _checked(name: str, op: str | None, folder: Path) -> str:

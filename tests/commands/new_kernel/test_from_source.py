@@ -369,6 +369,15 @@ def test_parameters_of_a_template_that_differ_in_case_alone_are_two_axes(tmp_pat
     assert "(k<16, 8>)" in described.instance(tile, "float32")
 
 
+def test_a_description_that_is_refused_twice_has_a_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proofs = iter((Proof(column_major=("B",)), Proof(squares_only=True)))
+    monkeypatch.setattr("gpubench.commands.new_kernel.run.prove", lambda *_: next(proofs))
+    written(tmp_path, "sgemm_shared")
+    assert "Not proved: its results are not right at all sizes" in capsys.readouterr().out
+
+
 def test_all_functions_are_described_once(tmp_path: Path) -> None:
     source = tmp_path / "overloads.cu"
     source.write_text(
