@@ -85,6 +85,8 @@ def _declared(members: str) -> Iterator[str]:
     """Yield one declaration per member of a structure. `int a, b;` declares two members."""
     for declaration in filter(None, map(str.strip, members.split(";"))):
         first, *others = map(str.strip, declaration.split(","))
-        kind = first.rstrip(_LETTERS)
-        for name in filter(str.isidentifier, (first[len(kind) :], *others)):
-            yield f"{kind} {name}"
+        kind = first.rstrip(_LETTERS).rstrip("* \t\n")
+        for each in (first[len(kind) :], *others):
+            name = each.strip("* \t\n")
+            if name.isidentifier():
+                yield f"{kind} {'*' * each.count('*')}{name}"

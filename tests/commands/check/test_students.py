@@ -12,6 +12,7 @@ import pytest
 
 from gpubench.commands.check import run
 from gpubench.commands.check.run import FAULTY, NOT_RUN, run_check
+from gpubench.commands.check.structures import function_on_arrays
 
 pytestmark = pytest.mark.slow
 
@@ -274,6 +275,26 @@ def test_functions_of_two_namespaces_are_checked_each_by_itself(
     wrong, right = capsys.readouterr().out.split("\nright::gemm\n")
     assert "elements are wrong" in wrong
     assert "right and clean" in right
+
+
+@pytest.mark.parametrize(
+    ("members", "has_one_array"),
+    [
+        ("int width, height; float *p;", True),
+        ("int width, height; float* p;", True),
+        ("float *p; int width, height;", True),
+        ("int width, height; float *p, *transposed;", False),
+    ],
+)
+def test_all_members_of_a_structure_are_read(
+    members: str, has_one_array: bool, tmp_path: Path
+) -> None:
+    text = (
+        f"struct Matrix {{ {members} }};\n__global__ void k(Matrix A, Matrix B, Matrix C) {{}}\n"
+        "void run(Matrix A, Matrix B, Matrix C) { k<<<1, 1>>>(A, B, C); }\n"
+    )
+    wrapper = function_on_arrays(tmp_path / "mine.cu", text, "run", tmp_path / "wrapper.cu")
+    assert bool(wrapper) == has_one_array
 
 
 def test_only_one_of_two_functions_of_a_name_is_called_right(
