@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fakes import product
+from fakes import point, product
 
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
 from gpubench.engine.judge.independence import copies_of_first_set, require_independent
 from gpubench.engine.judge.verdict import WrongError
-from gpubench.model import OPERATIONS, Problem
+from gpubench.engine.measure.trials import _new_inputs
+from gpubench.engine.outside.values import new_inputs
+from gpubench.model import OPERATIONS, Fill, Problem
 
 Call = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 """A kernel, which computes and returns the time in microseconds that it claims."""
@@ -29,6 +31,16 @@ def operands(op: str = "gemm") -> OperandSets:
         policy=SetPolicy(count=1, flush=False),
         rotation=Rotation(1),
     )
+
+
+@pytest.mark.parametrize("op", ["gemm", "gemm_batched", "gemm_relu"])
+@pytest.mark.parametrize("fill", Fill)
+def test_new_operands_differ_for_each_kind_of_values(op: str, fill: Fill) -> None:
+    problem = Problem(op=op, m=5, n=6, k=7, dtype="float32")
+    at = replace(point(), problem=problem, operands=fill)
+    assert not np.array_equal(_new_inputs(at)[0], _new_inputs(at)[0])
+    first, second = (next(new_inputs(problem, seed, [True], fill))[0] for seed in (1, 2))
+    assert not np.array_equal(first, second)
 
 
 def check(call: Call, op: str = "gemm", **facts: bool) -> int:

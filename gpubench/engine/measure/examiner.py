@@ -25,7 +25,7 @@ from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import poison, require_right_on
 from gpubench.engine.measure.keeper import outputs_in, read_elements, read_lines
 from gpubench.engine.operands.cache import OperandCache
-from gpubench.engine.operands.make import make_inputs, make_new_values
+from gpubench.engine.operands.make import make_inputs, make_new_values, random_fill
 from gpubench.engine.operands.shared import shared_bytes
 from gpubench.errors import ChildLostError, CompileError, DoesNotFitError, LaunchError, first_line
 from gpubench.model import Cache, Point, Problem
@@ -96,7 +96,7 @@ class Examiner:
 
         Raises ChildLostError.
         """
-        inputs = make_inputs(point.problem, seed, point.operands)
+        inputs = make_inputs(point.problem, seed, random_fill(point.operands))
         content: bytes = on_host(next(self.outputs(point, point.problem, inputs))).tobytes()
         return content
 

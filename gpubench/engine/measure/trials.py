@@ -31,7 +31,7 @@ from gpubench.engine.judge.verify import (
 )
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.operands.cache import OperandCache
-from gpubench.engine.operands.make import SEED_BITS, make_inputs, make_new_values
+from gpubench.engine.operands.make import SEED_BITS, make_inputs, make_new_values, random_fill
 from gpubench.model import (
     CallVariant,
     Config,
@@ -187,7 +187,7 @@ def _new_inputs(point: Point) -> tuple[NDArray[Any], ...]:
     """Return operands that no launch has used. For a product, return only A."""
     problem, seed = point.problem, randbits(SEED_BITS)
     if not problem.operation.is_product:
-        return make_inputs(problem, seed, point.operands)
+        return make_inputs(problem, seed, random_fill(point.operands))
     return (make_new_values(problem, seed, point.operands, problem.input_shapes[0]),)
 
 

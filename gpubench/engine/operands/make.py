@@ -81,8 +81,12 @@ def make_new_values(
     drawn. If the fill has no random values, the array has uniform values.
     """
     rng, kind = np.random.default_rng(seed), np.dtype(problem.precision.element)
-    is_random = fill not in {Fill.INDEX, Fill.ZEROS, Fill.ONES}
-    return _values(rng, shape, kind, fill if is_random else Fill.UNIFORM)
+    return _values(rng, shape, kind, random_fill(fill))
+
+
+def random_fill(fill: Fill) -> Fill:
+    """Return the fill of operands that no kernel can know in advance."""
+    return Fill.UNIFORM if fill in {Fill.INDEX, Fill.ZEROS, Fill.ONES} else fill
 
 
 def transposed(problem: Problem) -> Problem:

@@ -16,7 +16,7 @@ from gpubench.engine.judge.verdict import WrongError, as_judged, missing
 from gpubench.engine.judge.verify import right_on
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.measure.trials import Instance, instance_of
-from gpubench.engine.operands.make import SEED_BITS, make_inputs
+from gpubench.engine.operands.make import SEED_BITS, make_inputs, random_fill
 from gpubench.engine.outside.on_new_operands import OnNewOperands
 from gpubench.engine.outside.parent_clock import require_time
 from gpubench.errors import ChildLostError
@@ -196,7 +196,8 @@ def _require_result(request: Callable[..., Any], point: Point) -> None:
     problem, seed = point.problem, randbits(SEED_BITS)
 
     def right() -> Callable[[Any], None]:
-        return right_on(np, problem, make_inputs(problem, seed, point.operands), at_once=True)
+        inputs = make_inputs(problem, seed, random_fill(point.operands))
+        return right_on(np, problem, inputs, at_once=True)
 
     with ThreadPoolExecutor(1) as beside:
         made = beside.submit(right)

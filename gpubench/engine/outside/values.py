@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.engine.operands.make import make_many
+from gpubench.engine.operands.make import make_many, random_fill
 from gpubench.model import Fill, Problem
 
 SPANNED = 0.25
@@ -39,10 +39,11 @@ def new_inputs(
 
     Where `spans` is true, operands of a product span their type. If the operands of any launch span
     their type, the operands of all other launches are uniform. If the operation is not a product,
-    the operands are made as the operation states.
+    the operands are made as the operation states. If `spans` is then true, the values are random.
     """
     is_wide = any(spans) and problem.operation.is_product
-    inputs = make_many(problem, seed, Fill.UNIFORM if is_wide else fill, len(spans))
+    fill = Fill.UNIFORM if is_wide else random_fill(fill) if any(spans) else fill
+    inputs = make_many(problem, seed, fill, len(spans))
     rng = _rng(~seed)
     for each, is_spanned in zip(inputs, spans, strict=True):
         is_chain = problem.operation.is_chain
