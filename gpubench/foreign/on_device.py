@@ -75,8 +75,9 @@ def largest(values: Values) -> float:
 
 
 def magnitude(values: Values) -> float:
-    """Return the largest magnitude of the values, or 0 if there are no values."""
-    return float(values.abs().max()) if len(values) else 0.0
+    """Return the largest magnitude of the finite values, or 0 if there are none."""
+    sizes = values.abs()
+    return float(sizes.where(sizes.isfinite(), 0.0).max()) if len(values) else 0.0
 
 
 def root(values: Values) -> float:

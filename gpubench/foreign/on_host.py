@@ -107,8 +107,11 @@ def largest(values: Values) -> float:
 
 
 def magnitude(values: Values) -> float:
-    """Return the largest magnitude of the values, or 0 if there are no values."""
-    return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+    """Return the largest magnitude of the finite values, or 0 if there are none."""
+    largest_of_all = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+    if math.isfinite(largest_of_all):
+        return largest_of_all
+    return magnitude(values[np.isfinite(values)])
 
 
 @np.errstate(invalid="ignore", over="ignore")

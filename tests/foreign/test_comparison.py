@@ -82,6 +82,18 @@ def test_exactly_the_share_that_must_be_right_is_enough() -> None:
     assert judged(np.repeat([0.5, 2.0], [54, 46]), Tolerance(share=share)) == 2.0
 
 
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_the_largest_error_is_relative_to_the_largest_finite_value(value: float) -> None:
+    def draw(rng: np.random.Generator) -> Values:
+        right = 1000 * rng.choice([-1.0, 1.0], COUNT)
+        right[3] = value
+        return right
+
+    found = compared(lambda right: right * (1 + 2**-10), LOOSE, draw=draw)
+    assert found.largest == pytest.approx(2**-10)
+    assert found.rms == pytest.approx(2**-10, rel=1e-3)
+
+
 def test_the_text_of_a_tolerance_has_all_its_limits() -> None:
     assert str(Tolerance(0.0, 0.0)) == "they are equal"
     assert str(Tolerance(0.0, 0.0, 0.9, 2.0)) == (
