@@ -119,12 +119,17 @@ def _compile_all(programs: Sequence[Program]) -> Generator[tuple[Program, Codes]
     with started as pool:
         try:
             # The started processes inherit the blocked signal, so only this process ends them at
-            # Ctrl-C.
+            # Ctrl-C. Another thread of this process may still receive the signal.
+            pressed: list[int] = []
+            handler = signal.signal(signal.SIGINT, lambda number, _frame: pressed.append(number))
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
                 futures = {pool.submit(compile_program, program): program for program in programs}
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                signal.signal(signal.SIGINT, handler)
+            if pressed:
+                signal.raise_signal(signal.SIGINT)
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BrokenProcessPool:

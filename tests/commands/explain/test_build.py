@@ -2,7 +2,6 @@
 
 import errno
 import multiprocessing
-import os
 import shutil
 import signal
 from concurrent.futures import Future
@@ -126,7 +125,7 @@ def test_instances_compiled_and_disassembled_together_are_as_if_alone() -> None:
 def test_ctrl_c_while_the_processes_start_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     class Pool:
         def submit(self, *_call: object) -> Future[Codes]:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
             future: Future[Codes] = Future()
             future.set_result({})
             return future
