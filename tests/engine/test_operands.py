@@ -5,14 +5,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from fakes import exact, wrapped
+from fakes import exact, product, wrapped
 from fakes import gemm as problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpubench.backends.rotation import operand_factors
 from gpubench.engine.operands import make as module
-from gpubench.engine.operands.make import make_inputs, make_reference
+from gpubench.engine.operands.make import exceeds_range, make_inputs, make_reference
 from gpubench.model import CORE_DTYPES, OPERATIONS, Fill, Problem
 
 
@@ -123,6 +123,17 @@ def test_a_factor_of_another_type_is_neither_probed_nor_doubled(
     assert {
         abs(factor) for index in range(4) for factor in operand_factors(problem(4, 4, 4), index)
     } == {1}
+
+
+@pytest.mark.parametrize("op", ["gemm", "gemv", "gemv_t", "atax"])
+@pytest.mark.parametrize("dtype", ["float16", "float8_e4m3", "bfloat16", "float32", "int8"])
+def test_index_operands_that_exceed_the_range_of_a_type_are_noticed(op: str, dtype: str) -> None:
+    for n in (1, 2, 5, 8, 20, 40):
+        at = Problem(op=op, m=n, n=n, k=n if op == "gemm" else 1, dtype=dtype)
+        inputs = make_inputs(at, 1, Fill.INDEX)
+        with np.errstate(over="ignore", invalid="ignore"):
+            right = product(op, *(x.astype(np.float64) for x in inputs)).astype(at.types[-1])
+        assert exceeds_range(at, inputs) != np.isfinite(right.astype(np.float64)).all()
 
 
 def test_index_operands_are_multiples_of_the_element_number() -> None:

@@ -26,6 +26,7 @@ from gpubench.model import (
     Cache,
     CallVariant,
     Compared,
+    Fill,
     HostVariant,
     Measurement,
     Point,
@@ -359,7 +360,7 @@ def compare_small(operand_cache: OperandCache, xp: Any, points: Sequence[Point])
     products = (point for point in points if point.problem.operation.is_product)
     for point in {point.problem.dtype: point for point in products}.values():
         problem = point.problem.at(tuple(min(extent, SMALL) for extent in point.problem.numbers))
-        small = replace(point, problem=problem, cache=Cache.HOT)
+        small = replace(point, problem=problem, cache=Cache.HOT, operands=Fill.UNIFORM)
         output = operand_cache.operands(small).output
         poison(output)
         reference = operand_cache.reference(small)

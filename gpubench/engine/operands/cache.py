@@ -8,7 +8,13 @@ import numpy as np
 from gpubench.backends import Backend
 from gpubench.backends.arrays import on_host
 from gpubench.backends.rotation import FACTORS, OperandSets, operand_factors
-from gpubench.engine.operands.make import Reference, make_inputs, reference_of_host, verifying_bytes
+from gpubench.engine.operands.make import (
+    Reference,
+    exceeds_range,
+    make_inputs,
+    reference_of_host,
+    verifying_bytes,
+)
 from gpubench.errors import DoesNotFitError
 from gpubench.model import Cache, Fill, Point, Problem, Timer
 
@@ -39,7 +45,7 @@ class OperandCache:
         """Return the sets of operands on which a point is measured.
 
         Sets that are not kept are made. Raises DoesNotFitError if the device has too little free
-        memory.
+        memory, or if a type is too narrow for the values of `--operands index`.
         """
         problem = point.problem
         # The parent makes other operands for each launch that it times.
@@ -59,6 +65,8 @@ class OperandCache:
         if needed > free:
             raise DoesNotFitError(f"needs {needed:,} bytes of memory, but only {free:,} are free")
         inputs = make_inputs(problem, self.seed, point.operands)
+        if point.operands == Fill.INDEX and exceeds_range(problem, inputs):
+            raise DoesNotFitError(f"--operands index exceeds the range of {problem.dtype}")
         operands = self._backend.load(problem, inputs, cold=cold, one_set=one_set)
         if not problem.operation.is_linear:
             operands = self._with_own_values(operands, point.operands)

@@ -52,6 +52,25 @@ def _index(shape: tuple[int, ...], kind: np.dtype[Any], factor: int) -> np.ndarr
     return np.maximum(values, -np.iinfo(kind).max) if kind == np.int8 else values
 
 
+def exceeds_range(problem: Problem, inputs: Sequence[np.ndarray]) -> bool:
+    """Whether an operand, or the largest result of a product, exceeds the range of its type.
+
+    The operands are those of `Fill.INDEX`, so the last element of the result is the largest.
+    """
+    if problem.precision.is_integer:
+        return False
+    with np.errstate(over="ignore"):
+        wide = [x.astype(np.float64) for x in inputs]
+        is_finite = all(np.isfinite(x).all() for x in wide)
+        if is_finite and problem.operation.is_product:
+            first, second = wide
+            second = first @ second if problem.operation.is_chain else second
+            line = first[:, -1] if problem.operation.first_is_transposed else first[-1]
+            largest = line @ second if second.ndim == 1 else line @ second[:, -1]
+            is_finite = bool(np.isfinite(largest.astype(problem.types[-1]).astype(np.float64)))
+    return not is_finite
+
+
 def make_many(
     problem: Problem, seed: int, fill: Fill, count: int
 ) -> Iterator[tuple[np.ndarray, ...]]:
