@@ -148,6 +148,20 @@ def test_results_of_another_type_than_the_precisions_are_read(
     assert judged(gpu, result()) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(("elements", "whole"), [(4096, 0), (0, 160), (4096, 156), (4096, 8)])
+def test_a_result_with_too_few_bytes_is_wrong(
+    elements: int, whole: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_new_operands, "CHECKED_BYTES", 0)
+    gpu = Gpu(monkeypatch)
+    monkeypatch.setattr(gpu, "read_elements", lambda *_: bytes(elements), raising=False)
+    monkeypatch.setattr(gpu, "read_results", lambda *_: bytes(whole))
+    at = Problem(op="gemv_t", m=32, n=40, dtype="float32")
+    taken = result()
+    with pytest.raises(WrongError, match=f"did not compute its result: {whole} bytes at 32x40"):
+        judged(gpu, replace(taken, point=replace(taken.point, problem=at)))
+
+
 def test_the_clocks_agree_on_hot_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, cold = Gpu(monkeypatch), result()
     gpu.from_memory = True

@@ -243,8 +243,10 @@ class OnNewOperands:
         self._content, taken_s, elapsed_s, _ = timed(request, self._pid)
         if self._elements:
             elements, self._content = self._content, self._read_whole()
-            count = math.prod(self._problem.output_shape)
-            whole = np.frombuffer(self._content, f"V{len(self._content) // count}")
+            count, item = math.prod(self._problem.output_shape), len(elements) // CHECKED_ELEMENTS
+            if len(self._content) != count * item or not item:
+                raise missing(f"{len(self._content)} bytes at {self._problem.size}")
+            whole = np.frombuffer(self._content, f"V{item}")
             if whole[self._elements].tobytes() != elements:
                 raise WrongError(NOT_YET)
         return elapsed_s if self._keep else taken_s
