@@ -177,13 +177,15 @@ class Worker:
     def ceilings(self, dtypes: Sequence[str], kept: bool = False) -> dict[str, float]:
         """Measure the device's highest rates in the child.
 
-        With `kept`, rates of a CPU may come from the user's cache, if they are less than a day old.
-        This process writes the cache, because a child that runs foreign code may write no file of
-        the user. A rate is not written if the child may have run foreign code before it measured
-        the rate.
+        On a CPU, a child that never runs foreign code measures the rates. With `kept`, rates of a
+        CPU may come from the user's cache, if they are less than a day old. This process writes the
+        cache, because a child that runs foreign code may write no file of the user. If a sweep with
+        foreign code measures a rate again, the rate is not written.
         """
 
         def measure(names: Sequence[str]) -> dict[str, float]:
+            if self.device.backend == "cpu" and not self._is_own:
+                return self._wall.ceilings(names)
             self._make_ready()
             return self._child.request(START_LIMIT_S, Runner.ceilings, tuple(names))
 

@@ -210,6 +210,31 @@ def test_a_rate_is_kept_unless_the_child_may_have_run_foreign_code(
     assert kept(None)
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_function_cannot_change_the_rates_that_later_sweeps_use(
+    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "gemm").mkdir()
+    path = tmp_path / "gemm" / "liar.py"
+    path.write_text(
+        """
+from gpubench.backends.cpu.gauge import COPY, CpuGauge
+from gpubench.model import CallVariant
+
+def build(*_):
+    CpuGauge.ceilings = lambda *_: {COPY: 1e9}
+    return lambda a, b, c: c.__setitem__(..., a @ b)
+
+VARIANT = CallVariant(idea="a cheat", runs_on="cpu", build=build)
+"""
+    )
+    with Worker("cpu", Timer.EVENTS, tmp_path) as worker:
+        worker.begin(Timing(), 1)
+        worker.compile([point(load(path, "gemm"))], lambda _count: None)
+        assert 0 < worker.ceilings((), kept)["measured_copy_gbytes_per_s"] < 1e6
+
+
 def test_phases_of_all_children_are_added_up(worker: Worker, folder: Path) -> None:
     worker.measure(at(folder, 1))
     once = worker.spent_s["sampling"]

@@ -19,9 +19,10 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from gpubench.engine.child.supervisor import Supervisor
+from gpubench.engine.child.supervisor import START_LIMIT_S, Supervisor
 from gpubench.engine.judge.verdict import WrongError, as_judged
 from gpubench.engine.measure.keeper import Keeper
+from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measure.walled import Walled
 from gpubench.engine.operands.make import SEED_BITS
 from gpubench.engine.outside.batch import Batch, Seen
@@ -132,6 +133,12 @@ class Wall:
         except (ChildLostError, DeviceUnavailableError) as error:
             self._fault = error
             raise
+
+    def ceilings(self, dtypes: Sequence[str]) -> dict[str, float]:
+        """Measure the device's highest rates in a child that never runs foreign code."""
+        if self._gauge.child is None:
+            self._gauge.open()
+        return self._gauge.request(START_LIMIT_S, Runner.ceilings, tuple(dtypes))
 
     def measure(
         self, child: Supervisor, result: Measurement, timing: Timing, limit_s: float | None
