@@ -202,7 +202,7 @@ def _axes(function: Function) -> dict[str, str]:
     An axis is in lower case, except for the tile's axes such as `BM`. A parameter with the value 0
     has no axis.
     """
-    axes = {}
+    axes: dict[str, str] = {}
     for each in function.template:
         if each.name not in function.types and each.type_name != "bool" and each.value != "0":
             name = each.name.lower()
