@@ -381,6 +381,18 @@ def test_the_highest_rate_of_a_day_is_kept(tmp_path: Path, monkeypatch: pytest.M
     assert rates(kept=True) == [3, 30]
 
 
+def test_a_rate_belongs_to_the_size_of_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    copies = iter((5.0, 7.0, 6.0))
+    monkeypatch.setattr(CpuGauge, "copy_gbytes_per_s", lambda *_: next(copies))
+    gauge = CpuGauge(describe_cpu())
+    for l2_bytes, rate in ((2**20, 5), (2**25, 7), (2**20, 5)):
+        device = replace(fakes.CPU, l2_bytes=l2_bytes)
+        assert list(highest_rates(device, [], gauge.ceilings).values()) == [rate]
+
+
 def test_a_rate_of_invalid_time_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     copies = iter((5.0, 7.0, 6.0))

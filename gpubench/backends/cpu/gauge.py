@@ -133,9 +133,11 @@ def highest_rates(
 
     The rates are kept in the user's cache. With `kept`, a rate that was measured on this kind of
     CPU less than a day ago is used. For multiply-adds, the highest rate that was ever measured on
-    this kind of CPU is used, because other load can only lower a rate.
+    this kind of CPU is used, because other load can only lower a rate. The size of the last-level
+    cache decides how many bytes are copied, so other sizes have other rates.
     """
-    path, now = cache_file("rates", device.name, cpu_threads()), datetime.now(UTC)
+    path = cache_file("rates", device.name, cpu_threads(), device.l2_bytes)
+    now = datetime.now(UTC)
     rates = kept_values(path, dict[str, KeptRate]) or {}
 
     def is_missing(name: str) -> bool:
