@@ -319,6 +319,16 @@ def test_a_function_may_add_to_the_output_if_the_operation_is_no_plain_product(
     assert (result.status, result.reason) == (Status.OK, "")
 
 
+def test_a_function_may_keep_the_addresses_of_its_first_launch(
+    worker: Worker, tmp_path: Path
+) -> None:
+    body = """
+    x, y, z = kept.setdefault(a.shape, (a, b, c))
+    np.matmul(x, y, out=z)"""
+    result = measured(worker, tmp_path, body, reads="fixed_addresses=True,")
+    assert (result.status, result.reason) == (Status.OK, "")
+
+
 @pytest.mark.parametrize("name", HONEST)
 def test_an_honest_function_is_ok(name: str, worker: Worker, tmp_path: Path) -> None:
     result = measured(worker, tmp_path, HONEST[name])

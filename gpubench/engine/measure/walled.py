@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
 from gpubench.engine.operands.shared import shared_bytes, shared_sets
@@ -28,6 +30,8 @@ class Walled:
         self._windows: tuple[Window, Window] | None = None
         self._operands: OperandSets | None = None
         self._kernel: Kernel | None = None
+        self._fixed: OperandSets | None = None
+        """Copies of the operands, for a kernel that keeps the addresses of its first launches."""
 
     def give_up_rights(self, folder: str) -> None:
         """Give up rights before a user's function is loaded.
@@ -60,10 +64,12 @@ class Walled:
         """Bind the point's kernel to this memory. Raises ChildLostError."""
         if self._operands is None:
             raise ChildLostError("has no memory for its operands")
-        # All launches use the same addresses, so a kernel that keeps addresses needs no copies.
-        variant = replace(point.variant, fixed_addresses=False)
+        operands, self._fixed = self._operands, None
+        if point.variant.fixed_addresses:
+            sets = tuple(tuple(np.empty_like(x) for x in arrays) for arrays in operands.sets)
+            operands = self._fixed = replace(operands, sets=sets)
         try:
-            kernel = self._backend.bind(replace(point, variant=variant), self._operands)
+            kernel = self._backend.bind(point, operands)
         except (CompileError, DoesNotFitError) as error:
             raise ChildLostError(str(error)) from error
         self._kernel = kernel if threads is None else kernel.on_threads(threads)
@@ -79,10 +85,17 @@ class Walled:
         self._map(self._windows[0])
         if not launches or self._kernel is None:
             return 0.0
+        own = self._operands.sets[0] if self._operands else ()
+        fixed = self._fixed.sets[0] if self._fixed else ()
+        for to, array in zip(fixed, own, strict=False):
+            to[...] = array
         try:
-            return self._kernel.run(launches) or 0.0
+            launch_us = self._kernel.run(launches) or 0.0
         except (LaunchError, DoesNotFitError) as error:
             raise ChildLostError(str(error)) from error
+        if fixed:
+            own[-1][...] = fixed[-1]
+        return launch_us
 
     def release(self) -> None:
         """Unmap the operands."""
@@ -91,7 +104,7 @@ class Walled:
 
     def forget(self) -> None:
         """Unmap the operands and the outputs, and drop the kernel."""
-        self._kernel = self._operands = None
+        self._kernel = self._operands = self._fixed = None
         for window in self._windows or ():
             window.close()
         self._windows = None
