@@ -21,12 +21,11 @@ from gpubench.engine.operands.make import (
     make_reference,
     reference_of_host,
 )
-from gpubench.errors import LaunchError
+from gpubench.errors import DoesNotFitError, LaunchError
 from gpubench.model import (
     Cache,
     CallVariant,
     Compared,
-    Fill,
     HostVariant,
     Measurement,
     Point,
@@ -360,8 +359,11 @@ def compare_small(operand_cache: OperandCache, xp: Any, points: Sequence[Point])
     products = (point for point in points if point.problem.operation.is_product)
     for point in {point.problem.dtype: point for point in products}.values():
         problem = point.problem.at(tuple(min(extent, SMALL) for extent in point.problem.numbers))
-        small = replace(point, problem=problem, cache=Cache.HOT, operands=Fill.UNIFORM)
-        output = operand_cache.operands(small).output
+        small = replace(point, problem=problem, cache=Cache.HOT)
+        try:
+            output = operand_cache.operands(small).output
+        except DoesNotFitError:  # the values of `--operands index` exceed the type's range
+            continue
         poison(output)
         reference = operand_cache.reference(small)
         relative_error(xp, output, reference, problem.precision.result_roundoff)
