@@ -11,8 +11,9 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
+from math import prod
 from pathlib import Path
 from threading import Lock
 
@@ -125,7 +126,10 @@ def _run_alike(
     text: str | None,
     stalled_s: float,
 ) -> list[np.ndarray]:
-    """Run cases that have the same compile options as one program."""
+    """Run cases that have the same compile options by one program.
+
+    The program runs once for each part of the cases whose arrays fit into a file (`FILE_BYTES`).
+    """
     (variant,) = {case.variant for case in cases}
     folder.mkdir(parents=True, exist_ok=True)
     names = list(dict.fromkeys(name for case in cases for name in case.instances))
@@ -136,16 +140,34 @@ def _run_alike(
         flags = (*sanitizer.value, *filter(PASSED.fullmatch, options))
         build(unit, variant.source.parent, folder, flags, sanitizer.value)
     inputs, outputs = folder / "inputs", folder / "outputs"
-    with inputs.open("wb") as file:
-        file.write(words(len(cases)))
-        file.writelines(encoded(case, names) for case in cases)
-    try:
-        execute([str(program), str(inputs), str(outputs)], sanitizer, stalled_s)
-    except KernelFaultError as fault:
-        launched = [case for case in cases for _ in case.launch.sequence]
-        fault.case = launched[max(0, fault.launches - 1)]
-        raise
-    return _decoded(outputs.read_bytes(), cases)
+    results: list[np.ndarray] = []
+    for part in _parts(cases):
+        with inputs.open("wb") as file:
+            file.write(words(len(part)))
+            file.writelines(encoded(case, names) for case in part)
+        try:
+            execute([str(program), str(inputs), str(outputs)], sanitizer, stalled_s)
+        except KernelFaultError as fault:
+            launched = [case for case in part for _ in case.launch.sequence]
+            fault.case = launched[max(0, fault.launches - 1)]
+            raise
+        results += _decoded(outputs.read_bytes(), part)
+    return results
+
+
+def _parts(cases: Sequence[Case]) -> Iterator[list[Case]]:
+    """Divide cases into parts whose arrays fit into a file of `FILE_BYTES`."""
+    part: list[Case] = []
+    part_bytes = 0
+    for case in cases:
+        shapes = zip(case.problem.types, case.problem.shapes, strict=True)
+        case_bytes = sum(np.dtype(kind).itemsize * prod(shape) for kind, shape in shapes)
+        if part and part_bytes + case_bytes > FILE_BYTES:
+            yield part
+            part, part_bytes = [], 0
+        part.append(case)
+        part_bytes += case_bytes
+    yield part
 
 
 def runtime_object(folder: Path, name: str = "runtime") -> Path:
