@@ -56,4 +56,4 @@ def _unwritten(output: np.ndarray, variant: Variant) -> np.ndarray:
     poison(before, reads_output=variant.reads_output)
     bits = f"u{output.itemsize}"
     same: np.ndarray = np.ascontiguousarray(output).view(bits) == before.view(bits)
-    return same & ~variant.reads_output
+    return same & (not variant.reads_output)

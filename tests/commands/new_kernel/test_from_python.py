@@ -109,7 +109,7 @@ def test_a_function_that_launches_a_numba_kernel_takes_arrays(tmp_path: Path) ->
         (NUMPY, "products", "--kernel: unknown function 'products'"),
         ("def f(:", "", r"theirs.py, line 1 cannot be read: invalid syntax"),
         ("\0", "", "theirs.py cannot be read: "),
-        (f"x = {'-' * 3000}1", "", "theirs.py cannot be read: it is nested too deeply"),
+        (f"x = {'-' * 20_000}1", "", "theirs.py cannot be read: it is nested too deeply"),
     ],
 )
 def test_a_file_without_such_a_function_is_refused(
