@@ -150,10 +150,9 @@ def environment_of_foreign(
             _make_private(each / name)
     if not measures:
         return few_variables(os.environ, users), users
-    for each in (folder, users):
-        rates = each / "cache" / "gpubench" / "rates"
-        with suppress(OSError, shutil.Error):
-            shutil.copytree(user_cache("rates"), rates, dirs_exist_ok=True)
+    rates = folder / "cache" / "gpubench" / "rates"
+    with suppress(OSError, shutil.Error):
+        shutil.copytree(user_cache("rates"), rates, dirs_exist_ok=True)
     own = folder_of(user_cache(OWN).resolve())
     for kept_by in COMPILED if own != folder else ():
         with suppress(OSError, shutil.Error):

@@ -157,8 +157,8 @@ class Variant:
     """The lowest compute capability that the kernel runs on."""
 
     refuse: Callable[[Any, Problem], str | None] = lambda _tile, _problem: None
-    """Takes (legal tile, problem) and returns why the variant cannot take both, or None. If there
-    is no tile to choose, the tile is None for a function, and `Config()` for a kernel."""
+    """Takes (legal tile, problem) and returns why the variant cannot take both, or None. If the
+    variant has no tiles, the tile is None for a function, and `Config()` for a kernel."""
 
     reuse: Callable[[Config], tuple[int, int]] | None = None
     """Takes a tile and returns how many rows and columns of C share one load from global memory.

@@ -13,7 +13,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from math import prod
 from pathlib import Path
 from threading import Lock
 
@@ -160,13 +159,11 @@ def _parts(cases: Sequence[Case]) -> Iterator[list[Case]]:
     part: list[Case] = []
     part_bytes = 0
     for case in cases:
-        shapes = zip(case.problem.types, case.problem.shapes, strict=True)
-        case_bytes = sum(np.dtype(kind).itemsize * prod(shape) for kind, shape in shapes)
-        if part and part_bytes + case_bytes > FILE_BYTES:
+        if part and part_bytes + case.problem.bytes > FILE_BYTES:
             yield part
             part, part_bytes = [], 0
         part.append(case)
-        part_bytes += case_bytes
+        part_bytes += case.problem.bytes
     yield part
 
 

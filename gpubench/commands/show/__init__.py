@@ -96,7 +96,7 @@ def show(
 
 
 def _form_of(output: Path | None) -> Format:
-    """Return the format that the name of a file states, or the text format if there is no file."""
+    """Return the format that the name of a file states. Without a file, return the text format."""
     if output is None:
         return Format.TEXT
     forms = {".txt": Format.TEXT, ".md": Format.MARKDOWN, ".csv": Format.CSV, ".json": Format.JSON}

@@ -198,7 +198,7 @@ class Wall:
             requests.append(self._request(behind, result))
         series = Series(
             times_us=tuple(
-                time_us(each, empty_us, threads_of(result)) / launches for each in requests
+                time_us(each, empty_us, result.threads or 1) / launches for each in requests
             ),
             launches_per_sample=launches,
             stop_reason="time limit",
