@@ -10,7 +10,13 @@ from typer.core import TyperCommand
 
 from gpubench import completion
 from gpubench import options as option
-from gpubench.commands.diff.options import AB_CPU_PAIRS, AB_PAIRS, Options, diff_options
+from gpubench.commands.diff.options import (
+    AB_CPU_PAIRS,
+    AB_PAIRS,
+    BISECT_PAIRS,
+    Options,
+    diff_options,
+)
 from gpubench.errors import GpubenchError
 
 app = typer.Typer()
@@ -181,7 +187,9 @@ def bisect(
     config: option.Config = None,
     pairs: Annotated[
         int | None,
-        typer.Option(help="Number of pairs of sweeps if there is no --budget. Default: 10."),
+        typer.Option(
+            help=f"Number of pairs of sweeps if there is no --budget. Default: {BISECT_PAIRS}."
+        ),
     ] = None,
     **options: Any,
 ) -> None:

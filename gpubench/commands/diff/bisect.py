@@ -5,15 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpubench.commands.diff.ab import SideError, compare_builds
-from gpubench.commands.diff.options import Options
+from gpubench.commands.diff.options import BISECT_PAIRS, Options
 from gpubench.errors import GpubenchError, with_place
 from gpubench.options import option_texts
 
 GOOD = 0  # `git bisect run` continues after these exit codes, and ends after 128 or more
 BAD = 1
 SKIP = 125
-
-PAIRS = 10  # default number of pairs of sweeps if there is no budget
 
 
 class BisectEndedError(GpubenchError):
@@ -42,7 +40,7 @@ def judge_commit(
     settings = Options(threshold=threshold, strict=True)
     try:
         if pairs is None and "budget" not in option_texts(options, config):
-            pairs = PAIRS
+            pairs = BISECT_PAIRS
         code = compare_builds(
             base, new, options, settings, config=config, pairs=pairs, results=None
         )

@@ -12,6 +12,7 @@ import typer
 from gpubench import options as option
 
 AB_PAIRS = 26  # default number of pairs of sweeps that `gpubench ab` measures on a GPU
+BISECT_PAIRS = 10  # default number of pairs that `gpubench bisect` measures
 AB_CPU_PAIRS = 72
 """Default number of pairs of sweeps on a CPU. While other programs run, most sweeps have no
 undisturbed sample (results/decisions/ab_shortest.md)."""
