@@ -78,8 +78,8 @@ def translation_unit(
     `extern __shared__ T name[];` becomes a pointer, and `extern "C"` is removed.
     """
     is_whole = text is not None and bool(instances or entry)
-    wanted = " ".join((entry, *instances)) if is_whole else entry.partition("<")[0]
-    reader = _Reader(wanted, folders, is_whole)
+    entry_names = " ".join((entry, *instances)) if is_whole else entry.partition("<")[0]
+    reader = _Reader(entry_names, folders, is_whole)
     adapted = reader.adapted(read_source(source) if text is None else text, source)
     hoisted = "".join(
         f"#if __has_include(<{name}>)\n#include <{name}>\n#else\n"
@@ -97,7 +97,7 @@ def translation_unit(
 class _Reader:
     """Reads a source and the files that it includes."""
 
-    wanted: str  # names of the functions that are needed, apart from functions of the GPU
+    entry_names: str  # names of the functions that are needed, apart from functions of the GPU
     folders: Sequence[Path]
     is_whole: bool  # whether the text has all functions, so that those not needed are left out
     headers: dict[str, None] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class _Reader:
         plain = masked(text)
         functions = list(_functions(plain))
         of_device = [] if self.is_whole else [each for each in functions if each.is_device]
-        kept = _needed(text, plain, functions, of_device, self.wanted)
+        kept = _needed(text, plain, functions, of_device, self.entry_names)
         cuts = [(each.start, each.end, "") for each in functions if each not in kept]
         for each in functions:
             if each in kept and not each.is_device:
@@ -218,17 +218,17 @@ def _needed(
     plain: str,
     functions: Sequence[_Function],
     of_device: Sequence[_Function],
-    wanted: str,
+    entry_names: str,
 ) -> set[_Function]:
     """Return the functions that a unit needs.
 
-    These are the functions `of_device`, and each function that `wanted`, code outside functions, or
-    another needed function names.
+    These are the functions `of_device`, and each function that `entry_names`, code outside
+    functions, or another needed function names.
     """
     outside = _replaced(plain, [(each.start, each.end, ";") for each in functions])
     waiting = [
         "".join(x for x in _STATEMENT.findall(outside) if not _DECLARATION.fullmatch(x)),
-        wanted,
+        entry_names,
         *(plain[each.start : each.end] for each in of_device),
     ]
     kept = set(of_device)
