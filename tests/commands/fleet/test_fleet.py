@@ -322,18 +322,21 @@ def test_a_turn_has_each_unit_once_a_round_without_the_units_at_its_ends(
     assert report.configuration == {"vbios": "1.0"}
 
 
+class FailingInFloat64(FakeBackend):
+    """A backend whose launches fail in float64."""
+
+    def run(self, kernel: FakeKernel, launches: int = 1) -> None:
+        if kernel.point.problem.dtype == "float64":
+            raise LaunchError("illegal access")
+        super().run(kernel, launches)
+
+
 def test_a_product_that_fails_is_reported_once_and_the_other_units_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(units.PRODUCTS, "cpu", Products("cpu_blas", 16, ("float32", "float64")))
 
-    class Failing(FakeBackend):
-        def run(self, kernel: FakeKernel, launches: int = 1) -> None:
-            if kernel.point.problem.dtype == "float64":
-                raise LaunchError("illegal access")
-            super().run(kernel, launches)
-
-    pool = LocalPool(Runner(Failing(10.0)), "0")
+    pool = LocalPool(Runner(FailingInFloat64(10.0)), "0")
     report = units._measure(Asked("cpu", ALONE, 3, seed=1), pool, "0")
     assert Counter((time.unit, time.status) for time in report.times) == {
         ("float32 product", "ok"): 3,
@@ -364,13 +367,7 @@ def test_a_product_that_fails_in_a_round_that_does_not_count_is_reported(
 ) -> None:
     monkeypatch.setitem(units.PRODUCTS, "cpu", Products("cpu_blas", 16, ("float32", "float64")))
 
-    class Failing(FakeBackend):
-        def run(self, kernel: FakeKernel, launches: int = 1) -> None:
-            if kernel.point.problem.dtype == "float64":
-                raise LaunchError("illegal access")
-            super().run(kernel, launches)
-
-    pool = LocalPool(Runner(Failing(10.0)), "0")
+    pool = LocalPool(Runner(FailingInFloat64(10.0)), "0")
     report = units._measure(Asked("cpu", TOGETHER, 3, seed=1), pool, "0")
     (failed,) = [time for time in report.times if time.status == "error"]
     assert (failed.unit, failed.reason) == ("float64 product", "illegal access")
