@@ -20,7 +20,7 @@ from gpubench.engine.measure import trials
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.pool import LocalPool
 from gpubench.engine.prepare import prepare
-from gpubench.engine.run import run
+from gpubench.engine.run import all_rows
 from gpubench.grouping import grouped
 from gpubench.model import CORE_DTYPES, DTYPES, OPERATIONS, CallVariant, Timing, Variant
 from gpubench.plan.registry import variants
@@ -78,10 +78,7 @@ def quick_to_compile(variant: Variant) -> tuple[str, ...]:
 
 def verified(sweep: Sweep, pool: LocalPool) -> list[Row]:
     """Run a sweep, and return its rows. Raise KeyboardInterrupt if the sweep was interrupted."""
-    outcome = run(prepare(sweep, pool.device), pool)
-    if outcome.interrupted:  # a part of the points shows nothing about the other points
-        raise KeyboardInterrupt
-    return outcome.rows
+    return all_rows(prepare(sweep, pool.device), pool)
 
 
 def summary(rows: list[Row]) -> dict[str, dict[str, float]]:

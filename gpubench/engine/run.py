@@ -119,6 +119,17 @@ def run(
     )
 
 
+def all_rows(job: Job, pool: Pool, watcher: Watcher | None = None) -> list[Row]:
+    """Measure a job on a pool, and return its rows.
+
+    Raises KeyboardInterrupt if the job was interrupted, because points are then missing.
+    """
+    outcome = run(job, pool, watcher)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return list(outcome.rows)
+
+
 def measure(
     sweep: Sweep,
     watcher: Watcher,

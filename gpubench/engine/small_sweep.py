@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gpubench.engine.pool import local_pool
 from gpubench.engine.prepare import prepare
-from gpubench.engine.run import run
+from gpubench.engine.run import all_rows
 from gpubench.model import OPERATIONS, Cache, CallVariant, Config, Timing
 from gpubench.plan.scrutiny import owner_of
 from gpubench.plan.sweep import Sweep
@@ -40,7 +40,4 @@ def rows_at(
         timing=SHORTEST,
     )
     with local_pool(sweep.device, sweep.timer, kernels=sweep.kernels) as pool:
-        outcome = run(prepare(sweep, pool.device), pool)
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    return list(outcome.rows)
+        return all_rows(prepare(sweep, pool.device), pool)

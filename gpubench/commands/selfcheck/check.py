@@ -21,7 +21,7 @@ from rich.text import Text
 from gpubench.backends import backends
 from gpubench.engine.pool import Pool, Watcher, local_pool
 from gpubench.engine.prepare import Job, prepare
-from gpubench.engine.run import run
+from gpubench.engine.run import all_rows
 from gpubench.errors import DeviceUnavailableError, UsageError
 from gpubench.model import Device, Launches, Point, PointKey, Timer
 from gpubench.options import read_sweep
@@ -226,10 +226,7 @@ def measured_gaps(job: Job, pool: Pool, watcher: Watcher) -> list[Gap]:
 
     Raises KeyboardInterrupt if the job was interrupted, because some kernels then have no gap.
     """
-    outcome = run(job, pool, watcher)
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    return launch_gaps(outcome.rows)
+    return launch_gaps(all_rows(job, pool, watcher))
 
 
 def launch_gaps(rows: Iterable[Row]) -> list[Gap]:
