@@ -401,7 +401,7 @@ def _products_of_models() -> Iterator[dict[str, Any]]:
             yield step(f"gpu:graph_{op}", f"{swept} --cache both --launches alone,graph -o CARD/graph_{op}.csv")
     for name, (rounds, kernels, tiles, sizes) in SCALED.items():
         yield step(f"gpu:gemm_scaled{name}", f"gpubench sweep --op gemm_scaled --dtypes fp8 --variants {kernels} --operands normal --rounds {rounds} --tiles {tiles} --sizes {sizes} -o CARD/gemm_scaled{name}.csv")
-    yield step("gpu:foreign", "python SCRIPTS/foreign_gpu.py checkouts -o CARD/foreign.csv")
+    yield step("gpu:foreign", "python SCRIPTS/foreign_gpu.py checkouts --gpus 2 -o CARD/foreign.csv")
     swept = f"{SWEEP} --kernels ../../../examples/functions --sizes 1024,2048 --rounds 3"
     yield step("gpu:functions", f"{swept} --variants torch_gpu,triton_product,gluon_product,numba_cuda,cublas -o CARD/functions.csv")
     yield step("gpu:functions_waited", f"{swept} --variants jax_matmul,pallas_product,cublas --launches waited -o CARD/functions_waited.csv")

@@ -6,7 +6,8 @@
 source is in CHECKOUTS. No description is edited. Each kernel is swept at SIZES in its first dtype,
 beside cuBLAS in the same dtype, in one round. Nsight Compute profiles the first PROFILED kernels in
 a process that times them with hot operands (`compare_with_profiler.py`). `ratio` is the time by
-gpubench over the time by Nsight Compute, for kernels with one launch.
+gpubench over the time by Nsight Compute, for kernels with one launch. With `--gpus 2`, two GPUs
+share the sweeps.
 """
 
 import csv
@@ -14,7 +15,9 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from queue import Queue
 
 from common import GPUBENCH, child, parser
 from compare_with_profiler import Line, profiled
@@ -31,14 +34,21 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def swept(op: str, dtype: str, names: Sequence[str], own: Path) -> list[dict[str, str]]:
-    """Return the rows of a sweep of described kernels beside cuBLAS."""
-    output = own / f"{op}_{dtype}.csv"
+def swept(
+    op: str, dtype: str, names: Sequence[str], own: Path, gpus: Queue[int]
+) -> list[dict[str, str]]:
+    """Return the rows of a sweep of described kernels beside cuBLAS, on the next free GPU."""
+    output = own / f"{op}_{dtype}_{names[0]}.csv"
     output.unlink(missing_ok=True)  # rows of an earlier call are not results of this sweep
     command = [*GPUBENCH, "sweep", "--device", "cuda", "--op", op, "--kernels", str(own)]
     command += ["--variants", ",".join((*names, "cublas")), "--sizes", SIZES]
     command += ["--dtypes", dtype, "--rounds", "1", "--force", "-o", str(output)]
-    if child(command, out=sys.stdout).code and not output.exists():
+    gpu = gpus.get()
+    try:
+        ended = child(command, out=sys.stdout, CUDA_VISIBLE_DEVICES=str(gpu))
+    finally:
+        gpus.put(gpu)
+    if ended.code and not output.exists():
         return []  # cuBLAS has no product in this dtype
     with output.open(newline="", encoding="utf-8") as lines:
         return [*csv.DictReader(lines)]
@@ -49,6 +59,7 @@ def main() -> int:
     options.add_argument("checkouts", type=Path)
     options.add_argument("--own", type=Path, default=Path("own"))
     options.add_argument("--processes", type=int, default=8)
+    options.add_argument("--gpus", type=int, default=1, help="number of GPUs that share the sweeps")
     chosen = options.parse_args()
     with TABLE.open(newline="", encoding="utf-8") as lines:
         table = [*csv.DictReader(lines)]
@@ -66,10 +77,18 @@ def main() -> int:
             print(name, by_name[name]["file"], answer["says"], sep=" | ", flush=True)
     rows: list[dict[str, str]] = []
     kinds = grouped(by_name, lambda x: (by_name[x]["operation"], by_name[x]["dtypes"].split()[0]))
+    sweeps = list[tuple[str, str, list[str]]]()
     for (op, dtype), names in kinds.items():
         written = [name for name in names if (chosen.own / op / f"{name}.py").exists()]
-        for first in range(0, len(written), TOGETHER):
-            rows += swept(op, dtype, written[first : first + TOGETHER], chosen.own)
+        firsts = range(0, len(written), TOGETHER)
+        sweeps += ((op, dtype, written[first : first + TOGETHER]) for first in firsts)
+    gpus: Queue[int] = Queue()
+    for gpu in range(chosen.gpus):
+        gpus.put(gpu)
+    with ThreadPoolExecutor(chosen.gpus) as pool:
+        of_sweeps = partial(swept, own=chosen.own, gpus=gpus)
+        for done in pool.map(of_sweeps, *zip(*sweeps, strict=True)):
+            rows += done
             write(rows, by_name, {}, chosen.output)
     os.environ["KERNELS"] = str(chosen.own)
     right = [

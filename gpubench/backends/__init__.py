@@ -261,8 +261,8 @@ class BackendEntry:
     launches: tuple[Launches, ...] = (Launches.ALONE,)  # kinds of launches that can be timed
     cost: Cost = Cost()  # typical costs of a sweep in addition to its samples, for forecasts
     quick_size: int = 512
-    """M, N and K of a sweep without `--sizes`. At this size, the default variants take less than
-    half a minute, and their times differ visibly."""
+    """M, N and K of a product in a sweep without `--sizes`. At this size, the default variants take
+    less than half a minute, and their times differ visibly."""
 
     host_arrays: bool = False
     """Whether the backend's kernels take NumPy arrays, so that any process can call them."""

@@ -40,6 +40,9 @@ from gpubench.text import shown
 
 MAX_POINTS = 100_000
 
+QUICK_BYTES = 2**25
+"""Maximum number of bytes of all arrays in a sweep without `--sizes`."""
+
 AUTO_TILES = "auto"
 """Value of `--tiles` that stands for the tiles that each variant's cost model picks."""
 
@@ -61,7 +64,7 @@ class Sweep:
 
     excluded: tuple[str, ...] = ()  # names or patterns of variants that are left out
     sizes: tuple[Size, ...] = ()
-    """The sizes to measure. Empty means the size that the backend states as `quick_size`."""
+    """The sizes to measure. Empty means the size that `_quick_size` returns."""
 
     problems: tuple[ListedProblem, ...] = ()
     """The problems of a list, each with its dtype, which replace all sizes in all dtypes. `sizes`
@@ -130,9 +133,7 @@ def plan(
     UsageError if no point can run.
     """
     if not sweep.sizes:
-        n = backends()[backend].quick_size
-        operation = OPERATIONS[sweep.op]
-        sweep = replace(sweep, sizes=(operation.size_of([n] * len(operation.extents)),))
+        sweep = replace(sweep, sizes=(_quick_size(sweep.op, backends()[backend].quick_size),))
     if picked:
         sweep = replace(sweep, tiles=())
     _require_consistent(sweep)
@@ -263,6 +264,22 @@ def _problems(sweep: Sweep) -> list[tuple[str, Size]]:
     if sweep.problems:
         return [(problem.dtype, problem.size) for problem in sweep.problems]
     return list(product(sweep.dtypes, sweep.sizes))
+
+
+def _quick_size(op: str, n: int) -> Size:
+    """Return a size of equal extents for a sweep without `--sizes`.
+
+    The extents are `n`, or a fraction of `n` if the arrays would exceed `QUICK_BYTES` in float32,
+    because an operation may have more extents than a product.
+    """
+
+    def size() -> Size:
+        operation = OPERATIONS[op]
+        return operation.size_of([n] * len(operation.extents))
+
+    while n > 1 and Problem.of(op, size(), "float32").bytes > QUICK_BYTES:
+        n //= 2
+    return size()
 
 
 def _layouts(sweep: Sweep, variant: Variant, dtype: str) -> Iterator[tuple[str, ...]]:

@@ -41,6 +41,18 @@ def test_a_sweep_is_every_variant_at_every_tile_size_and_dtype() -> None:
     assert planned("cuda", **axes) == dict.fromkeys(points)
 
 
+def test_a_sweep_without_sizes_has_arrays_that_fit_every_device() -> None:
+    for backend, op, size in (
+        ("cuda", "gemm", "1024"),
+        ("cpu", "gemm", "512"),
+        ("cuda", "gemm_batched", "128"),
+        ("cuda", "gemm_grouped", "128"),
+        ("cuda", "gemv", "1024"),
+    ):
+        points = plan(Sweep(op=op), backend)
+        assert {point.problem.size for point in points} == {size}
+
+
 def refused(backend: str, **asked: Any) -> str:
     with pytest.raises(UsageError) as caught:
         plan(Sweep(**asked), backend)
