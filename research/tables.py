@@ -122,15 +122,15 @@ def agreement() -> str:
     with measured_file("agreement.csv").open(newline="") as file:
         # Nsight Compute does not time the gaps between the kernels of a call.
         single = [row for row in csv.DictReader(file) if row["kernels_per_call"] == "1"]
+    disagree = f", and {causes[None]} do not agree" if causes[None] else ""
     apart = [
         profiler.agrees(float(row["events_hot_us"]), float(row["ncu_hot_us"])) for row in single
     ]
     return fill(
         f"In one process, {causes['']} of {len(whole)} times agree with Nsight Compute's within "
         f"0.15 µs or 1 %. Another {causes['clock']} agree after a correction for different "
-        f"clock frequencies, and {causes[None]} do not agree. In separate processes, {sum(apart)} "
-        f"of {len(apart)} hot float32 calls agree, and 49 of 77 calls in an independent "
-        "comparison.",
+        f"clock frequencies{disagree}. In separate processes, {sum(apart)} of {len(apart)} hot "
+        "float32 calls agree, and 49 of 77 calls in an independent comparison.",
         WIDTH,
     )
 
