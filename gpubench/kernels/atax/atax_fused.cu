@@ -4,11 +4,11 @@
 // row in registers can compute b_r and add b_r·A_r to its sums without reading the row again. A is
 // read from memory once, half the traffic of `atax_pair`.
 //
-// A thread holds VECTORS vectors of 16 bytes of a row, and as many sums of c. The block adds up b_r
-// by shuffles and one barrier per row. To hide that, the next DEPTH rows are already in registers
-// or in flight. The number of blocks is what the GPU holds at once. Each block takes every
-// gridDim-th row, and at the end writes its sums, a part of c, to the workspace. A second launch
-// adds up the parts. They are few: 132 on an H200, for 16384 rows.
+// A thread holds VECTORS vectors of 16 bytes of a row, and the sums of c for the same columns. The
+// block adds up b_r by shuffles and one barrier per row. To hide that, the next DEPTH rows are
+// already in registers or in flight. The number of blocks is what the GPU holds at once. Each block
+// takes every gridDim-th row, and at the end writes its sums, a part of c, to the workspace. A
+// second launch adds up these parts, at most a few for each multiprocessor.
 //
 // The limit is a row's length: THREADS·VECTORS vectors. For each row a thread reads its part of v
 // from shared memory, since registers would not suffice.

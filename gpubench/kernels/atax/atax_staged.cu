@@ -1,7 +1,7 @@
 // atax_staged: gemv_staged, then gemv_t_staged on its result, which stays on the device.
 //
 // This is the published pair (configs/titan-atax.toml). b = A·v goes to the workspace, and a second
-// launch computes c = Aᵀ·b from the columns of the same A. The lessons of both halves hold. And A,
+// launch computes c = Aᵀ·b from the columns of the same A. The lessons of both halves hold. A,
 // which is nearly all of the traffic, is read from memory twice. `atax_fused` reads it once.
 
 #include "../gemv/gemv_staged.cu"

@@ -10,7 +10,7 @@
 // elements of B (no bank conflict) and the same element of A (a broadcast). Tiles are loaded
 // element by element (`element_tiles.cuh`).
 //
-// Still each multiply-add reads one element of A from shared memory. `blocktile_2d` shares it, too.
+// Each multiply-add still reads one element of A from shared memory. `blocktile_2d` shares it, too.
 
 #include "../lib/tiles/element_tiles.cuh"
 

@@ -5,7 +5,7 @@
 // shared memory per multiply-add falls from 1 + 1/TM to 1/TN + 1/TM: at 8×8 that is a quarter.
 //
 // Access: a thread's TM rows and TN columns are contiguous, and neighbouring threads are TN columns
-// apart. So a warp reads B with a stride of TN: at TN = 8 a quarter of the banks serves the whole
+// apart. So a warp reads B with a stride of TN: at TN = 8 in float32, four banks serve the whole
 // warp. The column of A is strided by BK in shared memory. Both are read one element at a time.
 //
 // The limit is the number of instructions: at 8×8, 16 loads for 64 multiply-adds, and bank

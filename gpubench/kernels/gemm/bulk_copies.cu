@@ -21,7 +21,7 @@
 //
 // What remains is around the loop. A block waits for its first tiles. The next block on a
 // multiprocessor starts only when this block has stored its sums. In the last wave of blocks some
-// multiprocessors are idle. `packed_panels` removes these three.
+// multiprocessors are idle. `packed_panels` removes these three pauses.
 
 #include "../lib/tma/bulk_product.cuh"
 #include "../lib/tiles/rasterization.cuh"

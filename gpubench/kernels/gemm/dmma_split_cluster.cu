@@ -1,10 +1,11 @@
 // dmma_split_cluster: float64 with small tiles, and K in parts by the blocks of a cluster.
 //
-// Compared with `dmma`: 456×728×3200 are 48 tiles of 64×128, for 132 multiprocessors. Here rows of
-// a tile come by 16 and columns by 32, from 32 to 128, so there is a tile for nearly every shape;
-// and the blocks of a cluster share a tile, each with a part of K, as in `wgmma_split_cluster`. A
-// block computes one tile. Up to 96×64, four warps multiply, and two blocks fit on a
-// multiprocessor: one multiplies while the other fetches its first stages or stores its results.
+// Compared with `dmma`: 456×728×3200 are 48 tiles of 64×128, for 132 multiprocessors. Here a tile's
+// rows are a multiple of 16 and its columns a multiple of 32, both from 32 to 128, so nearly every
+// shape has a tile. The blocks of a cluster share a tile, each with a part of K, as in
+// `wgmma_split_cluster`. A block computes one tile. Up to 96×64, four warps multiply, and two
+// blocks fit on a multiprocessor: one multiplies while the other fetches its first stages or
+// stores.
 //
 // The sums of the parts meet in distributed shared memory (`cluster_sums.cuh`). Rows of sums have
 // 32 bytes of padding, so that eight lanes write to 32 different banks.
@@ -24,7 +25,7 @@ struct DmmaWarps {
   static constexpr int THREADS = 32 * COUNT + 128;                // one more warpgroup fetches
   static constexpr int CONSUMERS = COUNT / 4;                     // warpgroups
   static constexpr int RESIDENT = 8 / COUNT;                      // blocks
-  // Of 65,536 registers, for as many blocks.
+  // Registers of a thread. RESIDENT blocks share 65,536 registers.
   static constexpr int PRODUCER_REGISTERS = 24;
   static constexpr int CONSUMER_REGISTERS = COUNT == 4 ? 232 : 240;
   static_assert(WM % 8 == 0 && WN % 16 == 0, "a warp has 8 rows and 16 columns, or a multiple");

@@ -5,9 +5,9 @@
 // Tensor cores would multiply at least 8 rows, most of them zeros, from tiles in shared memory.
 // Here a thread loads 16 bytes of several rows of B, and multiplies them by TM elements of A.
 //
-// Two things keep memory busy. Many loads: a thread has 16 bytes of UNROLL·V rows of B in flight (V
-// elements are 16 bytes). And many threads: all threads of a block that its columns leave divide
-// its part of K, and up to eight blocks of a cluster divide K: 256 blocks for 1×4096.
+// Many loads and many threads keep memory busy. A thread has 16 bytes of UNROLL·V rows of B in
+// flight (V elements are 16 bytes). The threads that a block has beyond its columns divide its part
+// of K, and up to eight blocks of a cluster divide K: 256 blocks for 1×4096.
 //
 //     B      columns 0-3   4-7    ...   of 128, each a thread's 16 bytes
 //     k = 0  thread 0      1      ...
@@ -17,7 +17,7 @@
 // The sums of a block's threads meet in shared memory, then those of the cluster's blocks
 // (`cluster_sums.cuh`), each in a fixed order: the result is the same in every run.
 //
-// What limits it: for each element of B a thread takes TM multiply-adds, and with 16 bits also a
+// What limits it: each element of B needs TM multiply-adds, and with 16 bits also a
 // conversion. From about 20 rows in float32 and 8 in 16 bits on, these take longer than memory.
 
 #include "../lib/mma/bits16.cuh"
@@ -77,7 +77,7 @@ __device__ __forceinline__ float number(const Words<Scalar>& words, int place) {
   }
 }
 
-// Stores four neighbouring results of a row of `length` elements, as far as it has them.
+// Stores four neighbouring results of a row of `length` elements, without those past its end.
 template <typename Scalar>
 __device__ __forceinline__ void
 store_rounded(const Vector<float>& sums, Element<Scalar>* row, int at, int length, bool aligned) {
@@ -93,8 +93,8 @@ store_rounded(const Vector<float>& sums, Element<Scalar>* row, int at, int lengt
   }
 }
 
-// Blocks of a multiprocessor for which registers suffice. Without this number the compiler spreads
-// the loads over the multiply-adds to save registers, and few are in flight.
+// Number of blocks of a multiprocessor for which registers suffice. Without this number the
+// compiler spreads the loads over the multiply-adds to save registers, and few are in flight.
 template <typename Scalar>
 constexpr int resident_blocks(int rows, int unroll) {
   constexpr int V = ELEMENTS<Scalar>;

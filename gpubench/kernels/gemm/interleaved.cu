@@ -18,13 +18,13 @@
 // Copies: each chunk requests a part of them. If all are requested right after the barrier, they
 // delay the loads from shared memory of all warps, which use the same unit.
 //
-// What remains: the sums are stored with 128 bits at a time, as in every kernel since `vectorized`.
-// The effect on the loop is the lesson of `register_banks`.
+// What remains: the sums are stored 128 bits at a time, as in every kernel since `vectorized`.
+// `register_banks` shows how that slows the loop.
 
 #include "../lib/tiles/interleaved_product.cuh"
 #include "../lib/tiles/vector_tiles.cuh"
 
-// ALIGNED: N is a multiple of 4. In one instance for all N, a second loop would take registers.
+// ALIGNED: N is a multiple of 4. An instance for all N would need registers for a second loop.
 template <typename Scalar, int BM, int BN, int BK, int TM, int TN, int STAGES, bool ALIGNED = true>
 __global__ void __launch_bounds__((BM / TM) * (BN / TN), 1)
 interleaved(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K) {

@@ -12,7 +12,7 @@
 //
 // The order of multiply-adds is down one column of the 16×8 and up the next. So each multiply-add
 // shares an operand with the previous one, and need not read it from the register file again. Along
-// the short rows, nearly every multiply-add would read two operands from the same bank of it.
+// the short rows, nearly every multiply-add would read two operands from the same register bank.
 //
 // The order of blocks: a grid of two dimensions runs row of tiles by row of tiles. Here
 // neighbouring blocks go down groups of eight rows (`rasterization.cuh`).

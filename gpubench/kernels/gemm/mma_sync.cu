@@ -43,8 +43,8 @@ __device__ __forceinline__ void load_transposed_matrices(unsigned (&to)[4], cons
                : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])               \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 
-// Adds 16×16 of A times 16×8 of B. A lane has of rows lane / 4 and 8 further the columns
-// 2 (lane % 4) and one further: sum[0], sum[1]; sum[2], sum[3].
+// Adds 16×16 of A times 16×8 of B. With r = lane / 4 and c = 2 (lane % 4), a lane has the columns c
+// and c + 1 of row r in sum[0] and sum[1], and of row r + 8 in sum[2] and sum[3].
 template <typename Scalar>
 __device__ __forceinline__ void
 multiply(float (&sum)[4], const unsigned (&a)[4], const unsigned* b) {
@@ -55,7 +55,7 @@ multiply(float (&sum)[4], const unsigned (&a)[4], const unsigned* b) {
   }
 }
 
-// Where chunk `chunk` of a row of WIDTH elements is.
+// Offset of chunk `chunk` of a row of WIDTH elements.
 template <int WIDTH>
 __device__ __forceinline__ int swizzled(int row, int chunk) {
   return row * WIDTH + swizzle(row, chunk) * CHUNK;

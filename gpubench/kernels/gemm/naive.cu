@@ -9,7 +9,7 @@
 // a warp share a row: at 32 a warp is one row, and below 32 it covers several rows.
 //
 // A or B may be column-major instead. Then a warp's loads of B are K elements apart, as in
-// `naive_uncoalesced`. Those of A stay a broadcast.
+// `naive_uncoalesced`. Loads of A stay a broadcast.
 
 template <typename Scalar, int EDGE, bool A_BY_COLUMNS = false, bool B_BY_COLUMNS = false>
 __global__ void __launch_bounds__(EDGE * EDGE)

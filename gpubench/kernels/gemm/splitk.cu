@@ -1,7 +1,7 @@
 // splitk: SPLITS blocks share the work along K for one tile of C, and a second launch adds up.
 //
 // Against `register_banks`: a small C has fewer tiles than the GPU has multiprocessors. 1024×1024
-// is 32 tiles of 128×256. With K in four parts there are 128 blocks, for as many multiprocessors.
+// is 32 tiles of 128×256. With K in four parts there are 128 blocks for 132 multiprocessors.
 //
 // Each block writes its sums to its own place in a workspace of SPLITS matrices like C. The second
 // launch adds these matrices in a fixed order. So the result is the same in every run, unlike with

@@ -9,8 +9,8 @@
 // of 32, all these rows begin in bank 0. One more vector per row shifts each row by four banks.
 //
 // At 8×8 and float32, one k costs four loads from shared memory for 64 multiply-adds. What remains:
-// threads are TN columns apart. A vector load serves a quarter of a warp at a time, and these
-// threads read every other vector, so neighbours meet in a bank (two cycles instead of one).
+// threads are TN columns apart. A vector load serves a quarter of a warp at a time, and these eight
+// threads read every other vector, so two of them meet in each bank (two cycles instead of one).
 // `warptile` arranges the warp differently.
 //
 // If N or K is not a multiple of the vector, the same loop loads single elements, which is slower.

@@ -1,8 +1,8 @@
 // wgmma_any_rows: rows of any length, by a copy in front of the product.
 //
 // Compared with `wgmma_split_cluster`: the TMA takes only rows that begin at multiples of 16 bytes.
-// So a first launch copies each operand with other rows into a workspace, in rows that begin with a
-// line of the L2 cache. The product's blocks start meanwhile, and wait when their barriers are
+// So a first launch copies each operand with other rows into a workspace, where each row begins a
+// line of the L2 cache. Meanwhile the product's blocks start, and wait when their barriers are
 // ready. The tensor maps end where the rows end: what lies between the copied rows is never read.
 //
 //     pad_rows         warp: at most 1 KiB of a row; two words loaded for each one stored

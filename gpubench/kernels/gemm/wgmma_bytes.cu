@@ -1,9 +1,10 @@
 // wgmma_bytes: operands of 8 bits, int8 or float8, with B along k.
 //
 // Against `wgmma_deferred`: a row of 128 bytes holds 128 values, and an instruction multiplies the
-// same number of bytes of k in the same time, so twice the operations. But with 8 bits it takes B
-// along k only, like A. So B is N×K, and its columns are fetched by boxes like A's rows. Results of
-// float8 are bfloat16, and sums have 14 bits in the tensor core, against which `wgmma_split` helps.
+// same number of bytes of k in the same time, so twice the operations. But with 8 bits the
+// instruction takes B along k only, like A. So B is N×K, and its columns are fetched by boxes like
+// A's rows. Results of float8 are bfloat16. Sums have 14 bits in the tensor core, and more in
+// `wgmma_split`.
 //
 // Results of int8 have 32 bits. The product takes half the time, so writing C is a larger part of
 // it. If all blocks wrote at once, they would then all read at once. So here too a tile's results

@@ -1,9 +1,9 @@
 // wgmma_bytes_pingpong: the turns of two warpgroups of `wgmma_pingpong`, in 8 bits.
 //
 // Compared with `wgmma_bytes_cluster`: 1328×1184 with K = 2000 are 16 steps of 128 values of k. A
-// block of one tile fetches its first step and stores its results while the tensor cores wait, and
-// these take as long as the steps. Here a block has smaller tiles, and only the first step of the
-// first one and the results of the last one have nothing beside them.
+// block of one tile fetches its first step and stores its results while the tensor cores wait,
+// which takes as long as the steps. Here a block has several smaller tiles. The tensor cores wait
+// only for the first step of its first tile, and for the results of its last tile.
 //
 // B lies along k, so its columns lie one below the other in shared memory, and a block of a cluster
 // sends its part of them as one box. Results of float8 are bfloat16 as in `wgmma_pingpong`. Ints of

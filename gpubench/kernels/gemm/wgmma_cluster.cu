@@ -1,7 +1,7 @@
 // wgmma_cluster: two blocks share what they fetch, and tiles come in an order for the cache.
 //
-// Against `wgmma_persistent`, where 132 blocks fetch operands from the L2 cache. The limit is no
-// longer time but energy: at 700 W the clock falls until the power limit is met. So each byte that
+// Against `wgmma_persistent`: there 132 blocks fetch operands from the L2 cache. The limit is not
+// time but energy: at 700 W the clock falls until the power limit is met. So each byte that
 // need not move makes the tensor cores faster.
 //
 // A cluster is a pair of blocks on neighbouring multiprocessors. One above the other (2×1), they
@@ -18,8 +18,8 @@
 
 #include "../lib/cluster/cluster_gemm.cuh"
 
-// Brings this block's part of a matrix into the L2 cache, one line per thread. It reads no values,
-// so the previous launch may still write the matrix.
+// Brings this block's part of a matrix into the L2 cache, one line per thread. A prefetch has no
+// result, so the previous launch may still write the matrix.
 __device__ __forceinline__ void prefetch_part(const void* matrix, size_t bytes) {
   constexpr int LINE = 128;
   const size_t at = (static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x) * LINE;

@@ -21,7 +21,7 @@ struct Width {
   static constexpr int COLUMNS = N;
 };
 
-// The work of a block: here in 16 bits, and in `wgmma_bytes` in 8 bits with tiles of two widths.
+// The work of a block: here with 16 bits, and in `wgmma_bytes` with 8 bits and tiles of two widths.
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int CM, int CN, typename Tiles>
 __device__ __forceinline__ void
 multiply_deferred(const Tiles& tiles, int K, const CUtensorMap* a_map, const CUtensorMap* b_map,
@@ -45,8 +45,8 @@ multiply_deferred(const Tiles& tiles, int K, const CUtensorMap* a_map, const CUt
     Slot<STAGES> slot;
     int previous = 0;
     Sum<Scalar> sum[R::PIECES][BN / 2];
-    unsigned results[BOXES][16];  // of the tile before
-    BlockTile of_results = {};    // no columns: there are none yet
+    unsigned results[BOXES][16];  // of the previous tile
+    BlockTile of_results = {};    // without columns: no results wait yet
 
     const auto store_box = [&](int box) {
       const int col = box % ACROSS * BOX_COLUMNS<Scalar>;

@@ -1,14 +1,14 @@
 // wgmma_fitted: a tile for every shape, and a block for every tile.
 //
 // Compared with `wgmma_mixed`: 840×5048 are 140 tiles of 128×256 for 132 multiprocessors, so nearly
-// half the GPU waits for the last eight. Tiles of 144×256 are 120, and end after 1.1 times what one
-// of 128×256 takes. So rows of a tile come in steps of 8 (`fitted_tile.cuh`), columns in steps of
-// 64, and the host chooses. A block computes one tile and ends: there is nothing to overlap its end
-// with but the start of the next launch (PDL).
+// all of them wait for the last eight tiles. There are 120 tiles of 144×256, and each takes 1.1
+// times as long. So a tile has nearly any size (`fitted_tile.cuh`), and the host chooses it. A
+// block computes one tile and ends: only the start of the next launch overlaps its end (PDL).
 //
 // What limits it: small tiles fetch operands more often, 64 bytes per clock of multiplication for
 // 128×128 where 256×128 takes 48. Up to eight blocks of a cluster share them: in clusters of 4×2, a
-// block sends a quarter of the columns and half of the rows. And a deep K stays with few blocks.
+// block sends a quarter of the columns and half of the rows. A long K has few
+// blocks.
 
 #include "../lib/cluster/fitted_tile.cuh"
 

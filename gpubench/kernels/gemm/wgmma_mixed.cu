@@ -4,7 +4,7 @@
 // pair of 128×256. Bytes cost power, and the power limit lowers the clock. But 4096×4096 are 176
 // such pairs for 66 pairs of multiprocessors: two rounds, and a third round in which 22 pairs are
 // idle. So the last columns are cut into tiles of 256×128, on the same registers: 128 wide pairs
-// and 64 narrow pairs are two and one for each of 64, and nothing is left over.
+// and 64 narrow pairs are two and one for each of 64 pairs of multiprocessors.
 //
 // 192 sums leave no registers for a tile's results. Instead a warpgroup's two pieces of 64 rows
 // take turns. `-` is a step, and `=` is the store of results. Time goes from left to right:
@@ -24,7 +24,7 @@
 
 #include "../lib/cluster/cluster_gemm.cuh"
 
-// A consumer has two pieces of 64 rows. Their sums are arguments.
+// A consumer has two pieces of 64 rows. The sums of the pieces are arguments.
 template <typename Scalar, int BM, int BN, int STAGES, int BLOCKS>
 struct Consumer {
   Ring<STAGES>& ring;
@@ -74,7 +74,6 @@ struct Consumer {
   }
 
  private:
-  // Starts to multiply a piece.
   template <int SUMS>
   __device__ __forceinline__ void
   multiply(Sum<Scalar> (&sum)[SUMS], int piece, int stage, bool add) {
@@ -82,7 +81,7 @@ struct Consumer {
     multiply_step<Scalar, 2 * SUMS>(sum, at + (first_row + piece * 64) * ROW_BYTES,
                                     at + BM * ROW_BYTES, add);
   }
-  // Starts to multiply a piece and closes the group. FENCE: other code has used sums.
+  // Starts to multiply a piece and closes the group. FENCE: other code has used the sums.
   template <bool FENCE = true, int SUMS>
   __device__ __forceinline__ void start(Sum<Scalar> (&sum)[SUMS], int piece, int stage, bool add) {
     if constexpr (FENCE) wgmma_fence();

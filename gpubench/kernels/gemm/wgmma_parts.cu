@@ -1,10 +1,10 @@
 // wgmma_parts: float32 results from tensor cores, as products of bfloat16 parts.
 //
-// Compared with `wgmma_pingpong`: that kernel multiplies bfloat16. A float32 number has 24 bits, and
-// is the sum of three bfloat16 numbers of 8 bits: a = a0 + a1 + a2. Each part is what the parts
-// before it have left, rounded. So a·b is the sum of nine products of parts. Three of them are below
-// the last bit, and are left out. Tensor cores multiply bfloat16 15 times as fast as other cores
-// multiply float32, so six products take less than half the time of one product in float32.
+// Compared with `wgmma_pingpong`: that kernel multiplies bfloat16. A float32 number has 24 bits,
+// and is the sum of three bfloat16 numbers of 8 bits: a = a0 + a1 + a2. Each part is what the parts
+// before it have left, rounded. So a·b is the sum of nine products of parts. Three of them are
+// below the last bit, and are left out. Tensor cores multiply bfloat16 15 times as fast as other
+// cores multiply float32, so six products take less than half the time of one product in float32.
 //
 //     split_in_3     thread: eight numbers of A or B, and three times eight parts of them
 //     wgmma_parts    a0·b2 + a2·b0 + a1·b1 + a1·b0 + a0·b1 + a0·b0, the smallest products first
@@ -22,12 +22,12 @@
 // exact for K = 65536 as for 64. Two parts have fewer bits, and do without this.
 //
 // Why small K has more sums: float32 then has few roundings, and is hard to match. The sum of a0·b0
-// has few bits that are cut off, as long as the five products that are 256 times as small have a sum
-// of their own. Up to K = 384, it also leaves after each instruction. That takes registers, so tiles
-// are smaller, and 6 to 30 % more time.
+// has few bits that are cut off, as long as the five products that are 256 times as small have a
+// sum of their own. Up to K = 384, the sum of a0·b0 also leaves after each instruction. That takes
+// registers, so tiles are smaller, and a product takes 6 to 30 % longer.
 //
-// Who multiplies when: two warpgroups have 64 columns of a tile each, and take turns. One multiplies
-// a step while the other adds its last sums. `#` multiplies, and `+` adds:
+// Who multiplies when: two warpgroups have 64 columns of a tile each, and take turns. One
+// multiplies a step while the other adds its last sums. `#` multiplies, and `+` adds:
 //
 //     warpgroup 0   # # # # # # + + .         # # # # # # + + .
 //     warpgroup 1               # # # # # # + + .         # # # # # # + + .
@@ -38,7 +38,7 @@
 // operands that are infinite, NaN, or above 3.39e38, which bfloat16 rounds to infinity. Their parts
 // are infinity and NaN, so that no such result is finite. This is slow, and rare.
 //
-// What limits it: power. And the parts of a large matrix are in memory: they are written and read.
+// What limits it: power. The parts of a large matrix are also written to memory and read again.
 
 #include "../lib/cluster/cluster_gemm.cuh"
 #include "../lib/mma/bfloat16_parts.cuh"
@@ -81,7 +81,6 @@ __device__ __forceinline__ void pass_turn(int warpgroup) {
 
 constexpr int PIECES = ROW_BYTES / 32;  // instructions for a product of a step, 16 values of k each
 
-// The first array, or the second one.
 template <bool FIRST, typename First, typename Second>
 __device__ __forceinline__ auto& either(First& first, Second& second) {
   if constexpr (FIRST) {
@@ -99,7 +98,7 @@ multiply_piece(float (&sum)[BM / 2], unsigned a, unsigned b, int k, bool add) {
                                           add);
 }
 
-// The same for all pieces of a step.
+// Multiplies all pieces of a step.
 template <int BM>
 __device__ __forceinline__ void
 multiply_parts(float (&sum)[BM / 2], unsigned a, unsigned b, bool add = true) {
@@ -108,8 +107,8 @@ multiply_parts(float (&sum)[BM / 2], unsigned a, unsigned b, bool add = true) {
 }
 
 // Adds what the tensor core has added up. COMPENSATED: the parts keep what the addition rounds off.
-// `nothing` is −0, which the compiler does not know. If `before` were a copy, it would compute many
-// sums before it needs their copies, and large tiles lack registers for that.
+// `nothing` is −0, hidden from the compiler. If `before` were a copy, the compiler would compute
+// many sums before it needs their copies, and large tiles lack registers for that.
 template <bool COMPENSATED, int SUMS>
 __device__ __forceinline__ void
 add_parts(float (&sum)[SUMS], float (&part)[SUMS], float nothing) {
@@ -122,7 +121,7 @@ add_parts(float (&sum)[SUMS], float (&part)[SUMS], float nothing) {
   }
 }
 
-// The same where the products of small parts have a sum apart, which keeps what is rounded off.
+// `add_parts` if products of small parts have their own sum, which keeps what is rounded off.
 template <int SUMS>
 __device__ __forceinline__ void
 add_both(float (&sum)[SUMS], float (&large)[SUMS], float (&small)[SUMS], float nothing) {
@@ -171,8 +170,8 @@ __device__ __forceinline__ void store_or_repair(const float (&sum)[SUMS], const 
   __syncwarp();
 }
 
-// Sums in the tensor core: one for all products; one for a0·b0 and one for the others; or so, and
-// the sum of a0·b0 leaves after each instruction, not after each step.
+// Sums in the tensor core. TOGETHER: one for all products. APART: one for a0·b0, and one for the
+// other products. APART_AND_OFTEN: the sum of a0·b0 also leaves after each instruction.
 enum { TOGETHER, APART, APART_AND_OFTEN };
 
 template <typename Scalar, int PARTS, int SUMS, int BM, int BN, int BK, int STAGES, int CM, int CN,
@@ -198,7 +197,7 @@ wgmma_parts(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K,
     const unsigned to_columns = (BM + warpgroup * 64) * ROW_BYTES;
     const float nothing = K < 0 ? 1.0f : -0.0f;
     Slot<STAGES> slot;
-    bool my_turn = warpgroup == 0;  // the first one is
+    bool my_turn = warpgroup == 0;  // the first turn
     const auto next_stage = [&] {   // waits until it is filled
       const int stage = slot.stage;
       ring.filled[stage].wait(slot.parity);

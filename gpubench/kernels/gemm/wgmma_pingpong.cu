@@ -36,8 +36,8 @@
 //
 // How results leave: a warpgroup rounds 64 columns of its tile into a box in shared memory, and one
 // thread has the TMA copy the box to C. A warpgroup has one box, so its next columns wait until the
-// TMA has read the last ones. The ring has no room for them: it has the other warpgroup's steps.
-// Only the block's last tile finds it free, and puts all its boxes there, side by side.
+// TMA has read the previous ones. The ring has no room for them: it has the other warpgroup's
+// steps. For the block's last tile the ring is free, and takes all boxes, side by side.
 //
 // Edges: the TMA reads zeros outside A and B, and writes nothing outside C. Blocks whose tile lies
 // outside C fetch their part for their cluster, too.
@@ -54,7 +54,6 @@ constexpr int TURN = 3, END = 5;
 __device__ __forceinline__ void await_signal(int signal) { PTX("bar.sync %0, 256;", "r"(signal)); }
 __device__ __forceinline__ void send_signal(int signal) { PTX("bar.arrive %0, 256;", "r"(signal)); }
 
-// Multiplies this block's tiles.
 template <typename Scalar, int BM, int BN, int BK, int STAGES, typename Tiles, typename MapA,
           typename MapB, typename MapC, typename After = Nothing>
 __device__ __forceinline__ void
@@ -69,7 +68,7 @@ multiply_in_turns(const Tiles& tiles, int K, MapA a_map, MapB b_map, MapC c_map,
   __shared__ Ring<STAGES> ring;
 
   constexpr int FURTHER_STEPS = Tiles::FURTHER_STEPS;  // of a residual
-  // Steps beyond K multiply zeros: further steps come before the last of two.
+  // Further steps come before the last of at least two steps. Steps beyond K multiply zeros.
   const int steps = max((K + BK - 1) / BK, FURTHER_STEPS > 0 ? 2 : 0);
   const int all_steps = steps + FURTHER_STEPS;
   const int clusters = gridDim.x / BLOCKS;

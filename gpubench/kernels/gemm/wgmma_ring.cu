@@ -10,9 +10,9 @@
 //     TMA                  [ fills stage 0 ][ fills stage 1 ][ fills stage 2 ] ...
 //     consumers      wait for filled ------>|multiply 0, free it|multiply 1, free it| ...
 //
-// Blocks are larger. 128×256 elements take three quarters of the bytes per operation of 128×128,
-// but 128 sums in each thread. `setmaxnreg` moves registers: the producer keeps 24, and a consumer
-// gets 240 instead of the 168 that each of 384 threads would have.
+// Blocks are larger. A tile of 128×256 takes three quarters of the bytes per operation of 128×128,
+// but has 128 sums in each thread. `setmaxnreg` moves registers: the producer keeps 24, and a
+// consumer gets 240 instead of the 168 that each of 384 threads would have.
 //
 // What limits it: for each tile of C, the tensor cores wait for the first stage and for the stores.
 

@@ -5,7 +5,7 @@
 // PROMOTE values of k the partial sums are added to the full sums in float32, by ordinary
 // additions, and begin again at zero. cuBLASLt calls that "no fast accumulation".
 //
-// It takes two sets of sums. A block of 256×128 has one partial set for both pieces of 64 rows,
+// This needs two sets of sums. A block of 256×128 has one partial set for both pieces of 64 rows,
 // which use it one after the other: while one warpgroup adds, the other multiplies. A wider block
 // of 128 rows has one piece, and may add less often.
 //

@@ -1,12 +1,12 @@
 // wgmma_split_cluster: the blocks of a cluster share a tile, each with a part of K.
 //
-// Compared with `wgmma_fitted`: 1088×936×5456 are 30 tiles of 192×192, whatever the order, and each
-// has 86 steps. With four blocks a tile, 120 multiprocessors have 21 or 22 steps each. `splitk` in
-// float32 does the same through device memory and a second launch; here the parts are blocks of one
-// cluster, whose sums meet in each other's shared memory (`split_sums.cuh`).
+// Compared with `wgmma_fitted`: 1088×936×5456 are 30 tiles of 192×192, and each has 86 steps. With
+// four blocks for each tile, 120 multiprocessors have 21 or 22 steps each. `splitk` in float32 uses
+// device memory and a second launch for this. Here the parts are blocks of one cluster, whose sums
+// meet in each other's shared memory (`split_sums.cuh`).
 //
 // A cluster has SPLITS groups of CM×CN blocks. Blocks of a group have the same part of K and share
-// what they fetch, as in `wgmma_cluster`; blocks at the same place of all groups share a tile.
+// what they fetch, as in `wgmma_cluster`. Blocks at the same place of all groups share a tile.
 //
 // What limits it: a cluster lies in one part of the GPU. Of 132 multiprocessors of an H200,
 // clusters of three, four and eight blocks reach 117, 120 and 120. Adding up takes a few µs.

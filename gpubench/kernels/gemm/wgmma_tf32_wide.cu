@@ -55,7 +55,7 @@ wgmma_tf32_wide(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K
   bool backwards = false;  // every second tile runs through k from its end
   float sum[BM / 2];
   for (; index < tiles.count(); index += clusters) {
-    // These need divisions. All threads make them here, so that none waits for thread 0 later.
+    // The next tile needs divisions. All threads compute it here, so that none waits for thread 0.
     const bool is_last = index + clusters >= tiles.count();
     const BlockTile next = tiles[is_last ? index : index + clusters];
 #pragma unroll 1
@@ -72,7 +72,7 @@ wgmma_tf32_wide(const Scalar* A, const Scalar* B, Scalar* C, int M, int N, int K
         if (half == 0) {
           const bool in_next = step + AHEAD >= steps;
           if (threadIdx.x == 0 && !(in_next && is_last)) {
-            // The previous stage, and its last round. The very first stage has none.
+            // The last round of the previous stage. The very first stage has no previous round.
             const bool wraps = slot.stage == 0;
             const int stage = wraps ? AHEAD : slot.stage - 1;
             ring.freed[stage].wait(slot.parity ^ wraps);

@@ -1,8 +1,8 @@
 // batched_tile: `shared_tile` of gemm, with a layer of the grid for each product.
 //
 // A product of 64×64 has 16 blocks at TILE = 16, and a GPU has more multiprocessors than that. One
-// launch of all products fills them: blockIdx.z is the number of the product, whose matrices begin
-// that number of matrices further on. A launch for each product would also pay for each launch.
+// launch of all products fills them: blockIdx.z is the number of the product and of its matrices.
+// A launch for each product would take longer.
 //
 // Sums of 16-bit operands are float32, and C is rounded once.
 //

@@ -9,9 +9,9 @@
 // block has only the stages that K needs, and a multiprocessor holds several blocks at once: while
 // one waits for its operands, another stores its results.
 //
-// What limits it: a launch and the latencies of a block, where all extents are small; otherwise a
-// block's results, which nothing overlaps but other blocks. No launch on an H200 takes less than its
-// bytes at 4.8 TB/s, or its operations at 989 TFLOP/s:
+// What limits it: if all extents are small, a launch and the latencies of a block, otherwise a
+// block's results, which only other blocks overlap. No launch on an H200 takes less than its bytes
+// at 4.8 TB/s, or its operations at 989 TFLOP/s:
 //
 //     512 of 64×64×64       12.6 MB 2.6 µs    0.3 GFLOP 0.3 µs    512 tiles, four at once
 //     64 of 128×128×64       4.2 MB 0.9 µs    0.1 GFLOP 0.1 µs    64 or 128 tiles

@@ -1,9 +1,9 @@
 // wgmma_batched_pingpong: the turns of two warpgroups of `wgmma_pingpong`, over a batch.
 //
-// Compared with `wgmma_batched`: the results of 64 of 512×512×64 are eight times as many bytes as
-// its operands, and a block that computes one tile stores them while its tensor cores and its copies
-// wait. Here a block stays. It takes tiles of all products, one product after the other, and stores
-// the results of a tile while it fetches and multiplies the next one.
+// Compared with `wgmma_batched`: the results of 64 of 512×512×64 are four times as many bytes as
+// the operands, and a block that computes one tile stores them while its tensor cores and its
+// copies wait. Here a block stays. It takes tiles of all products, one product after the other, and
+// stores the results of a tile while it fetches and multiplies the next one.
 //
 // What limits it: a tile of few steps, whose results leave one box of 64 columns after the other.
 

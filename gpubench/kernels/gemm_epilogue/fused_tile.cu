@@ -1,8 +1,8 @@
 // fused_tile: `shared_tile` of gemm, whose threads finish an element of C before they store it.
 //
-// A kernel of its own for the bias, the activation and the residual reads and writes all of C again.
-// Here the sum is still in a register: the epilogue costs a load of the bias, which neighbouring
-// rows share in the cache, a load of the residual, and the activation's instructions.
+// A kernel of its own for the bias, the activation and the residual reads and writes all of C
+// again. Here the sum is still in a register: the epilogue costs a load of the bias, which
+// neighbouring rows share in the cache, a load of the residual, and the activation's instructions.
 //
 // Sums of 16-bit operands are float32, as is the epilogue. C is rounded once.
 //

@@ -3,12 +3,13 @@
 // Compared with `fused_tile`: tensor cores multiply, and the TMA copies. The sums are transposed
 // (`fitted_tile.cuh`), so a thread has two columns of every 64, and reads their bias before it
 // multiplies. It adds the bias, and computes the activation with two instructions of the special
-// function unit, eight sums at a time, as it rounds them on their way to shared memory (`finish.cuh`).
+// function unit, eight sums at a time, as it rounds them on their way to shared memory
+// (`finish.cuh`).
 //
 // A residual comes by the TMA while the tile is multiplied: it is a further step of the tile, and
-// takes a stage or two of the ring before the last step of K. The results take its place there. Where
-// blocks share a tile, each with a part of K, threads read the part of the residual that they
-// complete.
+// takes a stage or two of the ring before the last step of K. The results take its place there. If
+// blocks share a tile, each with a part of K, each thread reads the part of the residual that it
+// completes.
 //
 // What limits it: a block's end, which only the next launch overlaps. 128×128 results keep the
 // special function units busy for 2,048 clocks, as long as the tensor cores need for 256 of K. No
@@ -18,9 +19,9 @@
 //     gelu, 512×4096×1024                14 MB  2.8 µs     4.3 GFLOP  4.3 µs    128 tiles
 //     bias and residual, 8192×1024×256   38 MB  8.0 µs     4.3 GFLOP  4.3 µs    512 tiles
 //
-// The operations decide at the first, and 3 % of the time is idle: two rounds of tiles for 132
-// multiprocessors. The end decides at the second, where each block has one tile: 1.1 µs of special
-// functions, and then the store. The bytes decide at the third.
+// Operations limit the first problem, and 3 % of the time is idle: two rounds of tiles for 132
+// multiprocessors. The end limits the second problem, where each block has one tile: 1.1 µs of
+// special functions, and then the store. Bytes limit the third problem.
 
 #include "../lib/epilogue/finish.cuh"
 

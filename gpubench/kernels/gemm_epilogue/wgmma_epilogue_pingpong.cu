@@ -2,10 +2,10 @@
 //
 // Compared with `wgmma_epilogue`: a warpgroup computes the activation and stores its tile while the
 // other one multiplies the next tile. A residual comes through the ring before the last step of its
-// tile, so it is there when the warpgroup's turn ends, and no barrier is looked at two rounds late.
+// tile, so it is there when the warpgroup's turn ends, and no barrier is tested two rounds late.
 //
-// What limits it: the end of a block's last tile, and tiles of K below 256, which multiply for less
-// time than an activation takes.
+// What limits it: the end of a block's last tile. If K is below 256, a tile's activation takes
+// longer than its multiplications.
 
 #include "../lib/epilogue/finish.cuh"
 #include "../gemm/wgmma_pingpong.cu"

@@ -1,9 +1,9 @@
 // grouped_tile: `batched_tile` of gemm_batched, with tiles of groups of any number of rows.
 //
-// The products have other numbers of rows each, which only the GPU knows. So the grid has as many
-// rows of tiles as any groups with GROUPS·M rows in all can need: each group has at most one tile
-// that hangs over its end. A block looks for its tile in the offsets of the groups, which all blocks
-// read from the cache. Blocks that find none end.
+// The products have different numbers of rows, which only GPU memory has. So the grid has the
+// maximum number of rows of tiles for groups of GROUPS·M rows in total: each group has at most one
+// tile that hangs over its end. A block looks for its tile in the offsets of the groups, which all
+// blocks read from the cache. Blocks without a tile end.
 //
 // Sums of 16-bit operands are float32, and C is rounded once.
 //

@@ -1,21 +1,21 @@
 // wgmma_grouped: the turns of two warpgroups of `wgmma_pingpong`, over groups of rows.
 //
 // Compared with `grouped_tile`: tensor cores multiply, and the TMA copies. Compared with
-// `wgmma_batched_pingpong`: the products have other numbers of rows, which the host does not know. So
-// a tile is not a number of the grid: each thread that needs a tile looks for it in the offsets of
-// the groups (`groups.cuh`). Blocks stay, and go from group to group, so no group waits for another.
+// `wgmma_batched_pingpong`: the products have different numbers of rows, which the host does not
+// have. So each thread that needs a tile looks for it in the offsets of the groups (`groups.cuh`).
+// Blocks stay, and go from group to group, so no group waits for another.
 //
-// Tiles are transposed, so they have any multiple of 8 rows. The last tile of a group hangs over its
-// end: it multiplies rows of the next group too, by the wrong B, and does not store them. So a tile
-// has about as many rows as a group has on average, or a part of them.
+// Tiles are transposed, so they have any multiple of 8 rows. The last tile of a group hangs over
+// its end: it multiplies rows of the next group too, by the wrong B, and does not store them. So a
+// tile has about the average number of rows of a group, or a part of them.
 //
-// What limits it: the B of each group is read from memory where groups have few rows; else a tile's
-// rows behind the end of its group. No launch on an H200 takes less than its bytes at 4.8 TB/s, or
-// its operations at 989 TFLOP/s:
+// What limits it: reading the B of each group, if groups have few rows, otherwise a tile's rows
+// behind the end of its group. No launch on an H200 takes less than its bytes at 4.8 TB/s, or its
+// operations at 989 TFLOP/s:
 //
-//     128 groups of 16×1536, K = 2048     818 MB 170 µs    12.9 GFLOP 13 µs    memory decides
-//     128 groups of 256×1536, K = 2048    1.0 GB 215 µs    206 GFLOP 208 µs    both
-//     8 groups of 1024×28672, K = 4096    2.4 GB 504 µs    1924 GFLOP 1946 µs  operations decide
+//     128 groups of 16×1536, K = 2048     820 MB 171 µs    12.9 GFLOP 13 µs    memory decides
+//     128 groups of 256×1536, K = 2048    1.0 GB 217 µs    206 GFLOP 208 µs    both
+//     8 groups of 1024×28672, K = 4096    2.4 GB 503 µs    1924 GFLOP 1946 µs  operations decide
 
 #include "../gemm/wgmma_pingpong.cu"
 #include "../lib/cluster/groups.cuh"

@@ -1,10 +1,10 @@
 // scaled_tile: `shared_tile` of gemm, whose threads multiply elements by their scales.
 //
-// A thread loads an element of A, and one of B, from global memory for the tile in shared memory. It
-// multiplies each by its scale on this way, once for TILE uses. The scales of a tile are few, and
-// come from the cache. The sum over k is one sum then, as in a product without scales.
+// A thread loads an element of A, and one of B, from global memory for the tile in shared memory.
+// It multiplies each by its scale on the way, once for TILE uses. The scales of a tile are few, and
+// come from the cache. So the sum over k is a single sum, as in a product without scales.
 //
-// Elements of 8 or 16 bits are widened on the same way. Sums are float32, and C is rounded once.
+// Elements of 8 or 16 bits are widened on the way. Sums are float32, and C is rounded once.
 //
 // What limits it: the product, as in `shared_tile`. Both operands of each multiply-add come from
 // shared memory, and small elements use no tensor cores.
@@ -13,8 +13,8 @@
 
 #include "../lib/sums/sum_type.cuh"
 
-// Where the scale of an element of A or of B is: of blocks of 128 values of k (of B: and of 128
-// columns), and of rows of A and columns of B.
+// Index of the scale of an element of A or of B. `Blocks`: a scale for 128 values of k (of B: and
+// for 128 columns). `Rows`: a scale for a row of A, or for a column of B.
 struct Blocks {
   static __device__ size_t of_a(int row, int k, int M) {
     return static_cast<size_t>(k / 128) * M + row;

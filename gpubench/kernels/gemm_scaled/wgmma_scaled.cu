@@ -1,30 +1,31 @@
 // wgmma_scaled: float8 on tensor cores, whose sums leave them after each 128 values of k.
 //
 // Compared with `scaled_tile`: tensor cores multiply the elements as they are. A scale of A belongs
-// to 128 values of k of a row, and a scale of B to 128 values of k of 128 columns. So the product of
-// a step of 128 is right but for a factor of each row. It leaves the tensor core, and a thread adds
-// it, times this factor, to sums of its own. These are float32, where sums that stay keep 13 bits.
+// to 128 values of k of a row, and a scale of B to 128 values of k of 128 columns. So the product
+// of a step of 128 only lacks a factor for each row. It leaves the tensor core, and a thread adds
+// it, times this factor, to sums of its own. These are float32: sums that stay have 14 bits.
 //
-// A warpgroup's part of a tile is one piece, the sums of an instruction, or two. One piece of a step
-// is multiplied while that of the last step is added. `#` multiplies, and `+` adds:
+// A warpgroup's part of a tile is one piece, the sums of an instruction, or two. One piece of a
+// step is multiplied while that of the last step is added. `#` multiplies, and `+` adds:
 //
 //     one step       # # # # + + +   # # # # + + +
 //     the next one           # # # # + + +   # # # # + + +
 //
 // So a thread has registers for its sums, and for two pieces on their way: 64×128 are 64 of each.
-// Two pieces of a step, of 64×256, have no room for that. They take the same registers, and the other
-// warpgroup multiplies meanwhile. They fetch fewer bytes for each operation, and take longer.
+// Two pieces of a step, of 64×256, have no room for that. They take the same registers, and the
+// other warpgroup multiplies meanwhile. They fetch fewer bytes for each operation, and take longer.
 //
-// Tiles of 64 or 128 rows are upright: the 64 rows of an instruction are rows of A, and a thread has
-// two scales of them. All other tiles are transposed (`fitted_tile.cuh`), with any multiple of 8
-// rows: for fewer than 64. There a thread has two scales of each eight rows. The scales of a tile's
-// rows arrive with each step (`scaled_rows.cuh`): a thread that loads them from the L2 cache itself,
-// a step ahead, waits for them, as the copies of A and B are in front of it (1.3 times the time at
-// 4096×4096 with K = 7168 on an H200). The scale of B is one number for each 128 columns.
+// Tiles of 64 or 128 rows are upright: the 64 rows of an instruction are rows of A, and a thread
+// has two scales of them. All other tiles are transposed (`fitted_tile.cuh`), with any multiple of
+// 8 rows, for products of fewer than 64. There a thread has two scales of each eight rows. The
+// scales of a tile's rows arrive with each step (`scaled_rows.cuh`): a thread that loads them from
+// the L2 cache itself, a step ahead, waits for them, as the copies of A and B are in front of it
+// (1.3 times the time at 4096×4096 with K = 7168 on an H200). The scale of B is one number for each
+// 128 columns.
 //
-// What limits it: power, where there are many rows: the clock falls to 1573 MHz there. Few rows read
-// B from memory. No launch on an H200 takes less than its bytes at 4.8 TB/s, or its operations at
-// 1979 TFLOP/s:
+// What limits it: power, where there are many rows: the clock falls to 1573 MHz there. Few rows
+// read B from memory. No launch on an H200 takes less than its bytes at 4.8 TB/s, or its operations
+// at 1979 TFLOP/s:
 //
 //     4096×7168, K = 2048     82 MB 17 µs    120 GFLOP 61 µs    1792 tiles of 128×128: 3 % idle
 //     4096×4096, K = 7168     92 MB 19 µs    241 GFLOP 122 µs   1024 tiles of 128×128: 3 % idle
@@ -128,7 +129,7 @@ wgmma_scaled(const Scalar* A, const Scalar* B, const float* a_scales, const floa
     const unsigned box = shared_address(boxes) + warpgroup * T::BOX_BYTES;
     const int first_row = T::BY_ROWS ? warpgroup * 64 : 0;
     const int first_column = T::BY_ROWS ? 0 : warpgroup * T::COLUMNS;
-    // Of the tile's rows this thread has this one first.
+    // This thread's first row of the tile.
     const int own_row = T::TRANSPOSED
                             ? threadIdx.x % 4 * 2
                             : first_row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
@@ -147,7 +148,7 @@ wgmma_scaled(const Scalar* A, const Scalar* B, const float* a_scales, const floa
       for (int i = 0; i < T::PIECES * T::SUMS; ++i) sum[i] = 0;
       Arrived<T> now = {}, last = {};  // pieces of two steps may be under way
 
-      // Waits for the next step, and has its scales and its operands.
+      // Waits for the next step, and puts its scales and operands into `now`.
       const auto begin = [&](int step) {
         last = now;
         now.stage = slot.stage;

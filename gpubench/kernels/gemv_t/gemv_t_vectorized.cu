@@ -3,8 +3,9 @@
 // Against `gemv_t_thread`: a load brings 16 bytes, and UNROLL loads are in flight. The rows are cut
 // into slabs of ROWS, each with its own blocks. So there is work for a whole GPU whether A is wide
 // or tall. A block's sums are a part of the result. The parts go to the workspace, and a second
-// launch adds them up. They are 2/ROWS of A's bytes, written and read again, mostly in the cache.
-//
+// or tall. A block's sums are a part of the result. The parts go to the workspace, and a second
+// launch adds them up. This moves 2/ROWS of A's bytes, mostly in the cache.
+
 // If N is not a multiple of the vector, a thread's columns lie THREADS apart instead of side by
 // side, and are loaded one by one, still coalesced. If rows are so narrow that at least half of the
 // threads would have no column, these threads take the next rows, and the block adds up their sums.

@@ -7,8 +7,8 @@
 
 #include "fitted_tile.cuh"
 
-// Bytes from a row of sums in shared memory to the next. It lets the lanes of a warp, which have
-// eight rows and four pairs of columns (transposed: the reverse), write to different banks.
+// Bytes from a row of sums in shared memory to the next. The padding lets a warp's lanes, which
+// have eight rows and four pairs of columns (transposed: the reverse), write to different banks.
 template <int BN, bool TRANSPOSED>
 constexpr int SUMS_PITCH = TRANSPOSED ? BN * 4 + 16 : BN * 4 + (BN % 32 ? 96 : 32);
 
@@ -34,13 +34,13 @@ leave_sums(const Number (&sum)[PIECES][SUMS], unsigned memory, int warpgroup) {
   }
 }
 
-// Stores at most two results of 16 bits, at once if there are two.
+// Stores up to two results of 16 bits, two of them with one instruction.
 __device__ __forceinline__ void store_two(unsigned short* to, unsigned two, int count) {
   if (count > 1) *reinterpret_cast<unsigned*>(to) = two;
   if (count == 1) *to = static_cast<unsigned short>(two);
 }
 
-// Stores four sums of a row of C, rounded if results have 16 bits. Any N will do.
+// Stores four sums of a row of C, for any N, rounded if results have 16 bits.
 template <typename Scalar>
 __device__ __forceinline__ void
 store_four(const Vector<Sum<Scalar>>& sums, Output<Scalar>* C, int row, int col, int N) {
@@ -68,8 +68,8 @@ __device__ __forceinline__ float load_sum(unsigned address) {
   return sum;
 }
 
-// Stores a tile of results of 16 bits by WARPS warps: rows of words, so that a warp stores whole
-// sectors. Where a row of C begins in the middle of a word, its first result is stored alone. The
+// WARPS warps store a tile of results of 16 bits as rows of words, so that a warp stores whole
+// sectors. If a row of C begins in the middle of a word, its first result is stored alone. The
 // words of four rows are read before any of them is stored.
 template <int BM, int BN, int PITCH, int WARPS, typename Number>
 __device__ __forceinline__ void store_rows(unsigned memory, const Results<Number>& results) {
@@ -108,7 +108,7 @@ __device__ __forceinline__ void store_rows(unsigned memory, const Results<Number
   }
 }
 
-// Stores a block's tile, or its share of a tile of PARTS blocks, by all warpgroups that multiply.
+// All warpgroups that multiply store the block's tile, or its share of a tile of PARTS blocks.
 template <typename Scalar, int BM, int BN, int CM, int CN, int PARTS, int PIECES, int SUMS>
 __device__ __forceinline__ void
 store_sums(Sum<Scalar> (&sum)[PIECES][SUMS], unsigned memory, const Rank<CM, CN, PARTS>& rank,
@@ -116,7 +116,7 @@ store_sums(Sum<Scalar> (&sum)[PIECES][SUMS], unsigned memory, const Rank<CM, CN,
   using T = FittedTile<BM, BN>;
 #pragma unroll
   for (int p = 0; p < PIECES; ++p) fence_sums(sum[p]);
-  synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
+  synchronize_consumers<T::CONSUMERS>();  // all have read the ring
   leave_sums<BM, BN>(sum, memory, warpgroup);
   constexpr int PITCH = SUMS_PITCH<BN, T::TRANSPOSED>;
   if constexpr (PARTS == 1 && RESULT_BYTES<Scalar> == 2) {

@@ -1,19 +1,20 @@
-// batch: matrices of a batch in the place of single matrices. `wgmma_batched` introduces them.
+// batch: loads and stores the matrices of a batch. `wgmma_batched` introduces it.
 //
-// A tensor map of three dimensions has all matrices, one right behind the other. A box lies in one
-// matrix, and ends where the matrix ends.
+// A tensor map of three dimensions describes all matrices, which are contiguous. A box lies in one
+// matrix, and ends at its edges.
 
 #pragma once
 
 #include "cluster_gemm.cuh"
 
-// A matrix of a batch: the map of all its matrices, and the number of this one.
+// A matrix of a batch: the map of all matrices, and the number of this matrix.
 struct MatrixOfBatch {
   const CUtensorMap* map;
   int number = 0;
 };
 
-// The tiles of all products of a batch: `Tiles` of the first product, then of the second, ...
+// The tiles of all products of a batch: `Tiles` of the first product, then of the second product,
+// ...
 template <typename Tiles>
 struct BatchTiles : Tiles {
   int batch;
@@ -36,7 +37,7 @@ __device__ __forceinline__ void prefetch_map(const MatrixOfBatch& matrix) {
   prefetch_map(matrix.map);
 }
 
-// Has the TMA read the maps while the first tile is looked up.
+// Prefetches the maps while the block computes the place of its first tile.
 __device__ __forceinline__ void
 prefetch_maps(const CUtensorMap& a_map, const CUtensorMap& b_map, const CUtensorMap& c_map) {
   if (threadIdx.x > 0) return;
@@ -45,7 +46,7 @@ prefetch_maps(const CUtensorMap& a_map, const CUtensorMap& b_map, const CUtensor
   prefetch_map(&c_map);
 }
 
-// It has no policy of the L2 cache: with EVICT_NORMAL, steps took up to 1.4 times as long.
+// Ignores a policy of the L2 cache: with EVICT_FIRST, products took up to 1.6 times as long.
 template <int BLOCKS>
 __device__ __forceinline__ void
 send_box(Mbarrier& filled, void* to, const MatrixOfBatch& matrix, int row, int col,

@@ -1,8 +1,9 @@
 // cluster_gemm: the skeleton of products by clusters: the roles of a block's threads, and the
 // producer, which requests the steps of its tiles. `wgmma_cluster` introduces it.
 //
-// Blocks in a row of a cluster need the same rows of A, so each fetches 1/CN of them, and the TMA
-// writes this part into the shared memory of all (multicast). So do blocks in a column with B.
+// Blocks in a row of a cluster need the same rows of A. Each fetches 1/CN of them, and the TMA
+// writes this part into the shared memory of all (multicast). Blocks in a column share columns of
+// B.
 
 #pragma once
 
@@ -20,7 +21,7 @@ __device__ __forceinline__ void meet_cluster() {
 }
 
 // A warp of the last warpgroup calls `produce`, and each other warpgroup calls `consume` with its
-// number. R has their registers.
+// number. R has the numbers of their registers.
 template <typename R, typename Produce, typename Consume>
 __device__ __forceinline__ void divide_roles(Produce produce, Consume consume) {
   const int warpgroup = warpgroup_index();
@@ -34,11 +35,11 @@ __device__ __forceinline__ void divide_roles(Produce produce, Consume consume) {
   }
 }
 
-// Which boxes of a step: all, those for this block alone, or those for several blocks.
+// Which boxes of a step to fetch: all, those for this block alone, or those for several blocks.
 enum class Boxes { ALL, OWN, SHARED };
 
 // Copies a box to this block, or to the same place in each block of the cluster that `mask` has a
-// bit for, and counts its bytes on the barrier of each. `policy` is one of the L2 cache.
+// bit for, and counts its bytes on each block's barrier. `policy` is a policy of the L2 cache.
 #define SEND_BOX(RANK, PLACE, OPTIONS, OPERANDS, ...)                                             \
   PTX("cp.async.bulk.tensor." RANK ".shared::cluster.global.mbarrier::complete_tx::bytes" OPTIONS \
       " [%0], [%1, {" PLACE "}], [%4], " OPERANDS ";",                                            \
@@ -74,20 +75,20 @@ __device__ __forceinline__ unsigned bytes_beside(const Map&) {
 template <int BM, typename Map>
 __device__ __forceinline__ void fetch_beside(Mbarrier&, const Map&, const BlockTile&, int) {}
 
-// A step of WIDTH columns has DEPTH rows of 128 bytes of B where B lies along n, one such part
-// below the other. This is the number of rows that a block of CM sends by a copy.
+// Number of rows of B that one of CM blocks sends by a copy, if B lies along n. A step has DEPTH
+// rows of 128 bytes for each WIDTH columns, one such part below the other.
 constexpr int box_of_b(int BN, int CM, int DEPTH = STEP, int WIDTH = STEP) {
   if (BN % WIDTH != 0) return DEPTH / CM;
   const int rows = BN / WIDTH * DEPTH / CM;
   return (rows & -rows) < DEPTH ? rows & -rows : DEPTH;
 }
 
-// Requests this block's parts of a step, by one thread: of BM rows of A, which the CN blocks of a
-// row share, and of BN columns of B, which the CM blocks of a column share. It expects all bytes
-// that arrive in this block, from any block. In shared memory A and then B lie in parts whose rows
-// have 128 bytes, WIDTH elements: BM rows of A for each WIDTH values of k, and BK rows of B for
-// each WIDTH columns. If B lies along k like A, it comes by boxes of B_BOX columns, or as one box
-// (0). `rest_map` is that of B's last columns, where they are no multiple of WIDTH. Copies of B
+// One thread requests this block's parts of a step: of BM rows of A, which the CN blocks of a row
+// share, and of BN columns of B, which the CM blocks of a column share. The barrier expects all
+// bytes that arrive in this block, from any block. In shared memory A and then B lie in parts whose
+// rows have 128 bytes, WIDTH elements: BM rows of A for each WIDTH values of k, and BK rows of B
+// for each WIDTH columns. If B lies along k like A, it comes by boxes of B_BOX columns, or as one
+// box (0). If BN is no multiple of WIDTH, `rest_map` is the map of B's last columns. Copies of B
 // have the `policy`, if there is one. Maps are pointers, or a `MatrixOfBatch` (`batch.cuh`).
 template <int BM, int BN, int BK = STEP, int WIDTH = STEP, bool B_ALONG_K = false, int B_BOX = 0,
           Boxes WHICH = Boxes::ALL, int CM, int CN, int PARTS, typename MapA, typename MapB,
@@ -99,8 +100,8 @@ fetch_step(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& ra
   constexpr int A_PARTS = BK / WIDTH;
   constexpr unsigned short ROW = (1 << CN) - 1;                  // CN bits
   constexpr unsigned short COLUMN = ((1 << CM * CN) - 1) / ROW;  // CM bits, CN apart
-  // The swizzle has 8 rows. Rows of A that blocks cannot send by equal parts come as one box, from
-  // another block at each step.
+  // The swizzle repeats every 8 rows. If blocks cannot send equal parts of A's rows, one block
+  // sends all rows: another block at each step.
   constexpr bool WHOLE_ROWS = BM % (8 * CN) != 0;
   static_assert(BM % 8 == 0 && (B_ALONG_K ? BN : BK) % (8 * CM) == 0, "the swizzle has 8 rows");
   if constexpr (WHICH != Boxes::SHARED) {
@@ -140,8 +141,8 @@ fetch_step(Mbarrier& filled, unsigned char* stage, const Rank<CM, CN, PARTS>& ra
 // Chooses the matrix of a tile's product. A map of one matrix has no choice.
 __device__ __forceinline__ void choose_matrix(const CUtensorMap*, const BlockTile&) {}
 
-// Waits until all stages are free, in the thread that fetches, before the block ends. Until then
-// other blocks may arrive at this block's barriers.
+// The thread that fetches waits until all stages are free before the block ends. Until then other
+// blocks may arrive at this block's barriers.
 template <int STAGES>
 __device__ __forceinline__ void await_all_freed(Ring<STAGES>& ring, Slot<STAGES> slot) {
   for (int stage = 0; stage < STAGES; ++stage, slot.advance()) {
@@ -149,8 +150,8 @@ __device__ __forceinline__ void await_all_freed(Ring<STAGES>& ring, Slot<STAGES>
   }
 }
 
-// The further steps of a tile come before its last step of K, of at least two. Waits for them there,
-// and returns the slot of the first one. The caller frees their stages.
+// Waits for a tile's further steps, which come before the last of at least two steps of K. Returns
+// the slot of the first further step. The caller frees their stages.
 template <int FURTHER_STEPS, int STAGES>
 __device__ __forceinline__ Slot<STAGES> await_further(Ring<STAGES>& ring, Slot<STAGES>& slot) {
   const Slot<STAGES> first = slot;
@@ -161,14 +162,13 @@ __device__ __forceinline__ Slot<STAGES> await_further(Ring<STAGES>& ring, Slot<S
   return first;
 }
 
-// What blocks do after their first tile: they END, or STAY for further tiles. In a SERPENTINE, every
-// second tile runs through k backwards, and B along k comes by boxes that narrow tiles have, too.
+// After its first tile, a block ENDs, or STAYs for further tiles. In a SERPENTINE, every second
+// tile runs through k backwards, and B along k comes by boxes that also fit narrow tiles.
 enum class Blocks { END, STAY, SERPENTINE };
 
-// The producer's work, by one warp, which also initializes the ring: this block's part of `steps`
-// steps, from number `first_step` on, of its tiles. A stage is free after `releases` arrivals.
-// Boxes for several blocks wait until all blocks have initialized their rings. Boxes for this block
-// alone do not.
+// The producer: one warp initializes the ring, and requests this block's part of `steps` steps of
+// its tiles, from number `first_step` on. A stage is free after `releases` arrivals. Boxes for
+// several blocks wait until all blocks have initialized their rings. Other boxes do not wait.
 template <Blocks BLOCKS, int BM, int BN, int BK, int WIDTH, bool B_ALONG_K, int STAGES,
           typename Tiles, typename MapA, typename MapB, typename... Policy>
 __device__ __forceinline__ void

@@ -12,7 +12,8 @@
 #include "../tma/ptx.cuh"
 #include "../tiles/vector.cuh"
 
-// Steps of K for one of `parts` blocks that share a tile: at least one, of zeros if K is short.
+// Steps of K for one of `parts` blocks that share a tile: at least one step, of zeros if K is
+// short.
 struct StepsOfPart {
   int first, count;
 
@@ -21,14 +22,14 @@ struct StepsOfPart {
         count((steps > parts ? steps : parts) * (part + 1) / parts - first) {}
 };
 
-// This address in the shared memory of block `rank` of the cluster.
+// Returns the address of the same place in the shared memory of block `rank` of the cluster.
 __device__ __forceinline__ unsigned remote_address(unsigned address, int rank) {
   unsigned remote;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
   return remote;
 }
 
-// 16 bytes of another block's shared memory.
+// Loads 16 bytes of another block's shared memory.
 template <typename Number>
 __device__ __forceinline__ Vector<Number> load_remote(unsigned address) {
   union {
@@ -42,11 +43,11 @@ __device__ __forceinline__ Vector<Number> load_remote(unsigned address) {
   return both.vector;
 }
 
-// Adds up a tile whose sums each of the PARTS blocks has left in its shared memory: BM rows of BN
-// numbers, PITCH_BYTES apart, from `memory` on. `part` is this block's; its peers are every
-// BLOCKS-th of the cluster, from `peer` on. THREADS threads call it, thread 0 first; `store` gets
-// a vector's row, column and sum. Threads that do not call it have left, or will: the cluster's
-// barriers do not wait for them. A block that shares its tile with none stores its sums alone.
+// Adds up a tile of BM rows of BN sums. Each of the PARTS blocks has left its sums in its own
+// shared memory, from `memory` on, with rows PITCH_BYTES apart. `part` is this block's part. Its
+// peers are every BLOCKS-th block of the cluster, from `peer` on. THREADS threads call it, thread 0
+// first. `store` gets a vector's row, column and sum. The cluster's barriers do not wait for
+// threads that have ended. A block that does not share its tile stores its sums alone.
 template <int PARTS, int BLOCKS, int BM, int BN, int PITCH_BYTES, int THREADS, typename Number,
           typename Store>
 __device__ __forceinline__ void add_parts(unsigned memory, int part, int peer, Store store) {

@@ -1,9 +1,9 @@
 // cluster_tiles: which tile a block of a cluster computes, and the order of tiles. `wgmma_cluster`
-// introduces them and explains why, and `wgmma_mixed` introduces `MixedTiles`.
+// explains the order, and `wgmma_mixed` introduces `MixedTiles`.
 //
-// The blocks of a cluster of CM×CN compute neighbouring tiles: CM rows of CN tiles. The order: down
-// GROUP rows of clusters, then along the columns. Every second such group goes backwards, and so
-// begins with the columns that were used last:
+// The blocks of a cluster of CM×CN compute neighbouring tiles: CM rows of CN tiles. Clusters go
+// down GROUP rows of clusters, then along the columns. Every second such group goes backwards, and
+// so begins with the columns that were used last:
 //
 //      0  2  4  6          GROUP = 2
 //      1  3  5  7
@@ -20,7 +20,7 @@
 struct BlockTile {
   int row, col, columns;
   int product = 0;  // number of the product in a batch, or of the group of rows
-  int end = 0;      // of a group: the row behind its last one
+  int end = 0;      // of a group: the row behind the group's last row
 };
 
 // This block's place in its cluster: PARTS groups of CM×CN blocks that share what they fetch.
@@ -59,7 +59,7 @@ __device__ __forceinline__ Place snake(int index, int down, int across) {
   return {group * GROUP + within % height, group % 2 ? across - 1 - col : col};
 }
 
-// All tiles, for this block. A cluster takes every gridDim.x / (CM · CN)-th of them.
+// The tiles of this block. A cluster takes every (gridDim.x / CLUSTER)-th place.
 template <int BM, int BN, int CM, int CN, int GROUP, int PARTS = 1>
 struct ClusterTiles {
   static constexpr int DOWN = CM, BLOCKS = CM * CN;  // that share what they fetch
@@ -79,8 +79,8 @@ struct ClusterTiles {
 
 constexpr int NARROW = 128;
 
-// Tiles of two widths: those of BN columns, `wide` of them in a row of clusters, then those of
-// NARROW columns. The host chooses `wide` so that all blocks end together.
+// Tiles of two widths: all tiles of BN columns, then those of NARROW columns. A row of clusters has
+// `wide` clusters of BN columns. The host chooses `wide` so that all blocks end together.
 template <int BM, int BN, int CM, int CN, int GROUP>
 struct MixedTiles {
   static constexpr int DOWN = CM, BLOCKS = CM * CN, CLUSTER = BLOCKS, FURTHER_STEPS = 0;

@@ -7,8 +7,8 @@
 // same in both forms, and transposed sums are turned on their way to C.
 //
 // One warp requests tiles, and one to three warpgroups multiply. `setmaxnreg`, which moves
-// registers to them, needs a whole warpgroup that fetches. So where the sums leave enough
-// registers, the block has only the one warp. Results leave through the free ring.
+// registers to these warpgroups, needs a whole warpgroup that fetches. If the sums leave enough
+// registers, the block has only one warp that fetches. Results leave through the free ring.
 
 #pragma once
 
@@ -17,8 +17,8 @@
 
 constexpr size_t HALF_L2_BYTES = 25'000'000;  // of an H100
 
-// How a block is divided: each warpgroup that multiplies has PIECES of 64 rows; of 64 columns where
-// the problem is transposed, as it is where columns come by 64.
+// How a block is divided: each warpgroup that multiplies has PIECES of 64 rows. If BN is a multiple
+// of 64, the problem is transposed, and pieces have 64 columns.
 template <int BM, int BN>
 struct FittedTile {
   static constexpr bool TRANSPOSED = BN % 64 == 0;
@@ -29,14 +29,14 @@ struct FittedTile {
   static constexpr int SUMS = (TRANSPOSED ? BM : BN) / 2;  // of a thread in a piece
   static constexpr bool MOVES_REGISTERS = PIECES * SUMS > (CONSUMERS == 3 ? 64 : 128);
   static constexpr int THREADS = 128 * CONSUMERS + (MOVES_REGISTERS ? 128 : 32);
-  // Of 65,536 registers; the sum over the block is at most what it starts with.
+  // Registers of a thread. Their sum over the block is at most what the block starts with.
   static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 24;
   static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : 240;
   // The last of B's parts of 64 columns may be narrower, and takes as much room as the others.
   static constexpr int STAGE_BYTES = (BM + (BN + 63) / 64 * 64) * ROW_BYTES;
 };
 
-// Starts to multiply a step for a warpgroup's pieces; the group is committed.
+// Starts to multiply a step for a warpgroup's pieces, and commits the group.
 template <typename Scalar, int BM, int BN, int PIECES, int SUMS>
 __device__ __forceinline__ void
 start_fitted(Sum<Scalar> (&sum)[PIECES][SUMS], unsigned stage, int warpgroup, bool add) {
@@ -65,10 +65,10 @@ struct Results {
   int row, col;
 };
 
-// Computes the only tile of a block, or its part of K of a tile: a warp fetches, and warpgroups
-// multiply. Each of these calls `prepare` with its number and its tile, and at the end `leave` with
-// its sums, the address of the free ring, its number, where its results go, the ring, and the slot
-// of the tile's first further step.
+// Computes the only tile of a block, or its part of K of a tile. A warp fetches, and warpgroups
+// multiply. Each warpgroup that multiplies first calls `prepare` with its number and its tile. At
+// the end it calls `leave` with its sums, the address of the free ring, its number, where its
+// results go, the ring, and the slot of the tile's first further step.
 template <typename Scalar, int BM, int BN, int BK, int STAGES, bool PDL, typename Tiles,
           typename Map, typename Prepare, typename Leave>
 __device__ __forceinline__ void
@@ -81,7 +81,7 @@ compute_tile_of(const Tiles& tiles, unsigned char* stages, Scalar* C, int M, int
   const int warpgroup = warpgroup_index();
   const auto& rank = tiles.rank;
   const BlockTile tile = tiles[blockIdx.x / Tiles::CLUSTER];
-  // Steps beyond K multiply zeros: further steps come before the last of two.
+  // Further steps come before the last of at least two steps. Steps beyond K multiply zeros.
   const int all_steps = max((K + BK - 1) / BK, FURTHER_STEPS > 0 ? 2 : 0);
   const StepsOfPart steps(all_steps, rank.part, Tiles::CLUSTER / BLOCKS);
   if constexpr (PDL) start_next_launch();
@@ -89,8 +89,8 @@ compute_tile_of(const Tiles& tiles, unsigned char* stages, Scalar* C, int M, int
   if (warpgroup == T::CONSUMERS) {
     if constexpr (T::MOVES_REGISTERS) lower_registers<T::PRODUCER_REGISTERS>();
     if (threadIdx.x % 128 >= 32) return;  // a warp fetches
-    // Many weights that are read once leave the L2 cache first: they would not stay there anyway.
-    // Other copies name no policy: steps take longer with EVICT_NORMAL.
+    // B leaves the L2 cache first if it is read once and exceeds half of the cache. Other copies
+    // name no policy: products take longer with EVICT_NORMAL.
     constexpr size_t ITEM_BYTES = IS_8_BITS<Scalar> ? 1 : 2;
     const auto fetch = [&](auto... policy) {
       produce<Blocks::END, BM, BN, BK, BK, IS_8_BITS<Scalar>>(
@@ -123,7 +123,7 @@ compute_tile_of(const Tiles& tiles, unsigned char* stages, Scalar* C, int M, int
   }
 }
 
-// The same without further steps: `leave` gets the block's place in its cluster.
+// `compute_tile_of` without further steps: `leave` gets the block's rank, but no ring and no slot.
 template <typename Scalar, int BM, int BN, int BK, int STAGES, int SPLITS, int CM, int CN,
           int GROUP, bool PDL, typename Map, typename Leave>
 __device__ __forceinline__ void
@@ -137,7 +137,6 @@ compute_tile(unsigned char* stages, Scalar* C, int M, int N, int K, Map a_map, M
       });
 }
 
-// The warpgroups that multiply have come here.
 template <int CONSUMERS>
 __device__ __forceinline__ void synchronize_consumers() {
   PTX("bar.sync 8, %0;", "n"(128 * CONSUMERS));
@@ -145,12 +144,12 @@ __device__ __forceinline__ void synchronize_consumers() {
 
 // ---- results
 
-// A unit is eight sums of a thread: 16 columns of a piece's 64 rows, or transposed 16 rows of its
-// 64 columns. A warp has 16×16 of it, the w-th 16 rows, or columns.
+// A unit is eight sums of each thread: 16 columns of a piece's 64 rows or, transposed, 16 rows of
+// its 64 columns. Warp w has 16×16 results of a unit: the w-th 16 rows or, transposed, columns.
 constexpr int UNIT_SUMS = 8;
 constexpr int UNIT = 16;
 
-// A lane names 16 bytes of its warp's 16 rows of 16 columns: the row, and the half of the row.
+// Row, and half of this row, of the 16 bytes that a lane names in its warp's 16 rows of 16 columns.
 template <bool TRANSPOSED>
 __host__ __device__ constexpr int unit_row(int lane) {
   return TRANSPOSED ? lane / 16 * 8 + lane % 8 : lane % 16;
@@ -166,15 +165,15 @@ __host__ __device__ constexpr int unit_offset(int t, int unit) {
   return row * ROW_BYTES + swizzle(row, t / 32 * 2 + unit_half<true>(t % 32)) * 16;
 }
 
-// What follows the sums before they leave: nothing. `finish.cuh` has the epilogues of models.
+// An epilogue that does nothing. `finish.cuh` has the epilogues of models.
 struct Nothing {
-  // Reads what a tile's columns need, from column `col` on.
+  // Reads what the epilogue needs of a tile's columns, from column `col` on.
   __device__ __forceinline__ void begin(int) const {}
-  // Replaces SUMS sums of a unit of a piece, to which the matrices at an address are added.
+  // Replaces SUMS sums of a unit of a piece, and adds the matrices at an address.
   template <int SUMS>
   __device__ __forceinline__ void finish(const float*, int, unsigned) const {}
-  // Reads what is added to COUNT units of a warpgroup from unit FIRST on, EACH in a piece. `put`
-  // puts down the matrices of one of them, and returns this lane's address of `finish`.
+  // Reads what is added to COUNT units of a warpgroup, from unit FIRST on. A piece has EACH units.
+  // `put` writes the matrices of one unit, and returns this lane's address for `finish`.
   template <int FIRST, int COUNT, int EACH>
   struct Added {
     template <typename Results>
@@ -190,8 +189,8 @@ __device__ __forceinline__ void round_unit(unsigned (&words)[4], const float* su
   for (int i = 0; i < 4; ++i) words[i] = pack<Scalar>(sums[2 * i], sums[2 * i + 1]);
 }
 
-// Stores a warp's 16×16 results of a unit of a piece: through 512 bytes of its own, so that each
-// thread stores 16 bytes of a row. N is a multiple of 8.
+// Stores a warp's 16×16 results of a unit of a piece through 512 bytes of its own shared memory, so
+// that each thread stores 16 bytes of a row. N is a multiple of 8.
 template <bool TRANSPOSED, typename Scalar>
 __device__ __forceinline__ void store_unit(const unsigned (&words)[4], unsigned scratch,
                                            const Results<Scalar>& to, int piece, int unit) {
@@ -240,8 +239,8 @@ put_box(unsigned box, float* sum, const After& after = {}, int piece = 0, unsign
 template <typename Number>
 constexpr int BOXES = Number(0.5f) == 0 ? 2 : 1;
 
-// The same for ints, in two boxes: the warps 0 and 1 have the first 32 columns. A warp writes to
-// all banks at once.
+// `put_box` for ints, in two boxes: warps 0 and 1 have the first 32 columns. A warp writes to all
+// banks at once.
 template <typename, int SUMS>
 __device__ __forceinline__ void
 put_box(unsigned boxes, const int* sum, const Nothing&, int, unsigned) {
@@ -256,7 +255,7 @@ put_box(unsigned boxes, const int* sum, const Nothing&, int, unsigned) {
   }
 }
 
-// Has the TMA store what `put_box` wrote, by one thread.
+// One thread makes the TMA store what `put_box` wrote.
 template <typename Number, int SUMS, typename Map>
 __device__ __forceinline__ void store_box(const Map& map, unsigned box, int row, int col) {
 #pragma unroll
@@ -266,7 +265,7 @@ __device__ __forceinline__ void store_box(const Map& map, unsigned box, int row,
   PTX("cp.async.bulk.commit_group;");
 }
 
-// The same, called by all threads of a warpgroup.
+// `store_box`, called by all threads of a warpgroup.
 template <typename Number, int SUMS, typename Map>
 __device__ __forceinline__ void leave_box(const Map& map, unsigned box, int row, int col) {
   if (threadIdx.x % 128 == 0) store_box<Number, SUMS>(map, box, row, col);
@@ -283,7 +282,7 @@ store_through_ring(Number (&sum)[PIECES][SUMS], unsigned ring, const Map& c_map,
   constexpr int PIECE_BYTES = 2 * SUMS * ROW_BYTES * BOXES<Number>;
   const int t = threadIdx.x % 128;
   const unsigned own = ring + warpgroup * PIECES * PIECE_BYTES;
-  synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
+  synchronize_consumers<T::CONSUMERS>();  // all have read the ring
 #pragma unroll
   for (int p = 0; p < PIECES; ++p) {
     if constexpr (T::TRANSPOSED) {

@@ -1,16 +1,16 @@
 // groups: tiles of groups of rows, each with its own B. `wgmma_grouped` introduces them.
 //
-// Only the GPU knows how many rows a group has. So a thread counts tiles by the groups' offsets, and
-// looks for a tile from the group of its last one on. A box of rows may begin in a group and end in
-// the next one, which costs nothing but time when it is read. When it is stored, threads store the
-// rows that belong to the group.
+// Only GPU memory has the number of rows of each group. So a thread counts tiles by the groups'
+// offsets, and looks for a tile from the group of its last tile on. A box of rows may begin in a
+// group and end in the next group. Loads of such a box only cost time. Of its results, threads
+// store the rows that belong to the group.
 
 #pragma once
 
 #include "batch.cuh"
 #include "fitted_tile.cuh"
 
-// The tiles of all groups: of each group first its rows of tiles, and then the next columns.
+// The tiles of all groups: in each group, down its rows of tiles, and then along the columns.
 template <int BM, int BN, int CN>
 struct GroupTiles {
   static constexpr int DOWN = 1, BLOCKS = CN, CLUSTER = CN, FURTHER_STEPS = 0;
@@ -18,7 +18,7 @@ struct GroupTiles {
   const int* offsets;  // the row behind the last row of each group
   int across;
   int tiles = 0;
-  // Of the last tile: its group, the group's first row, and the number of tiles before the group.
+  // Group of the last tile, the group's first row, and the number of tiles before the group.
   mutable int group = 0, first = 0, before = 0;
 
   // All threads of a warp take part.
@@ -34,7 +34,7 @@ struct GroupTiles {
   __device__ __forceinline__ static int down(int rows) { return (rows + BM - 1) / BM; }
   __device__ __forceinline__ int count() const { return tiles; }
 
-  // The index is no less than that of this thread's last tile.
+  // `index` is at least the index of this thread's last tile.
   __device__ __forceinline__ BlockTile operator[](int index) const {
     int end = offsets[group], rows = down(end - first);
     while (index - before >= rows * across) {
@@ -62,7 +62,7 @@ __device__ __forceinline__ void choose_matrix(RowsOfGroup<Scalar>& rows, const B
   rows.end = tile.end;
 }
 
-// Has the TMA store a box, or all threads of the warpgroup its rows in front of the group's end.
+// The TMA stores a whole box. If the group ends inside the box, threads store the group's rows.
 template <typename Number, int SUMS, typename Scalar>
 __device__ __forceinline__ void
 leave_box(const RowsOfGroup<Scalar>& to, unsigned box, int row, int col) {

@@ -1,8 +1,8 @@
-// scaled_rows: rows of A that come with scales, one for each row and step. `wgmma_scaled` introduces
-// them.
+// scaled_rows: rows of A that come with scales, one for each row and step. `wgmma_scaled`
+// introduces them.
 //
-// The scales of a step are BM numbers side by side, as the scales of A lie along m. They arrive with
-// the step, on the same barrier. The map of the scales has a single row, and a box begins at a
+// The scales of a step are BM numbers side by side, as the scales of A lie along m. They arrive
+// with the step, on the same barrier. The map of the scales has a single row, and a box begins at a
 // multiple of 16 bytes. So if M is no multiple of 4, a box has SPARE = 4 more numbers, and up to
 // three of them come before the scales. Behind row M lie scales of the next step, which only rows
 // outside of C get.

@@ -9,7 +9,7 @@
 //     part 1   ->0  ->0  own  own  ->2  ->2       six units, three parts
 //     part 2   ->0  ->0  ->1  ->1  own  own
 //
-// The cluster meets twice: when all sums lie in shared memory, and before any block leaves.
+// The blocks meet twice: when all sums lie in shared memory, and before any block leaves.
 
 #pragma once
 
@@ -17,17 +17,17 @@
 
 constexpr int UNIT_BYTES = 128 * UNIT_SUMS * 4;  // of a warpgroup
 
-// The first of `units` units that a part completes.
+// Number of the first of `units` units that a part completes.
 __host__ __device__ constexpr int first_unit(int units, int part, int parts) {
   return units * part / parts;
 }
 
-// Where thread t of a warpgroup leaves half a unit, 16 bytes: 128 threads side by side.
+// Offset of thread t's half of a unit, 16 bytes. The threads of a warpgroup lie side by side.
 __host__ __device__ constexpr int half_unit_offset(int unit, int half, int t) {
   return unit * UNIT_BYTES + half * (UNIT_BYTES / 2) + t * 16;
 }
 
-// Completes and stores the units of part `part`, which is PART or a later one of PARTS. Sums are in
+// Completes and stores the units of part `part`, which is PART or a later part. Sums are in
 // registers, so the numbers of units must be constants. `memory` has this warpgroup's units, in the
 // free ring, and `peer` is the number in the cluster of the block with part 0.
 template <int PART, int PARTS, int BLOCKS, bool TRANSPOSED, typename Scalar, int PIECES, int SUMS,
@@ -62,7 +62,7 @@ complete_part(float (&sum)[PIECES][SUMS], unsigned memory, int part, int peer, i
     if constexpr (PARTS > 1) PTX("barrier.cluster.arrive.relaxed.aligned;");
 #pragma unroll
     for (int unit = FIRST; unit < FIRST + COUNT; ++unit) {
-      // Nobody reads where this block's own units would lie: through there they are stored.
+      // This block's own units are stored through their places, which no block reads.
       unsigned words[4];
       float* const sums = sum[unit / EACH] + unit % EACH * UNIT_SUMS;
       const unsigned scratch = memory + unit * UNIT_BYTES + t / 32 * 512;
@@ -77,9 +77,9 @@ complete_part(float (&sum)[PIECES][SUMS], unsigned memory, int part, int peer, i
   }
 }
 
-// Adds up the sums of the PARTS blocks that share a tile, and stores it. `memory` is the free ring,
-// at least BM·BN·4 bytes. Threads that do not multiply have left: the cluster's barriers do not
-// wait for them. A block that shares its tile with none stores its sums alone.
+// Adds up the sums of the PARTS blocks that share a tile, and stores the tile. `memory` is the free
+// ring, at least BM·BN·4 bytes. The cluster's barriers do not wait for threads that have ended. A
+// block that does not share its tile stores its sums alone.
 template <int BM, int BN, int CM, int CN, int PARTS, typename Scalar, int PIECES, int SUMS,
           typename After = Nothing>
 __device__ __forceinline__ void
@@ -93,7 +93,7 @@ add_units(float (&sum)[PIECES][SUMS], unsigned memory, const Rank<CM, CN, PARTS>
   const int low = first_unit(UNITS, rank.part, PARTS);
   const int high = first_unit(UNITS, rank.part + 1, PARTS);
 
-  synchronize_consumers<T::CONSUMERS>();  // nobody reads the ring any more
+  synchronize_consumers<T::CONSUMERS>();  // all have read the ring
 #pragma unroll
   for (int unit = 0; unit < UNITS; ++unit) {
     if (unit >= low && unit < high) continue;

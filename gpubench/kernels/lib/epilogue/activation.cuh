@@ -1,5 +1,5 @@
-// activation: what follows a product in a model, in the type of the sum. `fused_tile`, `elementwise`
-// and `finish` use it.
+// activation: what follows a product in a model, in the type of the sum. `fused_tile`,
+// `elementwise` and `finish` use it.
 
 #pragma once
 
@@ -31,8 +31,8 @@ struct Silu {
   }
 };
 
-// The same for results of 16 bits, by two instructions of the special function unit: an error of some
-// units in the last place of a float, and zero where z·exp(z) is too small for one.
+// Returns z / (1 + 2^power) for results of 16 bits, by two instructions of the special function
+// unit. The error is a few units in the last place of a float. Very small results become zero.
 __device__ __forceinline__ float over_one_plus_exp2(float z, float power) {
   float gate;
   asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(gate) : "f"(power));

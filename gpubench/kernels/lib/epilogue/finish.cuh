@@ -1,9 +1,9 @@
-// finish: what follows the sums of a transposed tile (`fitted_tile.cuh`) before they leave: the bias
-// of each column, an activation, and a residual. `wgmma_epilogue` introduces it.
+// finish: the epilogue of a transposed tile (`fitted_tile.cuh`): the bias of each column, an
+// activation, and a residual. `wgmma_epilogue` introduces it.
 //
-// A thread has two columns of a piece, so it keeps two numbers of the bias. A residual comes through
-// the ring like operands do, by boxes of 64 columns, as further steps of the tile. `ldmatrix` reads
-// a box in the order in which `stmatrix` puts down results.
+// A thread has two columns of a piece, so it keeps two numbers of the bias. A residual comes
+// through the ring like operands do, by boxes of 64 columns, as further steps of the tile.
+// `ldmatrix` reads a box in the order in which `stmatrix` writes results.
 
 #pragma once
 
@@ -24,8 +24,8 @@ __device__ __forceinline__ float high_half(unsigned word) {
   return low_half<Scalar>(word >> 16);
 }
 
-// Adds matrices of 8×8, four to eight sums of a thread or two to four, in the order of `put_unit`.
-// A lane names 16 bytes.
+// Adds matrices of 8×8 in the order of `put_unit`: four to eight sums of a thread, or two to four
+// sums. A lane names 16 bytes.
 template <typename Scalar, int SUMS>
 __device__ __forceinline__ void add_matrices(float* sum, unsigned address) {
   unsigned words[SUMS / 2];
@@ -47,7 +47,7 @@ __device__ __forceinline__ void add_matrices(float* sum, unsigned address) {
   }
 }
 
-// The bias of PIECES pieces of 64 columns, the activation, and what is added; with the functions of
+// The bias of PIECES pieces of 64 columns, the activation, and the residual, with the functions of
 // `Nothing`. Only `Added` reads `residual`.
 template <typename Scalar, typename Act, bool HAS_RESIDUAL, int PIECES>
 struct Finish {
@@ -75,15 +75,15 @@ struct Finish {
     const float second = high_half<Scalar>(of_columns[piece]);  // eight columns further
 #pragma unroll
     for (int i = 0; i < SUMS; ++i) {
-      asm volatile("" : "+f"(sum[i])::"memory");  // behind the wait for it
+      asm volatile("" : "+f"(sum[i])::"memory");  // stays behind the wait for the sum
       sum[i] = Act()(sum[i] + (i / 2 % 2 ? second : first));
     }
     if constexpr (HAS_RESIDUAL) add_matrices<Scalar, SUMS>(sum, from);
-    __syncwarp();  // results may take the place; and the compiler has no further unit under way
+    __syncwarp();  // results may replace the residual, and the compiler starts no other unit before
   }
 
-  // A thread reads 16 bytes of a row of each unit, and puts them into 512 bytes of its warp: the way
-  // of `store_unit` backwards.
+  // A thread reads 16 bytes of a row of each unit, and writes them into 512 bytes of its warp: the
+  // reverse of `store_unit`.
   template <int FIRST, int COUNT, int EACH>
   struct Added {
     uint4 rows[COUNT + 1];
@@ -137,7 +137,7 @@ struct TilesWithResidual : Tiles {
       filled.copy_box(stage + i * BOX_BYTES, map, tile.row, tile.col + (first + i) * 64);
     }
   }
-  // Where a piece's box is in its stage, and whether it is the last one there.
+  // Offset of a piece's box in its stage.
   static __device__ __forceinline__ int box(int piece) {
     return piece % BOXES_OF_STAGE * BOX_BYTES;
   }
@@ -146,8 +146,8 @@ struct TilesWithResidual : Tiles {
   }
 };
 
-// Stores all sums of a block from where the ring has the residual, from the slot `further` on, as
-// `store_through_ring` does.
+// Stores all sums of a block as `store_through_ring` does, through the stages that have the
+// residual, from the slot `further` on.
 template <int BM, int BN, typename Scalar, typename Tiles, typename After, int STAGES, int PIECES,
           int SUMS>
 __device__ __forceinline__ void

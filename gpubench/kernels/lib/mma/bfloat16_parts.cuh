@@ -1,12 +1,13 @@
 // bfloat16_parts: splits float32 operands into bfloat16 parts. `wgmma_parts` introduces it.
 //
-// A number of 24 bits is the sum of three parts of 8 bits: each part is what the parts before it
-// have left, rounded. The workspace has the parts of 64 values of k together, in the order of use:
+// A number of 24 bits is the sum of three parts of 8 bits: each part is the rest that the parts
+// before it leave, rounded. The workspace has the parts of 64 values of k together, in the order of
+// use:
 //
 //     A   row of A: [64 values of k of part 2][the same 64 of part 0][of part 1][the next 64 ...
 //     B   64 rows of part 2, the same 64 rows of part 0, of part 1, the next 64 ...
 //
-// So a product along PARTS times as many values of k fetches the parts, one step for each.
+// So the parts are fetched like PARTS times as many values of k, with one step for each part.
 
 #pragma once
 
@@ -24,8 +25,8 @@ __device__ __forceinline__ float from_bits(unsigned bits) {
   return __builtin_bit_cast(float, bits);
 }
 
-// Splits two numbers. Words get a pair of parts each, the first number's in the lower half. Parts of
-// infinity, of NaN, and of a number that rounds to infinity in bfloat16 are infinity and NaN.
+// Splits two numbers. Each word gets a pair of parts, the first number's in the lower half. Parts
+// of infinity, of NaN, and of a number that rounds to infinity in bfloat16 are infinity and NaN.
 template <int PARTS>
 __device__ __forceinline__ void split_pair(float first, float second, unsigned (&words)[PARTS]) {
 #pragma unroll
@@ -68,8 +69,8 @@ __device__ __forceinline__ void split_chunk(const float* row, int column, int co
   }
 }
 
-// Launched with a thread for each chunk: `blocks_of_a` blocks for those of A, then those of B. The
-// workspace has A's parts, and then B's. Rows of B's parts have a multiple of CHUNK elements.
+// Launched with a thread for each chunk: `blocks_of_a` blocks for A's chunks, then those for B's.
+// The workspace has A's parts, and then B's. Rows of B's parts have a multiple of CHUNK elements.
 template <int PARTS>
 __device__ __forceinline__ void split_operands(const float* A, const float* B, float* workspace,
                                                int M, int N, int K, int blocks_of_a) {

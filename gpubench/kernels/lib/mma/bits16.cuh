@@ -10,8 +10,8 @@ constexpr bool IS_BFLOAT16 = false;
 template <>
 constexpr bool IS_BFLOAT16<__nv_bfloat16> = true;
 
-// Returns two sums, rounded, with the first sum in the lower half. It is volatile, so that the
-// compiler keeps it behind a wait for the sums.
+// Returns two sums, rounded, with the first sum in the lower half. The instruction is volatile, so
+// that the compiler keeps it behind a wait for the sums.
 template <typename Scalar>
 __device__ __forceinline__ unsigned pack(float first, float second) {
   unsigned pair;

@@ -83,14 +83,14 @@ struct DmmaOperands {
           load_pair(dmma_b_address(b_at + stage * STAGE, u) + (part * BK + k16 * 16) * ROW_BYTES);
     }
   }
-  // Loads what a step in `stage` begins with.
+  // Loads the first operands of a step in `stage`.
   __device__ __forceinline__ void load_first(int stage) {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) load_a(stage, 0, i);
     load_b(0, stage, 0);
   }
-  // Multiplies a tile's steps. The last pass of a step loads what the next step begins with, also
-  // that of the next tile if there are `more`. Stages are freed from block `first_block` on.
+  // Multiplies a tile's steps. The last pass of a step loads the first operands of the next step,
+  // also of the next tile if there are `more`. Blocks from `first_block` on free their stages.
   template <int BLOCKS, int STAGES>
   __device__ __forceinline__ void
   multiply_steps(double (&sum)[COLUMNS][ROWS][4], Ring<STAGES>& ring, Slot<STAGES>& slot, int steps,

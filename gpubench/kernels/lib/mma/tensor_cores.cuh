@@ -1,4 +1,4 @@
-// tensor_cores: products by a warpgroup (wgmma), and what the kernels with them share. `wgmma`
+// tensor_cores: products by a warpgroup (wgmma), and what kernels with such products share. `wgmma`
 // introduces the product, `wgmma_ring` introduces the roles of warpgroups and the ring of stages,
 // `wgmma_persistent` introduces `multiply_tile` and the store of results, and `wgmma_deferred`
 // introduces the pair `start_step` and `end_step`.
@@ -60,8 +60,9 @@ __device__ __forceinline__ int warpgroup_index() {
 
 // ---- multiplication
 
-// The matrix descriptor of a tile in shared memory: bits 0 to 13 its address, 16 to 29 and 32 to 45
-// two strides, all in units of 16 bytes; 62 and 63 the swizzle, of which 1 is 128 bytes.
+// The matrix descriptor of a tile in shared memory. Bits 0 to 13 are its address, and bits 16 to 29
+// and 32 to 45 two strides, all in units of 16 bytes. Bits 62 and 63 are the swizzle: 1 is 128
+// bytes.
 __device__ __forceinline__ unsigned long long descriptor(unsigned address, unsigned leading_bytes,
                                                          unsigned stride_bytes) {
   return (address & 0x3FFFF) >> 4 | static_cast<unsigned long long>(leading_bytes >> 4) << 16 |
@@ -74,16 +75,16 @@ __device__ __forceinline__ unsigned long long part_of_a(unsigned address, int k)
   return descriptor(address, 16, 8 * ROW_BYTES) + k * (32 / 16);
 }
 
-// Part `k` of B. With 8 bits, B lies like A. With 16 bits, 64 columns have 64 rows: from one 64
-// columns to the next, and from 8 values of k to the next 8. The next part begins 16 rows further.
+// Part `k` of B. With 8 bits, B lies like A. With 16 bits, 64 columns have 64 rows. The strides
+// lead to the next 64 columns, and to the next 8 values of k. The next part begins 16 rows further.
 template <typename Scalar>
 __device__ __forceinline__ unsigned long long part_of_b(unsigned address, int k) {
   if constexpr (IS_8_BITS<Scalar>) return part_of_a(address, k);
   return descriptor(address, STEP * ROW_BYTES, 8 * ROW_BYTES) + k * (16 * ROW_BYTES / 16);
 }
 
-// An instruction for WIDTH columns has WIDTH / 2 sums of a thread, from %0 on: four, and then J for
-// each further four. Its other operands follow, A from the number HALF on.
+// Operands of an instruction for WIDTH columns: WIDTH / 2 sums of a thread, from %0 on. J repeats
+// for each four sums after the first four. The other operands follow, A from the number HALF on.
 #define FOURS_4(J)
 #define FOURS_8(J) FOURS_4(J) J(4, 5, 6, 7)
 #define FOURS_12(J) FOURS_8(J) J(8, 9, 10, 11)
@@ -129,7 +130,7 @@ __device__ __forceinline__ unsigned long long part_of_b(unsigned address, int k)
                  " {%0,%1,%2,%3" FOURS_##HALF(NAMES) "}, " A_AND_B ", add" FLAGS ";\n}"            \
                  : SUMS(0, 1, 2, 3) FOURS_##HALF(MORE_##SUMS)                                      \
                  : __VA_ARGS__, "r"(static_cast<int>(add)));
-// By descriptors of both, and with A in four registers.
+// With descriptors of A and B, and with A in four registers.
 #define WGMMA_SHARED(TYPES, FLAGS, SUMS, WIDTH, HALF, B, ADD, ...)                                 \
   WGMMA(TYPES, FLAGS, SUMS, WIDTH, HALF, "%" #HALF ", %" #B, "%" #ADD, "l"(a), "l"(b))
 #define WGMMA_REGISTERS(TYPES, FLAGS, SUMS, WIDTH, HALF, A1, A2, A3, B, ADD)                       \
@@ -149,7 +150,7 @@ __device__ __forceinline__ unsigned long long part_of_b(unsigned address, int k)
   W(216, 108, 109, 110, 111, 112, 113) W(224, 112, 113, 114, 115, 116, 117)                        \
   W(232, 116, 117, 118, 119, 120, 121) W(240, 120, 121, 122, 123, 124, 125)                        \
   W(248, 124, 125, 126, 127, 128, 129) W(256, 128, 129, 130, 131, 132, 133)
-// The flags of floats: neither operand negated. Of 16 bits also: whether A and B are transposed.
+// Flags of floats: no operand is negated. Flags of 16 bits also say whether A and B are transposed.
 #define WGMMA_INT8(...) WGMMA_SHARED("k32.s32.s8.s8", "", INTS, __VA_ARGS__)
 #define WGMMA_FLOAT8(...) WGMMA_SHARED("k32.f32.e4m3.e4m3", ", 1, 1", FLOATS, __VA_ARGS__)
 #define WGMMA_BFLOAT16(...) WGMMA_SHARED("k16.f32.bf16.bf16", ", 1, 1, 0, 1", FLOATS, __VA_ARGS__)
@@ -160,11 +161,12 @@ __device__ __forceinline__ unsigned long long part_of_b(unsigned address, int k)
   WGMMA_SHARED("k16.f32.f16.f16", ", 1, 1, 1, 0", FLOATS, __VA_ARGS__)
 #define WGMMA_TF32(...) WGMMA_REGISTERS("k8.f32.tf32.tf32", ", 1, 1", FLOATS, __VA_ARGS__)
 
-// Starts to multiply 64 rows of A by N columns of B, 32 bytes of k; what was in `sum` counts only
-// if `add`. Thread t of the warpgroup gets, for each j, of rows 16(t/32) + (t%32)/4 and 8 further
-// the columns 8j + 2(t%4) and one further: sum[4j], sum[4j + 1]; sum[4j + 2], sum[4j + 3].
+// Starts to multiply 64 rows of A by N columns of B, 32 bytes of k. The old values of `sum` count
+// only if `add`. Thread t of the warpgroup has the rows r = 16(t/32) + (t%32)/4 and r + 8. For each
+// j, it gets the columns c = 8j + 2(t%4) and c + 1: of row r in sum[4j] and sum[4j + 1], and of row
+// r + 8 in sum[4j + 2] and sum[4j + 3].
 //
-// Of 16 bits A lies along k, and B along n; SWAPPED: A along m, and B along k.
+// With 16 bits, A lies along k, and B along n. SWAPPED: A lies along m, and B along k.
 template <typename Scalar, int N, bool SWAPPED = false, int SUMS>
 __device__ __forceinline__ void
 multiply_async(Sum<Scalar> (&sum)[SUMS], unsigned long long a, unsigned long long b, bool add) {
@@ -185,7 +187,7 @@ multiply_async(Sum<Scalar> (&sum)[SUMS], unsigned long long a, unsigned long lon
   }
 }
 
-// The same for a whole step. `a` and `b` are addresses in shared memory.
+// Starts to multiply a whole step. `a` and `b` are addresses in shared memory.
 template <typename Scalar, int N, int SUMS>
 __device__ __forceinline__ void
 multiply_step(Sum<Scalar> (&sum)[SUMS], unsigned a, unsigned b, bool add) {
@@ -196,13 +198,13 @@ multiply_step(Sum<Scalar> (&sum)[SUMS], unsigned a, unsigned b, bool add) {
   }
 }
 
-// Before the first multiplication, and wherever registers with sums were touched.
+// Required before the first multiplication, and after registers with sums were used.
 __device__ __forceinline__ void wgmma_fence() { PTX("wgmma.fence.sync.aligned;"); }
 // Closes the group of the multiplications that were started since the last call.
 __device__ __forceinline__ void commit_multiplications() {
   PTX("wgmma.commit_group.sync.aligned;");
 }
-// Keeps the compiler from reading sums before a wait that stands above this.
+// Keeps the compiler from reading sums before a wait above this call.
 template <int SUMS>
 __device__ __forceinline__ void fence_sums(float (&sum)[SUMS]) {
 #pragma unroll
@@ -221,8 +223,8 @@ __device__ __forceinline__ void await_multiplications() {
 
 // ---- roles
 
-// One warpgroup requests tiles, and the others multiply. The first gives up registers, and the
-// others take them, by these two calls in the two branches of a single `if`.
+// The warpgroup that requests tiles gives up registers, and the other warpgroups take them, by
+// these two calls in the two branches of a single `if`.
 template <int REGISTERS>
 __device__ __forceinline__ void lower_registers() {
   PTX("setmaxnreg.dec.sync.aligned.u32 %0;", "n"(REGISTERS));
@@ -238,15 +240,15 @@ struct Roles {
   static constexpr int CONSUMERS = BM == 64 ? 1 : 2;
   static constexpr int PIECES = BM / 64 / CONSUMERS;  // of 64 rows each, by a consumer
   static constexpr int THREADS = 128 * (CONSUMERS + 1);
-  // Of 65,536 registers; the sum over the block is at most what it starts with.
+  // Registers of a thread. Their sum over the block is at most what the block starts with.
   static constexpr int PRODUCER_REGISTERS = CONSUMERS == 1 ? 40 : 24;
   static constexpr int CONSUMER_REGISTERS = CONSUMERS == 1 ? 232 : 240;
 };
 
 // STAGES stages of shared memory between the producer, which fills them, and the consumers. Each
-// stage has two barriers: it is filled (one arrival, and the bytes), and it is free (all releases).
-// A consumer waits for the parity of its `Slot`. A producer waits for the parity before: that phase
-// of a new barrier counts as ended, so the first round finds all stages free.
+// stage has two barriers: "filled" (one arrival, and the bytes) and "free" (all releases). A
+// consumer waits for the parity of its `Slot`. A producer waits for the other parity: a new barrier
+// counts that phase as ended, so the first round finds all stages free.
 template <int STAGES>
 struct Ring {
   Mbarrier filled[STAGES];
@@ -320,8 +322,8 @@ end_step(Ring<STAGES>& ring, Slot<STAGES>& slot, int& previous, bool first, int 
   slot.advance();
 }
 
-// All steps of a tile. `start` waits for a step's stage, and starts its multiplications. Two steps
-// are under way at a time, so a stage is freed one step late.
+// Multiplies all steps of a tile. `start` waits for a step's stage, and starts to multiply. Two
+// steps are under way at a time, so a stage is freed one step late.
 template <int BLOCKS, int STAGES, typename Start>
 __device__ __forceinline__ void
 multiply_steps(Ring<STAGES>& ring, Slot<STAGES>& slot, int steps, int first_block, Start start) {
@@ -348,14 +350,15 @@ __device__ __forceinline__ void multiply_tile(float (&sum)[Roles<BM>::PIECES][BN
 
 // ---- results
 
-// A box of results is 64 rows of 128 bytes. BOX_SUMS is a thread's number of sums in a box. They
-// take 16 words: pairs of rounded sums, or ints.
+// A box of results is 64 rows of 128 bytes. BOX_SUMS is a thread's number of sums in a box. These
+// sums take 16 words: pairs of rounded sums, or ints.
 template <typename Scalar>
 constexpr int BOX_SUMS = 16 * 4 / RESULT_BYTES<Scalar>;
 template <typename Scalar>
 constexpr int BOX_COLUMNS = ROW_BYTES / RESULT_BYTES<Scalar>;
 
-// Rounds a thread's sums of a box to words. It is volatile, to stay behind a wait for the sums.
+// Rounds a thread's sums of a box to words. The code is volatile, to stay behind a wait for the
+// sums.
 template <typename Scalar>
 __device__ __forceinline__ void take_results(unsigned (&words)[16], const Sum<Scalar>* sums) {
 #pragma unroll
@@ -389,7 +392,7 @@ store_sums(const float (&sum)[SUMS], Scalar* C, int row0, int col0, int rows, in
   }
 }
 
-// Puts down four 8×8 matrices of 16-bit results by rows, or by columns. A lane names 16 bytes.
+// Writes four 8×8 matrices of 16-bit results by rows, or by columns. A lane names 16 bytes.
 template <bool TRANSPOSED>
 __device__ __forceinline__ void put_unit(unsigned address, const unsigned* words) {
   if constexpr (TRANSPOSED) {
@@ -404,8 +407,8 @@ __device__ __forceinline__ void put_unit(unsigned address, const unsigned* words
 // Lets the TMA see what this thread has written to shared memory.
 __device__ __forceinline__ void publish_to_tma() { PTX("fence.proxy.async.shared::cta;"); }
 
-// Has the TMA store a box at (row, col) of the map's matrix, as far as it lies inside. The L2 cache
-// need not keep results, which nothing reads again.
+// Makes the TMA store a box at (row, col) of the map's matrix, without the part outside. The L2
+// cache need not keep results, which are not read again.
 __device__ __forceinline__ void store_by_tma(const CUtensorMap* map, unsigned box, int row,
                                              int col) {
   PTX("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint"
@@ -413,19 +416,19 @@ __device__ __forceinline__ void store_by_tma(const CUtensorMap* map, unsigned bo
       "l"(map), "r"(col), "r"(row), "r"(box), "l"(EVICT_FIRST));
 }
 
-// Waits until the TMA has read the boxes that this thread had it store, but for the last PENDING.
+// Waits until the TMA has read all but the last PENDING boxes that this thread made it store.
 template <int PENDING = 0>
 __device__ __forceinline__ void await_stored_boxes() {
   PTX("cp.async.bulk.wait_group.read %0;", "n"(PENDING));
 }
 
-// The threads of a warpgroup have come here.
 __device__ __forceinline__ void synchronize_warpgroup(int warpgroup) {
   PTX("bar.sync %0, 128;", "r"(warpgroup + 1));
 }
 
 // Stores results from registers. A warpgroup writes boxes of 64 rows and 128 bytes to shared
-// memory, in two buffers by turns. One thread has the TMA store them while the other threads go on.
+// memory, in two buffers by turns. One thread makes the TMA store them while the other threads go
+// on.
 struct ResultBoxes {
   static constexpr int BYTES = 64 * ROW_BYTES;
   static constexpr int BUFFERS = 2;
@@ -435,25 +438,25 @@ struct ResultBoxes {
   int warpgroup;
   int buffer = 0;  // whose turn it is
 
-  // `all_buffers`: those of warpgroup 0, and then the others'.
+  // `all_buffers`: the buffers of warpgroup 0, and then those of the other warpgroups.
   __device__ __forceinline__ ResultBoxes(const CUtensorMap* map, unsigned all_buffers,
                                          int warpgroup)
       : map(map), buffers(all_buffers + warpgroup * BUFFERS * BYTES), warpgroup(warpgroup) {}
 
-  // Where thread t has `stmatrix` number i put 16 bytes. A warp puts down four 8×8 matrices at
-  // once, 16 rows of 16 columns, and each of its lanes names one row of a matrix.
+  // Offset of the 16 bytes that thread t names for `stmatrix` number i. A warp writes four 8×8
+  // matrices at once, 16 rows of 16 columns, and each of its lanes names one row of a matrix.
   static __host__ __device__ constexpr int offset(int t, int i) {
     const int row = t / 32 * 16 + t % 16;
     return row * ROW_BYTES + swizzle(row, 2 * i + t % 32 / 16) * 16;
   }
 
-  // Where thread t puts its two ints of a block of 8 columns, in a row or (`half`) 8 rows further.
+  // Offset of thread t's two ints of a block of 8 columns, in a row or (`half`) 8 rows further.
   static __host__ __device__ constexpr int int_offset(int t, int block, int half) {
     const int row = t / 32 * 16 + t % 32 / 4 + 8 * half;
     return row * ROW_BYTES + swizzle(row, 2 * block + t % 4 / 2) * 16 + t % 2 * 8;
   }
   // The block that thread t stores as its i-th. Rows that differ in the last bit would meet in
-  // banks, so odd ones take blocks in another order.
+  // banks, so odd rows take blocks in another order.
   static __host__ __device__ constexpr int int_block(int t, int i) { return i ^ t / 4 % 2 * 2; }
 
   // Stores a box at (row, col) of C; a thread gives 16 pairs of its sums, or 16 ints.
@@ -477,7 +480,7 @@ struct ResultBoxes {
       PTX("cp.async.bulk.commit_group;");
     }
   }
-  // The same from sums: box `box`, from the left.
+  // Stores box number `box`, from the left, of a thread's sums.
   template <typename Scalar, int SUMS>
   __device__ __forceinline__ void
   store_sums(const Sum<Scalar> (&sum)[SUMS], int box, int row, int col) {
@@ -485,7 +488,7 @@ struct ResultBoxes {
     take_results<Scalar>(words, sum + box * BOX_SUMS<Scalar>);
     store<RESULT_BYTES<Scalar>>(words, row, col + box * BOX_COLUMNS<Scalar>);
   }
-  // The same from all sums of a warpgroup whose first row and column are `row` and `col`.
+  // Stores all sums of a warpgroup whose first row and column are `row` and `col`.
   template <typename Scalar, int PIECES, int SUMS>
   __device__ __forceinline__ void
   store_tile(const Sum<Scalar> (&sum)[PIECES][SUMS], int row, int col) {
@@ -495,7 +498,7 @@ struct ResultBoxes {
       store_sums<Scalar>(sum[i / ACROSS], i % ACROSS, row + i / ACROSS * 64, col);
     }
   }
-  // Before the block ends: shared memory must last until the TMA has read it.
+  // Call this before the block ends: shared memory must last until the TMA has read it.
   __device__ __forceinline__ void finish() const {
     if (threadIdx.x % 128 == 0) await_stored_boxes();
   }
@@ -508,7 +511,7 @@ struct ResultBoxes {
       const int block = int_block(t, i);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        // One of two registers, by a constant number each: registers cannot be indexed.
+        // Selects one of two registers by constant numbers: registers cannot be indexed.
         const unsigned* const here = ints + 4 * i + 2 * half;
         const unsigned* const other = ints + 4 * (i ^ 2) + 2 * half;
         PTX("st.shared.v2.b32 [%0], {%1, %2};", "r"(to + int_offset(t, block, half)),

@@ -1,7 +1,7 @@
 // partial_sums: adds up blocks' parts of a vector in order. `gemv_t_vectorized` introduces it.
 //
-// Atomic additions to the result would need no second launch. But the result must be set to zero
-// before, and the order of additions would change from run to run, and with it the last digits.
+// Atomic additions to the result would need no second launch. But they need a result that is set to
+// zero, and their order, and so the last digits, would change from run to run.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// sum_type: the type of sums of a type's products. `batched_tile` and the epilogues use it.
+// sum_type: the type of sums, by the type of operands. `batched_tile` and the epilogues use it.
 
 #pragma once
 

@@ -28,8 +28,8 @@ __device__ __forceinline__ void interleaved_product(const Scalar* A, const Scala
   // A row of A's tile is padded, so that transposed writes go to 32 banks. Panels need no padding.
   constexpr int A_ROW = A_LAYOUT == Layout::ROWS ? BM + 4 : BM;
   constexpr int STAGE = BK * (A_ROW + BN);
-  // A warp copies 4 rows × 8 values of k of A at once. Of B, a thread copies 16 bytes. Where rows
-  // begin anywhere, it copies elements, and a warp's elements are neighbours: they go to 32 banks.
+  // A warp copies 4 rows × 8 values of k of A at once. A thread copies 16 bytes of B. If rows of B
+  // are not aligned, it copies elements, and a warp's elements are neighbours: they go to 32 banks.
   constexpr int A_ROWS = THREADS / 8;
   constexpr int A_COPIES = BM / A_ROWS / CHUNKS;  // of A_ROWS rows per chunk, along all of BK
   constexpr int WIDTH = ALIGNED ? 4 : 1;

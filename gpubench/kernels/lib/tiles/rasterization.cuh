@@ -1,7 +1,7 @@
 // rasterization: the order in which blocks take the tiles of C. `large_tile` introduces it.
 //
 // Blocks that run at the same time should share rows of A and columns of B in the L2 cache. Along
-// whole rows of tiles, 132 blocks of a C with 32 tiles per row would need 4 rows and all 32
+// whole rows of tiles, 132 blocks of a C with 32 tiles per row would need 5 rows and all 32
 // columns. Down groups of 8 rows of tiles, they need 8 rows and 17 columns:
 //
 //     0  8 16 24 ...

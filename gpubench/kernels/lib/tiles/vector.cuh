@@ -48,7 +48,7 @@ __device__ __forceinline__ Vector<Scalar> load_vector(const Scalar* row, int at,
   return vector;
 }
 
-// Stores a vector. Elements past the row's end are not stored.
+// Stores a vector, without elements past the row's end.
 template <typename Scalar>
 __device__ __forceinline__ void store_vector(const Vector<Scalar>& vector, Scalar* row, int at,
                                              int length, bool aligned) {

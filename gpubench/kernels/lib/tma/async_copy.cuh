@@ -7,7 +7,7 @@
 #include "ptx.cuh"
 
 // Starts a copy of 4, 8 or 16 bytes. Both addresses are multiples of BYTES. If not `inside`, zeros
-// are written and nothing is read. Before compute capability 8.0 it copies at once.
+// are written and nothing is read. Before compute capability 8.0 the thread itself copies.
 template <int BYTES>
 __device__ __forceinline__ void copy_async(void* to, const void* from, bool inside = true) {
 #ifndef __CUDACC__  // a host that emulates CUDA

@@ -5,7 +5,7 @@
 // those of this k are multiplied, and the loop over CHUNK values of k stays a loop. Here one turn
 // of the loop ends in the middle of a k, with the loads for the next k under way. If it ended
 // between two values of k, the compiler would place the loads right before their use. So the caller
-// of `add_chunk` multiplies the first half of the first k, and the second of the last.
+// of `add_chunk` multiplies the first half of the first k, and the second half of the last k.
 
 #pragma once
 

@@ -15,8 +15,8 @@ __host__ __device__ constexpr int parts_of_row(int row_bytes) {
   return (row_bytes + PART_BYTES - 1) / PART_BYTES;
 }
 
-// Copies a part of a row by a warp, WORDS words a lane. A row begins at any byte, so each word that
-// is stored is made of two aligned words that are loaded. The array's last bytes, which are no
+// A warp copies a part of a row, WORDS words for each lane. A row begins at any byte, so each word
+// that is stored is made of two aligned words that are loaded. The array's last bytes, which are no
 // whole word, are loaded alone. Anything may be stored behind a row's last byte.
 template <int WORDS>
 __device__ __forceinline__ void

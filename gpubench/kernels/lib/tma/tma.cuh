@@ -12,7 +12,7 @@ struct alignas(64) CUtensorMap {
   unsigned long long opaque[16];
 };
 
-// Policies of the L2 cache, as createpolicy.fractional makes them: replaced first, and as usual.
+// Policies of the L2 cache, as createpolicy.fractional makes them: evicted first, and as usual.
 constexpr unsigned long long EVICT_FIRST = 0x12F0000000000000, EVICT_NORMAL = 0x16F0000000000000;
 
 // A barrier in shared memory. Its phase ends when all threads that it counts have arrived, and all
@@ -78,7 +78,8 @@ struct Slot {
   }
 };
 
-// Has the TMA read a map that it will need.
+// Makes the TMA read a map early.
+
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   PTX("prefetch.tensormap [%0];", "l"(map));
 }
