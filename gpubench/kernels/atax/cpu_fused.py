@@ -1,6 +1,6 @@
 """One pass, one thread: a row gives its element of A·v, and at once its share of the result.
 
-The row is in a cache the second time, so A comes from memory once: PolyBench's loops.
+The row is in a cache the second time, so A comes from memory once. The loops are PolyBench's.
 """
 
 from gpubench.kernels.libraries import cpu_loop

@@ -28,13 +28,13 @@ CORES = (
 """BM, BN, BK, stages, warps: for tensor cores, and for multiply-adds in float32."""
 
 KEY = ["m", "n", "k", "a_by_columns", "b_by_columns"]
-"""Arguments for each of whose values Triton times the configurations."""
+"""Arguments: Triton times the configurations again if one of their values is new."""
 
 GROUP = 8
 """Rows of tiles that are taken together, so that shared operands are in the L2 cache."""
 
 
-# Triton compiles annotations too, so there are only Triton's own.
+# Triton compiles annotations too, so only Triton's own annotations are here.
 @triton.jit  # type: ignore[untyped-decorator]
 def product(  # type: ignore[no-untyped-def]
     a_at, b_at, c_at, m, n, k,
@@ -79,13 +79,13 @@ def product(  # type: ignore[no-untyped-def]
 
 
 class TritonMatmul:
-    """The product of torch tensors in a precision. At a new size Triton times configurations."""
+    """Product of torch tensors in a precision. At a new size Triton times the configurations."""
 
     def __init__(self, dtype: str) -> None:
         shapes: tuple[tuple[int, ...], ...] = CORES if dtype == "float32" else TENSOR_CORES
         in_parts = dtype in {"tf32", "bf16x3", "bf16x6"}  # Triton's names, too
         self._precision = dtype if in_parts else "ieee"
-        halved = 2 if in_parts else 1  # elements of four bytes: half as many along k
+        halved = 2 if in_parts else 1  # elements of four bytes: half the number along k
         configurations = [
             triton.Config(
                 {"bm": bm, "bn": bn, "bk": bk // halved}, num_stages=stages, num_warps=warps

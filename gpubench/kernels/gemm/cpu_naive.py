@@ -1,8 +1,8 @@
 """The textbook triple loop, one thread: the baseline of the published CPU speed-ups.
 
-In i-j-k order the inner loop walks down a column of B. Where N is a power of two those elements
-fall into a few sets of the cache and evict each other, so it is several times slower there than
-at a neighbouring size: a speed-up over it at 1024 or 2048 flatters the GPU.
+In i-j-k order the inner loop walks down a column of B. If N is a power of two, these
+elements fall into a few sets of the cache and evict each other. The loop is then several times
+slower than at a neighbouring size, so a speed-up over it at 1024 or 2048 flatters the GPU.
 """
 
 from gpubench.kernels.libraries import cpu_loop

@@ -2,7 +2,7 @@
 
 What the GPU's block does with shared memory, one thread does with scratch arrays that stay in
 its L1 and L2 caches: B's current EDGE columns are copied once into a contiguous panel, A's tiles
-pass through a scratch tile, and each tile of C is accumulated in scratch and written once. The
+pass through a scratch tile, and each tile of C is summed in scratch and written once. The
 edge is a constant of the compiled instance, so the inner loops have constant trip counts and the
 compiler keeps rows of the accumulator in vector registers.
 """
@@ -31,7 +31,7 @@ does not unroll it (0.1 s at 48, 0.8 s at 64), so the kernel updates a row of C 
 def build(
     tile: Config | None, dtype: str, *, parallel: bool = False, strided: bool = False
 ) -> Callable[..., None]:
-    """Return the product for this edge. It goes over columns of blocks, in parallel if `parallel`.
+    """Return the product for this edge. If `parallel`, threads share the columns of blocks.
 
     With `strided`, A and B may have any strides. Both are copied into scratch anyway.
     """

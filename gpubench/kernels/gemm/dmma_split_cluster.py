@@ -19,7 +19,7 @@ BYTES = 8
 """Bytes of an element."""
 
 MAX_OF_FOUR_WARPS = 96 * 64
-"""Elements of a tile up to which four warps multiply, and eight above."""
+"""Maximum elements of a tile that four warps multiply. Eight warps multiply larger tiles."""
 
 FOUR_WARPS, EIGHT_WARPS = 4, 8
 
@@ -27,7 +27,7 @@ HALF_OF_SHARED_BYTES = 112 * 1024
 """Dynamic shared memory with which two blocks fit on a multiprocessor."""
 
 PADDING_BYTES = 32
-"""Of a row of sums, as in the source."""
+"""Padding of a row of sums, as in the source."""
 
 
 def warps(tile: Config) -> int:
@@ -57,8 +57,8 @@ def launches(tile: Config, problem: Problem, _multiprocessors: int) -> Launch:
 def shared_clocks(tile: Config) -> float:
     """Return the clocks in which a step's operands pass through shared memory, 128 bytes each.
 
-    For 16 values of k, a warp loads two pairs for each 8 rows and four for each 16 columns, of 512
-    bytes. The TMA writes each operand once.
+    For 16 values of k, a warp loads two pairs for each 8 rows and four pairs for each 16 columns,
+    of 512 bytes. The TMA writes each operand once.
     """
     rows, columns, depth = tile.numbers("BM", "BN", "BK")
     by_rows = columns % 64 or (rows % 32 == 0 and rows >= columns)

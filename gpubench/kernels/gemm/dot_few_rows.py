@@ -14,22 +14,22 @@ MAX_ROWS = {4: 16, 2: 4}
 """Maximum M by bytes of an element. With more rows, multiply-adds and conversions limit."""
 
 MAX_SUMS = 64
-"""Maximum number of sums of a thread. More leave too few registers for loads in flight."""
+"""Maximum number of sums of a thread. More sums leave too few registers for loads in flight."""
 
 PARTS, LINE_BYTES = (1, 2, 4, 8), 128
-"""Parts of K, and the fewest bytes of a row of a tile of B, that are compared."""
+"""Parts of K, and the minimum bytes of a row of a tile of B, that are compared."""
 
 PICKS = 3
 """Number of configurations that are picked for a problem."""
 
 
 def shared_bytes(tile: Config, problem: Problem) -> int:
-    """Return the shared memory of the sums of all threads: `rows` rows of 16 bytes of B each."""
+    """Return the shared memory of the sums of all threads: `rows` rows of float32 sums each."""
     return int(THREADS * tile["rows"] * VECTOR_BYTES // problem.precision.item_bytes * 4)
 
 
 def launch(tile: Config, problem: Problem) -> Launch:
-    """Launch SPLITS blocks per tile of C, a cluster of them."""
+    """Launch a cluster of SPLITS blocks per tile of C."""
     vector = VECTOR_BYTES // problem.precision.item_bytes
     aligned = problem.n % vector == problem.k % vector == 0
     splits = tile["splits"]
@@ -44,7 +44,7 @@ def launch(tile: Config, problem: Problem) -> Launch:
 
 
 def together(tile: Config) -> str | None:
-    """Require whole threads: their rows divide a block's, and their columns leave some for K."""
+    """Require that threads' rows divide a tile's, and that a block has enough threads."""
     rows, columns, each = tile.numbers("BM", "BN", "rows")
     if rows % each:
         return f"{tile}: {each} rows a thread do not divide {rows}"
@@ -79,7 +79,7 @@ TILES = Space(
 )
 
 LAUNCH_US, PARTS_US, PART_US, STEP_US, SUM_US = 2.11, 0.967, 0.0976, 0.305, 0.0265
-"""Microseconds of a launch, of parts of K and of each of them, of a step's loads, and for each sum
+"""Microseconds of a launch, of having parts of K, of each part, of a step's loads, and of each sum
 of a thread. These constants and the next were fitted to 12 shapes of 1 to 16 rows on an H100."""
 
 READ_PER_US, MULTIPLIED_PER_US = 81_500, 84_400
@@ -90,7 +90,7 @@ NORM = 3
 
 
 def expected_us(tile: Config, problem: Problem, multiprocessors: int) -> float:
-    """Return the time of a product: loads of steps one after another, or rates of the busiest."""
+    """Return the time of a product, from its steps' loads and the busiest multiprocessor."""
     rows, columns, each, unroll, splits = tile.numbers("BM", "BN", "rows", "unroll", "splits")
     item = problem.precision.item_bytes
     vector = VECTOR_BYTES // item
@@ -109,7 +109,7 @@ def expected_us(tile: Config, problem: Problem, multiprocessors: int) -> float:
 
 
 def auto_tiles(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
-    """Return the fastest configurations by `expected_us`, whose tiles cover M in one row."""
+    """Return the fastest configurations by `expected_us` whose tiles cover M in one row."""
     rows = min(rows for rows in ROWS if rows >= min(problem.m, ROWS[-1]))
     each = min(rows, 8)
     unroll = 2 if each == 1 and problem.dtype == "float32" else 1

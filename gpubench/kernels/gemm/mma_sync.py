@@ -4,7 +4,7 @@ from gpubench.kernels.tensor_cores import DTYPES
 from gpubench.model import LAYOUTS, Config, Launch, Problem, Space
 
 MAX_SHARED_BYTES = 99 * 1024
-"""Maximum of a block on compute capability 8.6 and 8.9, the lowest from 8.0 on."""
+"""Maximum of a block on compute capability 8.6 and 8.9, the lowest maximum from 8.0 on."""
 
 MAX_THREADS = 512
 """Maximum threads of a block. 1024 threads would have 64 registers each, and spill."""

@@ -23,7 +23,7 @@ def shared_bytes(tile: Config) -> int:
     """Return the dynamic shared memory: the stages, and the scratch for storing results.
 
     Small tiles request more than they need, so that each multiprocessor holds two blocks. If some
-    held three, all others would wait for these.
+    held three, the others would wait for them.
     """
     bm, bn, bk, tn, stages = tile.numbers("BM", "BN", "BK", "TN", "stages")
     scratch = threads_of(tile) // 32 * (16 * 8 * tn + 4)

@@ -118,15 +118,15 @@ and 16 parts if M is at most `FEW_ROWS`."""
 
 FEW_ROWS = 64
 """Largest M for which twice as many configurations are picked. At 31 such products on an H200, the
-better of two of different sizes takes 8 % longer than the fastest of 25 to 40 configurations, and
-the best of four takes 4 % longer."""
+better of two picks of different sizes takes 8 % longer than the fastest of 25 to 40 configurations,
+and the best of four picks takes 4 % longer."""
 
 SMALL_TILE = "32x32x16/4x4/s4"
 """Tile for small products, whose time is that of a few steps, one after the other. A part of K may
 be a single step."""
 
 MAX_SMALL_EXTENT = 384
-"""Largest M, N and K of a small product."""
+"""Maximum M, N and K of a small product."""
 
 
 @cache

@@ -5,14 +5,14 @@ from gpubench.model import Config, Problem
 
 
 def refuse_rows(tile: Config, problem: Problem) -> str | None:
-    """Also refuse a tile whose half, of ints, has no multiple of the swizzle's 8 rows."""
+    """Also refuse a tile of which half, a box of ints, is no multiple of the swizzle's 8 rows."""
     if tile["BM"] % (multiple := 4 * problem.precision.result_bytes):
         return f"{tile}: rows are no multiple of {multiple}, which {problem.dtype} needs"
     return refuse(tile, problem)
 
 
 VARIANT = variant(
-    idea="two warpgroups with tiles of 8 bits of their own: one stores while the other multiplies",
+    idea="8 bits, two warpgroups with tiles of their own: one stores while the other multiplies",
     after="wgmma_bytes_cluster",
     dtypes=BYTES_TURNS.dtypes,
     tiles=BYTES_TURNS.tiles(

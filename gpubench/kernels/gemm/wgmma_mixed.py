@@ -1,7 +1,7 @@
 from gpubench.kernels.tensor_cores import stages_and_results_bytes, tiles, two_widths, variant
 
 VARIANT = variant(
-    idea="256×192 per block, less from memory; narrower last columns let all blocks end together",
+    idea="256×192 per block fetch fewer bytes; narrower last columns let all blocks end together",
     after="wgmma_deferred",
     tiles=tiles(
         rows=(256,),

@@ -27,7 +27,7 @@ PARTS = {"bf16x6": 3, "bf16x3": 2}
 TILE_ARGUMENTS = "{BM}, {BN}, {BK}, {stages}, {cluster}, {group}"
 
 TOGETHER, APART, APART_AND_OFTEN = range(3)
-"""What sums a tile has in the tensor core, as in `wgmma_parts.cu`."""
+"""Which sums a tile has in the tensor core, as in `wgmma_parts.cu`."""
 
 MAX_K = {APART_AND_OFTEN: 384, APART: 2048}
 """Maximum K of `bf16x6` for which it has these sums."""
@@ -52,14 +52,14 @@ to 8192 on an H200, with 15 tiles each. The best of two picks takes 0.4 % longer
 
 
 def sums_of(problem: Problem) -> int:
-    """Return what sums a tile has in the tensor core."""
+    """Return which sums a tile has in the tensor core."""
     if problem.dtype == "bf16x3":
         return TOGETHER
     return next((sums for sums, most in MAX_K.items() if problem.k <= most), TOGETHER)
 
 
 def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
-    """Launch the splitting, then a product by the number of blocks that are resident at once."""
+    """Launch the splitting, then the product with the number of resident blocks."""
     m, n, k = problem.m, problem.n, problem.k
     parts = PARTS[problem.dtype]
     padded_k, padded_n = -(-k // STEP) * STEP, -(-n // CHUNK) * CHUNK
@@ -109,7 +109,7 @@ def predicted_us(size: tuple[int, int], problem: Problem, multiprocessors: int) 
 
 def picks(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
     """Return the tiles that the model predicts to be the fastest, and the first one in pairs."""
-    smallest = {  # of the tiles of which equally many cover C
+    smallest = {  # of tiles of which the same number covers C
         (-(-problem.m // rows), columns): (rows, columns)
         for rows in reversed(ROWS)
         if min(PIECE_ROWS, problem.m) <= rows <= MAX_ROWS[sums_of(problem)]

@@ -6,7 +6,7 @@ from gpubench.kernels.tile_costs import Picks
 from gpubench.model import Config, Launch, Problem
 
 PADDING_BYTES = 16
-"""Of a row of sums, as in the source."""
+"""Padding of a row of sums, as in the source."""
 
 
 def shared_bytes(tile: Config) -> int:

@@ -9,18 +9,18 @@ from gpubench.model import Config, Launch, Problem
 BATCHED = Form(rows=ROWS_BY_8, columns=(64, 128, 192, 256), clusters=PAIRS, options="")
 
 PICKS = 4
-"""Number of configurations that the model picks of a kernel. At 18 shapes on an H200, the picks of
-both kernels had the fastest of some nine configurations, or one that takes 3 % longer."""
+"""Number of configurations that the model picks for each kernel. At 18 shapes on an H200, the picks
+included the fastest of about nine configurations, or one that takes 3 % longer."""
 
 FEW_STAGES = 3
 """Minimum number of stages of a block that shares its multiprocessor, if K has as many steps."""
 
 REGISTERS = 65_536  # registers of a multiprocessor
-OTHER_REGISTERS = 32  # registers of a thread beside its sums
+OTHER_REGISTERS = 32  # registers of a thread besides its sums
 
 
 def refuse(tile: Config, problem: Problem) -> str | None:
-    """Also refuse one stage for several steps, of which two are under way at a time."""
+    """Also refuse one stage for several steps: two steps are under way at a time."""
     if tile["stages"] == 1 and problem.k > tile["BK"]:
         return f"{tile}: one stage is for K up to {tile['BK']}, not {problem.k}"
     return tensor_cores.refuse(tile, problem)

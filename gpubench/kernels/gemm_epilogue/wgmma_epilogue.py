@@ -27,7 +27,7 @@ def instance(op: str, kernel: str, parameters: str) -> str:
 
 
 def stages_of(op: str) -> Sequence[int]:
-    """Return the numbers of stages: two hold a residual, beside two steps of K."""
+    """Return the numbers of stages: a residual has up to two, besides two steps of K."""
     return STAGES[1:] if FORMS[op].has_residual else STAGES
 
 

@@ -15,12 +15,12 @@ from gpubench.model import Config, Launch, Problem
 RESULT = 3  # index of the result among the kernel's arrays
 
 MAX_SUMS = 192
-"""Maximum number of sums of a thread, which also has the place of its tile among the groups."""
+"""Maximum number of sums of a thread, which also keeps the place of its tile."""
 
 PICKS = 5  # number of configurations that are picked for a problem
 
 LEAST_CLOCKS = 250  # of a step, however small its tile is
-FETCHED_BYTES = 44  # bytes of a clock that a multiprocessor gets from the L2 cache
+FETCHED_BYTES = 44  # bytes that a multiprocessor gets from the L2 cache in a clock
 
 
 def why_not(tile: Config) -> str | None:
@@ -31,7 +31,7 @@ def why_not(tile: Config) -> str | None:
 
 
 def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
-    """Launch the number of resident blocks, or of tiles if all groups but one were empty."""
+    """Launch the number of resident blocks, or of tiles if one group had all rows."""
     groups, *_ = problem.further
     together = problem.at((groups * problem.m, *problem.numbers[1:]))
     rows, columns = cluster(tile)
@@ -48,10 +48,10 @@ def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
 
 
 def clocks(tile: tuple[int, int, int], problem: Problem, multiprocessors: int) -> float:
-    """Return the clocks of a product with such tiles, as a rank needs them.
+    """Return the clocks of a product with such tiles, which are only good enough to rank tiles.
 
-    A tile has rows, columns, and the blocks that share its rows. Half of a group's last tile is too
-    much. A step takes as long as its multiplications, or as its bytes take from the L2 cache.
+    A tile has rows, columns, and the blocks that share its rows. Half of a group's last tile is
+    wasted. A step takes as long as its multiplications, or as its bytes take from the L2 cache.
     """
     (rows, columns, across), (groups, *_) = tile, problem.further
     tile_rows = groups * max(1.0, problem.m / rows + 0.5)

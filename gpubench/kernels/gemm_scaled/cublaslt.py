@@ -18,7 +18,7 @@ def scale_modes(op: str) -> tuple[int, int]:
 
 
 def refuse(tile: Config | None, problem: Problem) -> str | None:
-    """Also refuse scales of blocks whose rows the library wants padded."""
+    """Also refuse scales of blocks whose rows the library requires to be padded."""
     blocks = -(-problem.k // BLOCK)
     if problem.operation.scaled is by_blocks and (problem.m % MULTIPLE or blocks % MULTIPLE):
         return (

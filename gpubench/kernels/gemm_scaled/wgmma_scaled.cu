@@ -17,7 +17,7 @@
 //
 // Tiles of 64 or 128 rows are upright: the 64 rows of an instruction are rows of A, and a thread
 // has two scales of them. All other tiles are transposed (`fitted_tile.cuh`), with any multiple of
-// 8 rows, for products of fewer than 64. There a thread has two scales of each eight rows. The
+// 8 rows, for products of fewer than 64 rows. There a thread has two scales of each eight rows. The
 // scales of a tile's rows arrive with each step (`scaled_rows.cuh`): a thread that loads them from
 // the L2 cache itself, a step ahead, waits for them, as the copies of A and B are in front of it
 // (1.3 times the time at 4096×4096 with K = 7168 on an H200). The scale of B is one number for each

@@ -25,7 +25,7 @@ from gpubench.kernels.tensor_cores import (
 from gpubench.model import Config, Launch, Problem, TensorMap
 
 MAX_SUMS = 208
-"""Maximum number of sums of a thread, with those of two pieces that leave the tensor core."""
+"""Maximum number of sums of a thread, including two pieces that leave the tensor core."""
 
 A_SCALES, RESULT = 2, 4  # indices of the kernel's arrays
 
@@ -45,14 +45,13 @@ STEP_CLOCKS = {
     (128, 192): 1145,
     (128, 256): 1463,
 }
-"""Clocks of a step of upright tiles, by their rows and columns, at 9 shapes on an H200. All but
-those of two pieces have two of them under way."""
+"""Clocks of a step of upright tiles, by their rows and columns, at 9 shapes on an H200. Tiles of
+one piece have two pieces under way."""
 
 BOX_BYTES = 2 * PIECE_ROWS * ROW_BYTES  # of results of a warpgroup in upright tiles
 
 MULTIPLE, PADDED_TO = 4, 32
-"""A box of scales begins at a multiple of the first number of scales, and is padded to the second
-one."""
+"""A box of scales begins at a multiple of the first number, and is padded to one of the second."""
 
 
 def consumers(tile: Config) -> int:
@@ -61,7 +60,7 @@ def consumers(tile: Config) -> int:
 
 
 def spare_scales(problem: Problem) -> int:
-    """Return the number of scales that a box has beside those of its rows."""
+    """Return the number of scales that a box has besides those of its rows."""
     return MULTIPLE if problem.m % MULTIPLE else 0
 
 
@@ -74,7 +73,7 @@ def shared_bytes(tile: Config, spare: int = 0) -> int:
 
 
 def why_not(tile: Config) -> str | None:
-    """Return why a warpgroup cannot have its part of a tile, or share it in this way, or None."""
+    """Return why a warpgroup cannot have its part of a tile, or None."""
     rows, columns = tile.numbers("BM", "BN")
     if rows != max(UPRIGHT) and columns % BLOCK and columns != PIECE_ROWS:
         return f"{tile}: a warpgroup's columns have no single scale"
@@ -122,7 +121,7 @@ def launches(tile: Config, problem: Problem, multiprocessors: int) -> Launch:
 
 
 def clocks(tile: tuple[int, int, str], problem: Problem, multiprocessors: int) -> float:
-    """Return the clocks of a product with such tiles, by rows, columns and pair, for a rank."""
+    """Return the clocks of a product with tiles of such rows, columns and pairs, to rank them."""
     rows, columns, pair = tile
     down, across = map(int, pair.split("x"))
     pairs = -(-problem.m // (rows * down)) * -(-problem.n // (columns * across))
@@ -132,7 +131,7 @@ def clocks(tile: tuple[int, int, str], problem: Problem, multiprocessors: int) -
 
 
 def picks(problem: Problem, multiprocessors: int) -> tuple[str, ...]:
-    """Return the tiles that take the fewest clocks, and the first one of two rows in a pair."""
+    """Return the tiles that take the fewest clocks, and the fastest pair of tiles."""
 
     def ranked(tiles: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
         return sorted(tiles, key=lambda tile: clocks(tile, problem, multiprocessors))
@@ -179,7 +178,7 @@ SPACE = tiles(
 )
 
 VARIANT = variant(
-    idea="float8 on tensor cores, whose sums leave them every 128 of k and are scaled",
+    idea="float8 on tensor cores, whose sums leave them every 128 values of k, scaled",
     after="scaled_tile",
     dtypes=("float8_e4m3",),
     tiles=SPACE,

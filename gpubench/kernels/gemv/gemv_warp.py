@@ -1,7 +1,7 @@
 from gpubench.kernels.vectors import THREADS, tile_grid, variant
 
 VARIANT = variant(
-    idea="one warp per rows: lanes read side by side and add up by shuffles",
+    idea="one warp per ROWS rows: lanes read side by side and add up by shuffles",
     tiles=tile_grid(
         {"threads": THREADS, "rows_per_warp": range(1, 9)},
         default=("128x1", "128x2", "128x4", "256x1", "256x2", "256x4"),

@@ -5,7 +5,6 @@
 // or tall. A block's sums are a part of the result. The parts go to the workspace, and a second
 // or tall. A block's sums are a part of the result. The parts go to the workspace, and a second
 // launch adds them up. This moves 2/ROWS of A's bytes, mostly in the cache.
-
 // If N is not a multiple of the vector, a thread's columns lie THREADS apart instead of side by
 // side, and are loaded one by one, still coalesced. If rows are so narrow that at least half of the
 // threads would have no column, these threads take the next rows, and the block adds up their sums.

@@ -13,8 +13,7 @@ struct MatrixOfBatch {
   int number = 0;
 };
 
-// The tiles of all products of a batch: `Tiles` of the first product, then of the second product,
-// ...
+// The tiles of all products of a batch: `Tiles` of the first product, then of the second, ...
 template <typename Tiles>
 struct BatchTiles : Tiles {
   int batch;

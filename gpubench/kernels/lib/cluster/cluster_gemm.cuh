@@ -2,8 +2,7 @@
 // producer, which requests the steps of its tiles. `wgmma_cluster` introduces it.
 //
 // Blocks in a row of a cluster need the same rows of A. Each fetches 1/CN of them, and the TMA
-// writes this part into the shared memory of all (multicast). Blocks in a column share columns of
-// B.
+// writes this part into the shared memory of all (multicast). Blocks in a column share B's.
 
 #pragma once
 

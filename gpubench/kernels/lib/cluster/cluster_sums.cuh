@@ -12,8 +12,7 @@
 #include "../tma/ptx.cuh"
 #include "../tiles/vector.cuh"
 
-// Steps of K for one of `parts` blocks that share a tile: at least one step, of zeros if K is
-// short.
+// Steps of K for one of `parts` blocks that share a tile: at least one, even if it is zeros.
 struct StepsOfPart {
   int first, count;
 

@@ -59,7 +59,7 @@ __device__ __forceinline__ Place snake(int index, int down, int across) {
   return {group * GROUP + within % height, group % 2 ? across - 1 - col : col};
 }
 
-// The tiles of this block. A cluster takes every (gridDim.x / CLUSTER)-th place.
+// The tiles of this block. A cluster takes every (gridDim.x / CLUSTER)-th tile.
 template <int BM, int BN, int CM, int CN, int GROUP, int PARTS = 1>
 struct ClusterTiles {
   static constexpr int DOWN = CM, BLOCKS = CM * CN;  // that share what they fetch

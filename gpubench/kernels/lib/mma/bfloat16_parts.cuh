@@ -1,8 +1,7 @@
 // bfloat16_parts: splits float32 operands into bfloat16 parts. `wgmma_parts` introduces it.
 //
 // A number of 24 bits is the sum of three parts of 8 bits: each part is the rest that the parts
-// before it leave, rounded. The workspace has the parts of 64 values of k together, in the order of
-// use:
+// before it leave, rounded. The workspace has the parts of 64 values of k in the order of use:
 //
 //     A   row of A: [64 values of k of part 2][the same 64 of part 0][of part 1][the next 64 ...
 //     B   64 rows of part 2, the same 64 rows of part 0, of part 1, the next 64 ...

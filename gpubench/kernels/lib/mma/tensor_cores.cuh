@@ -61,8 +61,7 @@ __device__ __forceinline__ int warpgroup_index() {
 // ---- multiplication
 
 // The matrix descriptor of a tile in shared memory. Bits 0 to 13 are its address, and bits 16 to 29
-// and 32 to 45 two strides, all in units of 16 bytes. Bits 62 and 63 are the swizzle: 1 is 128
-// bytes.
+// and 32 to 45 two strides, all in units of 16 bytes. Bits 62 and 63 are the swizzle: 128 bytes.
 __device__ __forceinline__ unsigned long long descriptor(unsigned address, unsigned leading_bytes,
                                                          unsigned stride_bytes) {
   return (address & 0x3FFFF) >> 4 | static_cast<unsigned long long>(leading_bytes >> 4) << 16 |
@@ -357,8 +356,7 @@ constexpr int BOX_SUMS = 16 * 4 / RESULT_BYTES<Scalar>;
 template <typename Scalar>
 constexpr int BOX_COLUMNS = ROW_BYTES / RESULT_BYTES<Scalar>;
 
-// Rounds a thread's sums of a box to words. The code is volatile, to stay behind a wait for the
-// sums.
+// Rounds a thread's sums of a box to words. The code is volatile, to stay behind a wait.
 template <typename Scalar>
 __device__ __forceinline__ void take_results(unsigned (&words)[16], const Sum<Scalar>* sums) {
 #pragma unroll
@@ -427,8 +425,7 @@ __device__ __forceinline__ void synchronize_warpgroup(int warpgroup) {
 }
 
 // Stores results from registers. A warpgroup writes boxes of 64 rows and 128 bytes to shared
-// memory, in two buffers by turns. One thread makes the TMA store them while the other threads go
-// on.
+// memory, in two buffers by turns. One thread makes the TMA store them. The others go on.
 struct ResultBoxes {
   static constexpr int BYTES = 64 * ROW_BYTES;
   static constexpr int BUFFERS = 2;

@@ -1,8 +1,7 @@
 // panels: A in contiguous tiles, in the order of shared memory. `packed_a` introduces them.
 //
 // A panel is BM rows of A, cut into a tile of BM×BK for each step. Tile `step` of panel `panel`
-// starts at (panel · steps + step) · BM · BK. Its rows have one value of k each, with zeros outside
-// A.
+// starts at (panel · steps + step) · BM · BK. A row has one value of k. Zeros are outside A.
 
 #pragma once
 

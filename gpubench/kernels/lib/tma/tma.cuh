@@ -79,7 +79,6 @@ struct Slot {
 };
 
 // Makes the TMA read a map early.
-
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   PTX("prefetch.tensormap [%0];", "l"(map));
 }
