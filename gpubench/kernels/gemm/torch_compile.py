@@ -8,7 +8,7 @@ MODE = "max-autotune-no-cudagraphs"
 """The mode times candidates at each new size. A CUDA graph would replay fixed addresses."""
 
 MAX_COMPILED = 1000
-"""Maximum number of sizes to compile for. Beyond its default, 8, torch silently does not compile."""
+"""Maximum number of sizes to compile for. Beyond its default of 8, torch does not compile."""
 
 
 def build(_tile: Config | None, dtype: str) -> Callable[..., None]:
