@@ -17,8 +17,7 @@ from gpubench.text import shown, unknown
 
 OPERATION_FILE = "operation.py"
 
-BYTES = "uint8"
-"""Element type of an array that holds several tensors."""
+BYTES = "uint8"  # element type of an array that holds several tensors
 
 
 def operation_named(op: str | None, kernels: Path | None, default: str = DEFAULT_OP) -> str:

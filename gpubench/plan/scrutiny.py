@@ -28,8 +28,7 @@ class Scrutiny:
     depend on the operands and the outputs."""
 
     has_own_operands: bool = False  # whether the kernel's process makes the operands, not the job
-    is_examined: bool = False
-    """Whether another process examines the kernel's measurements."""
+    is_examined: bool = False  # whether another process examines the kernel's measurements
 
     has_own_process: bool = False
     """Whether the function has a process of its own, gets new operands in each measurement, and is

@@ -40,8 +40,7 @@ from gpubench.text import shown
 
 MAX_POINTS = 100_000
 
-QUICK_BYTES = 2**25
-"""Maximum number of bytes of all arrays in a sweep without `--sizes`."""
+QUICK_BYTES = 2**25  # maximum number of bytes of all arrays in a sweep without `--sizes`
 
 AUTO_TILES = "auto"
 """Value of `--tiles` that stands for the tiles that each variant's cost model picks."""

@@ -37,8 +37,7 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     m: int
     n: int
     k: int
-    extents: str = ""
-    """The extents beyond M, N and K, in the form of the CSV's column."""
+    extents: str = ""  # the extents beyond M, N and K, in the form of the CSV's column
 
     tile: str
     layout: str = ""

@@ -33,17 +33,13 @@ MAX_ROWS = 200_000
 """Maximum number of rows of a file. `diff`, `plot` and `report` need less than a gigabyte of memory
 for this number of rows."""
 
-MAX_BYTES = 2**27
-"""Maximum size of a file that `diff`, `plot` and `report` read."""
+MAX_BYTES = 2**27  # maximum size of a file that `diff`, `plot` and `report` read
 
 MAX_HEADER = 2**16
 """Maximum number of characters of a file's first line, which has the names of the columns."""
 
-MIN_VALUE = 1e-30
-"""Smallest absolute value of a measurement that is not 0."""
-
-MAX_VALUE = 1e30
-"""Largest absolute value of a measurement."""
+MIN_VALUE = 1e-30  # smallest absolute value of a measurement that is not 0
+MAX_VALUE = 1e30  # largest absolute value of a measurement
 
 _FORMULA = re.compile(r"'*(?:[=+@]|-(?!\Z))")
 """Matches the beginning of a text that a spreadsheet would compute as a formula. The pattern also
@@ -52,8 +48,7 @@ matches apostrophes before the formula, which prevent the computation."""
 _MISSING = {"", "nan", "NaN", "NAN"}
 """Texts that are read as a missing number. pandas may write NaN."""
 
-_OFTEN_EMPTY = {"tile", "extents"}
-"""Columns of the key that are empty for most rows of some files."""
+_OFTEN_EMPTY = {"tile", "extents"}  # columns of the key that are empty for most rows of some files
 
 MAX_TEXT = 30_000
 """Maximum number of characters of a text. The times or the seeds of 1000 rounds fit into such a
@@ -332,8 +327,7 @@ def _parser(column: Field[Any]) -> Callable[[str], Any]:
     return parsed if kind == "float" else lru_cache(_SHARED)(parsed)
 
 
-_TILES = (1, LARGEST)
-"""Smallest and largest edge of a tile that is a single number."""
+_TILES = (1, LARGEST)  # smallest and largest edge of a tile that is a single number
 
 
 def _tile(text: str) -> str:

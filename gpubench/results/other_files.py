@@ -3,8 +3,7 @@
 Texts at the start of a file show what the file is.
 """
 
-MAX_HEAD = 4096
-"""Number of characters that are searched at the start of a file."""
+MAX_HEAD = 4096  # number of characters that are searched at the start of a file
 
 _ELSEWHERE = (
     "gpubench reads its own results: describe the kernel, and sweep it (docs/own-kernels.md)"

@@ -102,8 +102,7 @@ class ResultFile:
         samples: Path | None = None,
     ) -> None:
         self.path, self.partial = path, partial_of(path)
-        self.continued_by = path
-        """The path that the user must give to `--resume`."""
+        self.continued_by = path  # the path that the user must give to `--resume`
 
         self.keeps_partial = False
         """Whether the partial file of a complete sweep stays until `remove_partial`."""

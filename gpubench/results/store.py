@@ -20,8 +20,7 @@ VARIABLE = "GPUBENCH_STORE"
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
-MAX_SWEEPS = 20
-"""Maximum number of saved sweeps that are pooled as one side of `diff`."""
+MAX_SWEEPS = 20  # maximum number of saved sweeps that are pooled as one side of `diff`
 
 _BUILD = ("device", "source_hash", "tree_hash", "driver", "cuda")
 """Columns whose values are equal in all results of one build on one machine."""

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 BEYOND = 1.1
 """A message is printed if the wall time of a sweep exceeds its budget by more than this factor."""
 
-MAX_NAMED = 3
-"""Maximum number of kernels that are named in the message about a missing dtype."""
+MAX_NAMED = 3  # maximum number of kernels that are named in the message about a missing dtype
 
 
 def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:

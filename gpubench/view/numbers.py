@@ -4,11 +4,8 @@ import re
 from collections.abc import Sequence
 from math import floor, log10
 
-WHOLE = 1000
-"""A rate of at least this value is shown without decimals."""
-
-ROUNDED = 100_000
-"""A rate of at least this value is rounded to four significant digits."""
+WHOLE = 1000  # a rate of at least this value is shown without decimals
+ROUNDED = 100_000  # a rate of at least this value is rounded to four significant digits
 
 MAX_DECIMALS = 7
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from gpubench.engine.pool import Pool
     from gpubench.engine.prepare import Job
 
-PLAIN_EVERY_S = 5.0
-"""Minimum time in seconds between two plain lines, so that a log stays readable."""
+PLAIN_EVERY_S = 5.0  # minimum time in seconds between two plain lines, so that a log stays readable
 
 REFRESHES_PER_S = 4
 """Number of refreshes of the live line per second. A higher number would disturb the

@@ -38,30 +38,21 @@ LEGEND = {
 MIN_SAMPLES = 6
 """Minimum number of samples for an interval. Fewer samples give no 95 % interval of the median."""
 
-COARSE = 10
-"""An interval of at least this percentage is shown without decimals."""
-
-WIDEST = 100
-"""An interval of more than this percentage is shown as `> 100 %`."""
+COARSE = 10  # an interval of at least this percentage is shown without decimals
+WIDEST = 100  # an interval of more than this percentage is shown as `> 100 %`
 
 MAX_TILES_WIDTH = 40
 """Maximum width of a cell with several tiles. A wider cell would break in the middle of a tile."""
 
-POWER_OF_TWO = 512
-"""From this power of two on, the elements of a column share few cache sets."""
-
-PARALLEL = "_parallel"
-"""Suffix of the name of a baseline that runs on several threads."""
+POWER_OF_TWO = 512  # from this power of two on, the elements of a column share few cache sets
+PARALLEL = "_parallel"  # suffix of the name of a baseline that runs on several threads
 
 CONTRADICTS = 1.25
 """If a parallel baseline takes longer than its serial variant by this factor, one of the two times
 is wrong."""
 
-MAX_POINTS = 5_000
-"""Maximum number of points that tables for a terminal list."""
-
-MAX_NAMES = 8
-"""Maximum number of variants that a line names."""
+MAX_POINTS = 5_000  # maximum number of points that tables for a terminal list
+MAX_NAMES = 8  # maximum number of variants that a line names
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from rich.text import Text
 
 from gpubench.text import clean_lines
 
-PIPED_WIDTH = 160
-"""Width of tables that are not printed to a terminal, in characters."""
+PIPED_WIDTH = 160  # width of tables that are not printed to a terminal, in characters
 
 FOLDED_WIDTH, FOLDED_TILE = 18, 40
 """Maximum widths of a column of text and of a column of tiles in a wide table. Columns are folded
@@ -186,8 +185,7 @@ _MENTION = re.compile(r"[@#](?=\w)")
 backslash. A space without width after the character prevents this."""
 
 
-_TILE = "tile"
-"""End of the headings of tiles, such as `best tile`."""
+_TILE = "tile"  # end of the headings of tiles, such as `best tile`
 
 _BREAK = re.compile(r"(?<=^% of) |(?<=^×) ")
 """Matches the space at which a heading such as `% of peak` is broken into two lines."""

@@ -25,9 +25,7 @@ from gpubench.backends.cuda.timer import MAX_IN_FLIGHT
 from gpubench.errors import DoesNotFitError
 from gpubench.model import Series
 
-LEAST_AHEAD = 2
-"""Minimum number of samples that are enqueued ahead."""
-
+LEAST_AHEAD = 2  # minimum number of samples that are enqueued ahead
 AHEAD_US = 40_000.0  # duration of the samples in the queue, by which the host may be late
 
 MAX_LAUNCHES = MAX_IN_FLIGHT // LEAST_AHEAD

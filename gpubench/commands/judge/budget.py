@@ -10,8 +10,7 @@ VISIT_S = 10.0
 H200, the mean time was 6 s, and the longest time 30 s. If the assumed time is too short, the first
 problem gets several rounds, and no time is left for the last problems."""
 
-MIN_SHARE_S = 1.0
-"""Minimum time that a problem gets, even if the budget is nearly used up."""
+MIN_SHARE_S = 1.0  # minimum time that a problem gets, even if the budget is nearly used up
 
 READ_S = 1.0
 """A problem that takes at most this time counts as read from a file, and not as measured."""

@@ -14,9 +14,7 @@ from gpubench.model import Point, Status
 from gpubench.results.row import Row
 from gpubench.view.tables import say, table
 
-ROWS = (1, 7, 64, 1024)
-"""Results with these numbers of rows are compared by their first rows."""
-
+ROWS = (1, 7, 64, 1024)  # results with these numbers of rows are compared by their first rows
 RUNS = 3  # number of launches on the same operands in each process
 PROCESSES = 2
 

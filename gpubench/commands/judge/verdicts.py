@@ -14,9 +14,7 @@ from gpubench.stats.intervals import MIN_ROUNDS
 from gpubench.stats.pairs import Ratio, drifting_low, ratio_of_rounds
 from gpubench.text import counted, digits
 
-LEVEL = 0.95
-"""Probability that the intervals of all verdicts contain the true ratios."""
-
+LEVEL = 0.95  # probability that the intervals of all verdicts contain the true ratios
 
 SHORTEST_US = 40.0
 """Shortest launch that gets a verdict, if a user's function runs on a CPU. A function that cheats,
@@ -42,8 +40,7 @@ class JudgeVerdict(StrEnum):
 class Judged:
     """The verdict on a kernel at a problem, and the figures behind the verdict."""
 
-    row: Row
-    """The row of the fastest tile, or of the first tile that is not right."""
+    row: Row  # the row of the fastest tile, or of the first tile that is not right
 
     baseline: Row | None = None
     """The fastest baseline of the same problem and conditions, or None if no baseline has a
@@ -58,8 +55,7 @@ class Judged:
     """The bound that decides `faster`. This bound is below the interval of `ratio`, because the
     fastest of several tiles was chosen by the same rounds, and because rounds may drift."""
 
-    pairs: int = 0
-    """Number of rounds in which the kernel and the baseline were measured."""
+    pairs: int = 0  # number of rounds in which the kernel and the baseline were measured
 
 
 def exit_code(judged: Iterable[Judged]) -> int:

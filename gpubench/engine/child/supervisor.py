@@ -63,8 +63,7 @@ RECORDED = (
 """Prefixes of the names of environment variables that affect libraries. Rows record each such
 variable that is set, whether or not the child gets the variable."""
 
-MAX_RECORDED = 200
-"""Maximum number of characters that rows record of a variable's value."""
+MAX_RECORDED = 200  # maximum number of characters that rows record of a variable's value
 
 
 class Supervisor:

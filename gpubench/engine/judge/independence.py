@@ -79,11 +79,8 @@ Other checks are exact; this check must only notice that nothing was computed.""
 class Case(StrEnum):
     """Contents of the arrays before a launch. The values are parts of the reason that users see."""
 
-    POISONED = "nothing"
-    """The output holds NaN or another unlikely value, and A is unchanged."""
-
-    FILLED = "what the output holds"
-    """The output holds the right result."""
+    POISONED = "nothing"  # the output holds NaN or another unlikely value, and A is unchanged
+    FILLED = "what the output holds"  # the output holds the right result
 
     CHANGED = "operands that it has seen before"
     """The output holds an unlikely value. No earlier launch used this A, or had the rows of B in

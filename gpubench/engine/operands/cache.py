@@ -24,8 +24,7 @@ class OperandCache:
 
     def __init__(self, backend: Backend, seed: int) -> None:
         self._backend = backend
-        self._job_seed = self.seed = seed
-        """Seed from which operands are now made."""
+        self._job_seed = self.seed = seed  # seed from which operands are now made
 
         self._sets: OrderedDict[tuple[int, Problem, Fill, bool, bool], OperandSets] = OrderedDict()
         self._references: dict[tuple[int, Problem, Fill, int], Reference] = {}

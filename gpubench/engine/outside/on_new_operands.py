@@ -68,8 +68,7 @@ The clock and the load of the device may differ between the two measurements."""
 
 NOT_YET = "the result was not written when its launch had ended"
 
-FEWER = 4
-"""Divisor of the number of launches, if the launches do not fit into the queue of a GPU."""
+FEWER = 4  # divisor of the number of launches, if the launches do not fit into the queue of a GPU
 
 
 class OnNewOperands:

@@ -24,21 +24,18 @@ from gpubench.view.pictures.series import Panel, Series, Source, edge_of, extent
 from gpubench.view.pictures.tiles import draw_tiles, looks_of, tile_panels
 from gpubench.view.row_tables import is_bandwidth_bound, is_baseline
 
-MIN_CURVE = 3
-"""If there are at least this number of sizes or tiles, `auto` draws lines."""
+MIN_CURVE = 3  # if there are at least this number of sizes or tiles, `auto` draws lines
 
 MAX_PANELS = 24
 """Maximum number of panels of a picture. Drawing more panels would take more than a minute."""
 
-MAX_LINES = 200
-"""Maximum number of lines of a picture."""
+MAX_LINES = 200  # maximum number of lines of a picture
 
 FEW_PANELS = 4
 """Maximum number of panels if the user chose no rows. Only the panels with the largest sizes are
 drawn."""
 
-CURVE_IN = 3.8
-"""Height in inches of the axes of a panel with curves."""
+CURVE_IN = 3.8  # height in inches of the axes of a panel with curves
 
 
 class _Drawing(NamedTuple):

@@ -47,8 +47,7 @@ MAX_COLOURED = 8
 MARKERS: tuple[Any, ...] = (*"osD^vPp*<>hd8", *((n, 1, 0) for n in (3, 4, 6, 8)), *"+1234")
 """Markers by which lines can be distinguished without colours. Each colour has a marker."""
 
-LIBRARY_MARKERS = ".x+1"
-"""Markers of libraries, which are drawn in the colour of text."""
+LIBRARY_MARKERS = ".x+1"  # markers of libraries, which are drawn in the colour of text
 
 DASHES: tuple[Any, ...] = ("-", (0, (3, 1.5)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 """Line styles of the sources of a picture. A source is a GPU, a version or a file."""
@@ -62,14 +61,9 @@ same contrast (4.3:1) to white and to GitHub's dark page."""
 
 STYLE = Path(__file__).with_name("pictures.mplstyle")
 
-WIDTH_IN = 8.6
-"""Width of a picture in inches: the width of a README on GitHub, 826 pixels."""
-
-TITLES_IN = 1.15
-"""Height in inches of the titles above and below a panel's axes."""
-
-LINE_IN = 0.23
-"""Height in inches of one line of the text beside bars."""
+WIDTH_IN = 8.6  # width of a picture in inches: the width of a README on GitHub, 826 pixels
+TITLES_IN = 1.15  # height in inches of the titles above and below a panel's axes
+LINE_IN = 0.23  # height in inches of one line of the text beside bars
 
 TITLE_CHARACTERS = 90
 """Maximum number of characters in a line of a title. A longer line is wrapped."""
@@ -80,11 +74,8 @@ LABEL_CHARACTERS = 40
 WRAPPED_LINES = 3
 """Maximum number of lines of a text. A longer text is cut, and ends with an ellipsis."""
 
-KEY_LINES = 8
-"""Maximum number of lines of text below an axis that explain the numbers of problems."""
-
-TICK_CHARACTERS = 60
-"""Approximate number of characters that fit below the axes."""
+KEY_LINES = 8  # maximum number of lines of text below an axis that explain the numbers of problems
+TICK_CHARACTERS = 60  # approximate number of characters that fit below the axes
 
 NARROW = 10**2.3
 """Ratio of the ends of a logarithmic axis. Below this ratio, the axis also has ticks at 2 and 5,

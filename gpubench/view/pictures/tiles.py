@@ -13,8 +13,7 @@ from gpubench.view.pictures import style
 from gpubench.view.pictures.series import Panel, Series, Source, edge_of, is_block, panels, titles
 from gpubench.view.row_tables import marked
 
-TILES_IN = 3.5
-"""Height in inches of axes that show times against tile sizes."""
+TILES_IN = 3.5  # height in inches of axes that show times against tile sizes
 
 MAX_BLOCK_TILES = 24
 """Maximum number of block tiles in a panel. If there are more, only the fastest tiles are drawn."""
@@ -22,8 +21,7 @@ MAX_BLOCK_TILES = 24
 MIN_POWERS = 3
 """If at least this number of tiles are powers of two, the axis names only powers of two."""
 
-MAX_EDGES = 16
-"""Maximum number of tiles that an axis names."""
+MAX_EDGES = 16  # maximum number of tiles that an axis names
 
 
 def tile_panels(group: Sequence[Source]) -> list[Panel]:
