@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from fakes import CPU, cut, gemm, measurement, point, variant
 
+from gpubench.backends.arrays import new_elements
 from gpubench.backends.cpu.backend import CpuBackend
-from gpubench.backends.new_elements import new_elements
 from gpubench.backends.rotation import ALIGNED_BYTES, set_size
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.measure.examiner import Examiner

@@ -15,10 +15,10 @@ import numpy as np
 import threadpoolctl
 
 from gpubench.backends import Routine
+from gpubench.backends.arrays import new_elements
 from gpubench.backends.c_function import CFunction
 from gpubench.backends.cpu.gauge import CpuGauge, describe_cpu
 from gpubench.backends.functions import allocating, as_tensors, torch, why_not_called, writing
-from gpubench.backends.new_elements import new_elements
 from gpubench.backends.rotation import (
     FixedArrays,
     OperandSets,

@@ -109,7 +109,7 @@ __global__ void wait_for_seed(const volatile unsigned long long* stored, unsigne
   *seed = *stored;
 }
 
-// new_elements: fills memory with values that a seed chooses, as `new_elements` of operands.py does.
+// new_elements: fills memory with values that a seed chooses, as `new_elements` of arrays.py does.
 
 template <typename Word>
 __global__ void new_elements(Word* memory, long long count, const Word* values, int bits,

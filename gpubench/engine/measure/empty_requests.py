@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpubench.backends import Backend
-from gpubench.backends.new_elements import NEW_VALUES
+from gpubench.backends.arrays import NEW_VALUES
 from gpubench.backends.rotation import set_size
 from gpubench.errors import first_line
 from gpubench.model import Problem

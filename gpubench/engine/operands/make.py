@@ -9,8 +9,7 @@ import ml_dtypes  # noqa: F401 # names for NumPy: bfloat16 and float8
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.backends.arrays import on_host
-from gpubench.backends.new_elements import NEW_VALUES, new_elements
+from gpubench.backends.arrays import NEW_VALUES, new_elements, on_host
 from gpubench.backends.rotation import in_sets, set_size
 from gpubench.model import OPERATIONS, Compared, Fill, Operation, Problem
 
