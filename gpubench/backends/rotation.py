@@ -251,10 +251,10 @@ def in_sets(memory: Any, shape: Sequence[int], by_columns: bool) -> Any:
     return in_memory.swapaxes(1, -1) if by_columns else in_memory
 
 
-def bytes_of_sets(problem: Problem, count: int) -> int:
-    """Return the number of bytes of `count` sets."""
+def bytes_of_sets(problem: Problem, count: int) -> list[int]:
+    """Return how many bytes each operand and the result have in `count` sets."""
     sizes = zip(problem.shapes, map(bytes_of_element, problem.types), strict=True)
-    return count * sum(of_one * set_size(shape, of_one) for shape, of_one in sizes)
+    return [count * item_bytes * set_size(shape, item_bytes) for shape, item_bytes in sizes]
 
 
 def first_rows(sets: Sequence[Sequence[Any]], problem: Problem) -> tuple[tuple[Any, ...], ...]:

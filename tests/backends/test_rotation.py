@@ -86,7 +86,7 @@ def test_fewer_rows_cut_the_arrays_that_have_as_many_rows_as_a() -> None:
 def test_each_set_of_odd_matrices_begins_where_an_allocation_may(dtype: str) -> None:
     problem = Problem(op="gemm", m=7, n=5, k=3, dtype=dtype, column_major=("B",))
     stacks = stacked(np.zeros, 3, problem)
-    assert sum(stack.base.nbytes for stack in stacks) == bytes_of_sets(problem, 3)
+    assert sum(stack.base.nbytes for stack in stacks) == sum(bytes_of_sets(problem, 3))
     for stack, shape, by_columns in zip(stacks, problem.shapes, problem.by_columns, strict=True):
         assert stack.shape == (3, *shape)
         assert stack.base is not None  # views, so a kernel writes into this memory

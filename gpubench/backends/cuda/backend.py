@@ -127,9 +127,8 @@ class CudaBackend:
     def bytes_needed(self, problem: Problem, *, cold: bool, one_set: bool = False) -> int:
         """Return the bytes that all sets of operands and the buffer for cache flushes take."""
         policy = self._policy(problem, cold=cold, one_set=one_set)
-        at_fixed_addresses = bytes_of_sets(problem, one_set)
         flushed = policy.flush * self.timers.flush_bytes
-        return bytes_of_sets(problem, policy.count) + at_fixed_addresses + flushed
+        return sum(bytes_of_sets(problem, policy.count + one_set)) + flushed  # `FixedArrays`, too
 
     def bytes_free(self) -> int:
         """Return the number of bytes that are free on the device or in CuPy's pool."""

@@ -136,7 +136,7 @@ class Examiner:
         Return whether `launch_on_new_operands` can begin the launches (`Backend.hold`). Raises
         ChildLostError.
         """
-        if bytes_of_sets(point.problem, count) > self._backend.bytes_free():
+        if sum(bytes_of_sets(point.problem, count)) > self._backend.bytes_free():
             return False
         if self._new is None or len(self._new.sets) != count:
             self._new = self._copies(point, count, position)

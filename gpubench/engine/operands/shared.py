@@ -6,19 +6,13 @@ import ml_dtypes  # noqa: F401 # names for NumPy: bfloat16 and float8
 import numpy as np
 from numpy.typing import NDArray
 
-from gpubench.backends.rotation import in_sets, set_size
+from gpubench.backends.rotation import bytes_of_sets, in_sets
 from gpubench.model import Problem
-
-
-def _bytes_of_stacks(problem: Problem, launches: int) -> list[int]:
-    """Return how many bytes each operand and the result need for a number of launches."""
-    arrays = zip(problem.shapes, map(np.dtype, problem.types), strict=True)
-    return [launches * set_size(shape, kind.itemsize) * kind.itemsize for shape, kind in arrays]
 
 
 def shared_bytes(problem: Problem, launches: int) -> tuple[int, int]:
     """Return how many bytes the launches' operands need, and how many bytes their results need."""
-    *inputs, output = _bytes_of_stacks(problem, launches)
+    *inputs, output = bytes_of_sets(problem, launches)
     return sum(inputs), output
 
 
@@ -29,7 +23,7 @@ def shared_sets(
 
     `shared_bytes` returns how many bytes `inputs` and `outputs` must have.
     """
-    ends = np.cumsum(_bytes_of_stacks(problem, launches)[:-1])
+    ends = np.cumsum(bytes_of_sets(problem, launches)[:-1])
     stacks, memory = [], np.split(inputs, ends[:-1])
     for block, shape, kind, by_columns in zip(
         [*memory, outputs], problem.shapes, problem.types, problem.by_columns, strict=True
