@@ -186,7 +186,7 @@ class CpuBackend:
         self.timer = CpuTimer(self.device.l2_bytes, clock_ns)
         self._max_sets = max_sets
         self._fixed = FixedArrays(_aligned_copy_in_layout)
-        self._built: dict[Instance, Callable[..., None] | str | DoesNotFitError] = {}
+        self._built: dict[Instance, Callable[..., None] | CompileError | DoesNotFitError] = {}
 
     def reset_caches(self) -> None:
         """Do nothing, because a function cannot pin lines in the cache of a CPU."""
@@ -244,10 +244,8 @@ class CpuBackend:
     def bind(self, point: Point, operands: OperandSets, rows: int | None = None) -> CpuKernel:
         """Return the compiled function, bound to the operands. Raises CompileError."""
         function, variant = self._build(point), _call_variant(point)
-        if isinstance(function, DoesNotFitError):
+        if isinstance(function, CompileError | DoesNotFitError):
             raise function
-        if isinstance(function, str):
-            raise CompileError(function)
         problem = replace(point.problem, m=min(rows or point.problem.m, point.problem.m))
         sets, placed = self._fixed.place(point, operands)
         sets = first_rows(sets, problem)
@@ -287,7 +285,7 @@ class CpuBackend:
 
         return None if in_queue else begin
 
-    def _build(self, point: Point) -> Callable[..., None] | str | DoesNotFitError:
+    def _build(self, point: Point) -> Callable[..., None] | CompileError | DoesNotFitError:
         """Return the function that was compiled for a point, or why it cannot be compiled."""
         key = _instance(point)
         if key not in self._built:
@@ -296,12 +294,11 @@ class CpuBackend:
                 self._built[key] = _build(point)
             except ModuleNotFoundError as error:
                 self._built[key] = missing_module(error)
-            except DoesNotFitError as error:
+            except (CompileError, DoesNotFitError) as error:
                 self._built[key] = error
-            except CompileError as error:
-                self._built[key] = str(error)
             except Exception as error:  # a descriptor may raise anything
-                self._built[key] = f"does not compile: {with_place(error, point.variant.path)}"
+                why = f"does not compile: {with_place(error, point.variant.path)}"
+                self._built[key] = CompileError(why)
         return self._built[key]
 
     def _policy(self, problem: Problem, *, cold: bool, one_set: bool = False) -> SetPolicy:
