@@ -113,7 +113,7 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.commands.deviceinfo.view.with_ceilings": lambda device: device,
             "gpubench.backends.cuda.compile.compile_instance": _no_compiler,
             "gpubench.commands.explain.instances.compile_programs": _no_programs,
-            "gpubench.backends.cuda.compile.compile_library": _no_compiler,
+            "gpubench.backends.cuda.nvcc.compile_library": _no_compiler,
             "gpubench.commands.check.run.require_architecture": _no_compiler,
             # the following functions would start programs
             "gpubench.commands.explain.build.disassembler_version": lambda: "",

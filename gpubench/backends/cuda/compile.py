@@ -57,8 +57,6 @@ class Compiled:
     """Wall time of the compilation. Instances that are compiled together have the same time."""
 
 
-compile_library = nvcc.compile_library
-
 PACKAGE = Path(gpubench.__file__).resolve().parent
 
 

@@ -183,7 +183,7 @@ def _compile(
     try:
         for tile in tiles:
             if isinstance(variant, HostVariant):
-                compiler.compile_library(variant, tile, dtype, architecture)
+                nvcc.compile_library(variant, tile, dtype, architecture)
             elif tile is not None:
                 compiler.compile_instance(*variant.compilation(tile, dtype, architecture))
     except CompileError as error:
