@@ -16,7 +16,7 @@ from gpubench.model import Device, Measurement, Point
 class Place(NamedTuple):
     """Place where a point was measured. All fields are empty for a point that was not launched."""
 
-    host: str = ""
+    hostname: str = ""
     slot: str = ""
     device_uuid: str = ""
 
@@ -37,9 +37,7 @@ class Place(NamedTuple):
 
     def put_into(self, measurement: Measurement) -> Measurement:
         """Return the measurement with this place in its fields."""
-        return replace(
-            measurement, hostname=self.host, slot=self.slot, device_uuid=self.device_uuid
-        )
+        return replace(measurement, **self._asdict())
 
 
 class Measurements:

@@ -194,7 +194,7 @@ def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
     rows: dict[PointKey, Row] = {}
     for place, by_point in by_place.items():
         # Workers on one CPU disturb each other; GPUs do not.
-        neighbours = [other for other in by_place if other.host == place.host != ""]
+        neighbours = [other for other in by_place if other.hostname == place.hostname != ""]
         is_disturbed = pool.device.compute_capability is None and len(neighbours) > 1
         note = (
             f"other workers on the same CPU, which disturb this worker: {len(neighbours) - 1}"

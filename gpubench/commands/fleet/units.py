@@ -195,7 +195,7 @@ def unit_time(
     """Return the row of a unit. `result` has the unit's time, start, status and reason."""
     sensors = ("sm_mhz", "nvml_sm_mhz", "memory_mhz", "temperature_c", "power_w")
     return UnitTime(
-        host=place.host,
+        host=place.hostname,
         slot=place.slot,
         device_uuid=place.device_uuid or None,
         device=device.name,
