@@ -13,7 +13,7 @@ from gpubench.model import CPU_TIMERS, Device, PointKey, Status
 from gpubench.plan.ranges import parse_fraction
 from gpubench.plan.registry import baselines
 from gpubench.results import store
-from gpubench.results.row import Row, read
+from gpubench.results.row import read
 from gpubench.stats.detectable import Needed, rounds_to_find, sweeps_to_find
 from gpubench.text import counted
 
@@ -108,16 +108,15 @@ def _times(files: Sequence[Path], device: str) -> tuple[bool, dict[PointKey, lis
     Only the points with the most repeats are kept. The dictionary is empty if there are too few
     repeats.
     """
-
-    def shortest(row: Row) -> list[float]:
-        return [row.min_us] if row.min_us else []
-
     rows = [row for path in files for row in read(path, COLUMNS) if row.status == Status.OK]
     rows = [row for row in rows if row.device == device]
     on_cpu = any(row.timer in CPU_TIMERS for row in rows)
     times_us = {
         key: [
-            time for row in of_point for time in (shortest(row) if on_cpu else row.round_medians_us)
+            time_us
+            for row in of_point
+            for time_us in ((row.min_us,) if on_cpu else row.round_medians_us)
+            if time_us
         ]
         for key, of_point in grouped(rows, lambda row: row.key).items()
     }

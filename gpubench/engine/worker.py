@@ -51,11 +51,6 @@ MAX_FAULTS = 3
 the variant's other points are skipped."""
 
 
-def _has_torch(variant: Variant) -> bool:
-    """Whether a variant's process always imports torch."""
-    return isinstance(variant, CallVariant) and variant.tensors == "torch"
-
-
 class Worker:
     """Measures points in a child process. If a point ends the child, another child replaces it.
 
@@ -146,7 +141,9 @@ class Worker:
         needs a process of its own is compiled in that process, when the function is measured.
         """
         self._owners = {owner_of(point.variant) for point in points}
-        self._has_torch = all(_has_torch(point.variant) for point in points)
+        self._has_torch = all(
+            isinstance(x.variant, CallVariant) and x.variant.tensors == "torch" for x in points
+        )
         uniform = (point for point in points if point.problem.operation.is_uniform)
         self._uses_wall = any(owner_of(point.variant) for point in uniform)
         if len(self._owners) > 1:

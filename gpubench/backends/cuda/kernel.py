@@ -287,10 +287,8 @@ class CudaKernel:
         `before` is not timed. With `Launches.WAITED`, the host waits for each launch.
         """
         times, stream = [], self.timers.stream
-        end_to_end, waited = (
-            self.point.scope == Scope.END_TO_END,
-            self.point.launches == Launches.WAITED,
-        )
+        end_to_end = self.point.scope == Scope.END_TO_END
+        waited = self.point.launches == Launches.WAITED
         for _ in range(count):
             if not end_to_end:
                 if before:
