@@ -86,7 +86,7 @@ def _frame(outcome: Outcome) -> pd.DataFrame:
 
     Raises KeyboardInterrupt if the outcome was interrupted.
     """
-    for note in outcome.notes:
+    for note in outcome.job.notes:
         warnings.warn(note, stacklevel=3)
     if outcome.interrupted:
         raise KeyboardInterrupt

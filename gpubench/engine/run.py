@@ -4,7 +4,7 @@ Every command that measures runs its job here. Each measurement is on disk befor
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,24 +29,17 @@ from gpubench.results.rows import build_rows
 class Outcome:
     """The result of a job."""
 
+    job: Job
     rows: list[Row]
     path: Path | None  # the CSV; None if no file was requested
     interrupted: bool
     wall_s: float
     spent_s: Mapping[str, float]  # wall time by phase
-    notes: tuple[str, ...] = ()  # lines of the job that a user should read before the results
-    absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Maps a dtype to the variants that were left out because they lack the dtype."""
-
     endings: Mapping[PointKey, str] = field(default_factory=dict)
     """Maps the key of each race to the reason why the race ended. The points of a race have this
     key, apart from their tiles."""
 
-    budget_s: float | None = None
-    """Wall time that `--budget` allows, or None if the user set no budget."""
-
-    saved: Path | None = None
-    """Path of the rows in the store, or None if the rows were not saved there."""
+    saved: Path | None = None  # path of the rows in the store, if they were saved there
 
     @property
     def timed(self) -> bool:
@@ -107,15 +100,13 @@ def run(
         if file:
             file.finish(rows, complete=complete)
     return Outcome(
+        job=job,
         rows=rows,
         path=file.path if file else None,
         interrupted=interrupted,
         wall_s=perf_counter() - started,
         spent_s=dict(pool.spent_s),
-        notes=job.notes,
-        absent=job.absent,
         endings=dict(pool.endings),
-        budget_s=job.sweep.timing.budget_s,
     )
 
 

@@ -68,10 +68,10 @@ def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
 
     `continued_by` is the path to give to `--resume`, if it is not the path of the outcome.
     """
-    if outcome.absent:
-        say(without_dtypes(outcome.absent), err=True)
+    if absent := outcome.job.absent:
+        say(without_dtypes(absent), err=True)
     say(where_time_went(outcome), err=True)
-    budget_s = outcome.budget_s or math.inf
+    budget_s = outcome.job.sweep.timing.budget_s or math.inf
     if not outcome.interrupted and outcome.wall_s > BEYOND * budget_s:
         say(f"--budget {budget_s:g} was exceeded, because it limits only sampling", err=True)
     if outcome.interrupted:

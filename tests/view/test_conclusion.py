@@ -3,13 +3,20 @@
 from pathlib import Path
 
 import pytest
+from fakes import CPU
 
+from gpubench.engine.prepare import Job
 from gpubench.engine.run import Outcome
+from gpubench.model import Timing
+from gpubench.plan.sweep import Sweep
 from gpubench.view.job import conclude, where_time_went
+
+JOB = Job(sweep=Sweep(timing=Timing(budget_s=10)), device=CPU, planned={}, hashes={})
 
 
 def test_the_phases_add_up_to_the_wall_time() -> None:
     outcome = Outcome(
+        job=JOB,
         rows=[],
         path=None,
         interrupted=False,
@@ -26,8 +33,6 @@ def test_a_budget_that_was_not_met_is_said(
     wall_s: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     conclude(
-        Outcome(
-            rows=[], path=Path("a.csv"), interrupted=False, wall_s=wall_s, spent_s={}, budget_s=10
-        )
+        Outcome(job=JOB, rows=[], path=Path("a.csv"), interrupted=False, wall_s=wall_s, spent_s={})
     )
     assert ("--budget 10 was exceeded" in capsys.readouterr().err) == (wall_s > 11)
