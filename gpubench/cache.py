@@ -109,7 +109,8 @@ def environment_with_caches() -> tuple[dict[str, str], str]:
     directory = user_cache()
     why = _why_unusable(directory)
     if why is None:
-        return {"NUMBA_CACHE_DIR": str(directory / "numba"), **os.environ}, ""
+        # Entries in the folder `numba` have the module names of earlier versions.
+        return {"NUMBA_CACHE_DIR": str(directory / "numba-2"), **os.environ}, ""
     notice = f"kernels are compiled only for this run, because {directory} cannot be used: {why}"
     try:
         directory = Path(tempfile.mkdtemp(prefix=TEMPORARY))

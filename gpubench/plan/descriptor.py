@@ -94,7 +94,8 @@ def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
             f"{path}: '{shown(path.stem)}' cannot name a kernel: {NAME_RULE}; "
             "the name of a file that is not a kernel starts with _"
         )
-    module = loaded(path, f"gpubench_variants.{op}.{path.stem}", "VARIANT")
+    # Numba keeps the module's name in its cache on disk, so the name depends on the file alone.
+    module = loaded(path, f"gpubench_variants.{path.parent.name}.{path.stem}", "VARIANT")
     with described_by(path), recursion_kept():
         described = getattr(module, "VARIANT", None)
         if isinstance(described, FunctionType):  # operations that share their kernels

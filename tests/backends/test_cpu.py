@@ -141,6 +141,25 @@ def test_every_tile_is_an_instance_of_its_own_and_a_second_build_comes_from_the_
         assert sum(function.stats.cache_hits.values()) == hits
 
 
+@pytest.mark.slow  # two processes, and Numba compiles in one of them
+def test_operations_that_share_a_file_share_its_compiled_code(tmp_path: Path) -> None:
+    # Numba keeps the name of a description's module, and imports it in the next process.
+    for op, hits in (("gemm_grouped", 0), ("gemm_grouped_skewed", 1)):
+        code = (
+            "from gpubench.plan.registry import of_op\n"
+            f"loop = of_op('{op}')['cpu_naive'].build(None, 'float32')\n"
+            "print(sum(loop.stats.cache_hits.values()))"
+        )
+        ended = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (ended.stdout, ended.returncode) == (f"{hits}\n", 0), ended.stderr
+
+
 def test_cold_sets_outgrow_the_cache_and_are_apart_in_memory() -> None:
     backend = small_cache(2**20)
     point = on_cpu(ON_CPU["cpu_blas"], size=(64, 64, 64), cache=Cache.COLD)
