@@ -285,12 +285,13 @@ def edges(
 
 
 def _listed(values: Sequence[Value], separator: str) -> str:
-    """Write consecutive numbers as `1..8`, powers as `32..1024:x2`, and other values in full."""
+    """Write numbers in steps as `1..8` or `8..256:8`, powers as `32..1024:x2`, others in full."""
     first, last = values[0], values[-1]
     numbers = [value for value in values if isinstance(value, int)]
     if len(numbers) == len(values) > MAX_LISTED:
-        if all(after == before + 1 for before, after in pairwise(numbers)):
-            return f"{first}..{last}"
+        steps = {after - before for before, after in pairwise(numbers)}
+        if len(steps) == 1 and (step := steps.pop()) > 0:
+            return f"{first}..{last}" + (f":{step}" if step > 1 else "")
         if all(after == 2 * before for before, after in pairwise(numbers)):
             return f"{first}..{last}:x2"
     return separator.join(map(str, values))

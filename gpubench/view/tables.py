@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import IO
 
 from rich import box
@@ -81,15 +82,20 @@ class Table:
     def _text_widths(
         self, columns: Sequence[int], widths: Sequence[int], spare: int
     ) -> dict[int, int]:
-        """Return the widths of the columns of text, which share the spare width from the left."""
-        text_widths = dict[int, int]()
+        """Return the widths of the columns of text, which share the spare width evenly."""
+        needs = dict[int, int]()
         for index in columns:
             if self._is_text(self.headings[index]):
                 cells = (self.headings[index], *(_plain(line[index]) for line in self.lines))
                 longest = max(cell_len(part) for text in cells for part in text.split("\n"))
-                added = min(spare, max(0, longest - widths[index]))
-                text_widths[index] = widths[index] + added
-                spare -= added
+                needs[index] = max(0, longest - widths[index])
+        text_widths = dict[int, int]()
+        for shares, (index, need) in zip(
+            range(len(needs), 0, -1), sorted(needs.items(), key=itemgetter(1)), strict=True
+        ):
+            added = min(need, spare // shares)
+            text_widths[index] = widths[index] + added
+            spare -= added
         return text_widths
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:

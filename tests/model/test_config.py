@@ -180,8 +180,7 @@ def test_parameters_left_out_are_the_first_defaults_or_the_first_legal_ones() ->
 
 def test_a_space_says_in_words_what_its_values_are_and_edges_take_no_block_tiles() -> None:
     assert LARGE.summary == (
-        "BM 32, 64, 96, 128, 160, 192, 224, 256; BN 32, 64, 96, 128, 160, 192, 224, 256; "
-        "BK 8, 16, 24, 32, 40, 48, 56, 64; warps 1..16:x2; stages 1..8; "
+        "BM 32..256:32; BN 32..256:32; BK 8..64:8; warps 1..16:x2; stages 1..8; "
         "cluster 1x1, 2x1, 1x2, 2x2, 4x1; group 1..32:x2; order row, column"
     )
     space = edges(1, 32, because="of a test")
