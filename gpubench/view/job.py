@@ -7,6 +7,8 @@ import shlex
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
 from gpubench.errors import INTERRUPTED, UsageError
 from gpubench.grouping import grouped
 from gpubench.plan.schedule import minutes
@@ -70,7 +72,7 @@ def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
     """
     if absent := outcome.job.absent:
         say(without_dtypes(absent), err=True)
-    say(where_time_went(outcome), err=True)
+    console(stderr=True).print(Text(where_time_went(outcome)))
     budget_s = outcome.job.sweep.timing.budget_s or math.inf
     if not outcome.interrupted and outcome.wall_s > BEYOND * budget_s:
         say(f"--budget {budget_s:g} was exceeded, because it limits only sampling", err=True)

@@ -28,6 +28,21 @@ def test_the_phases_add_up_to_the_wall_time() -> None:
     )
 
 
+def test_the_phases_are_wrapped_between_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    phases = ("compiling", "sampling", "warming up", "verifying", "operands")
+    spent_s = dict.fromkeys(phases, 1.0)
+    outcome = Outcome(
+        job=JOB, rows=[], path=Path("a.csv"), interrupted=False, wall_s=9.0, spent_s=spent_s
+    )
+    conclude(outcome)
+    first, second = capsys.readouterr().err.splitlines()[:2]
+    assert max(len(first), len(second)) <= 80
+    assert second.endswith("operands 1.0 s (11 %)")
+
+
 @pytest.mark.parametrize("wall_s", [10.5, 51.0])
 def test_a_budget_that_was_not_met_is_said(
     wall_s: float, capsys: pytest.CaptureFixture[str]

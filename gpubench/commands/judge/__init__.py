@@ -146,7 +146,7 @@ def judge(
         console().print(Group(*view.as_tables(judged, claim)))
         if bits:
             console().print("\nbits of the results:", as_table(bits))
-        console(stderr=True).print(where_time_went(outcome), soft_wrap=True)
+        console(stderr=True).print(where_time_went(outcome))
         console().print(f"\n{outcome.path}", markup=False, soft_wrap=True)
     raise typer.Exit(INTERRUPTED if outcome.interrupted else exit_code(judged))
 

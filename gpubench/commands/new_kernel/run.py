@@ -28,7 +28,7 @@ from gpubench.plan.python_file import NAME_RULE, is_name
 from gpubench.plan.registry import KERNELS, descriptors, home, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.text import shown, unknown
-from gpubench.view.tables import say
+from gpubench.view.tables import console, say
 
 _LESSON = """\
 // {name}: what it teaches, in a line.
@@ -186,8 +186,8 @@ def _say_next(paths: Iterable[Path], op: str, folder: Path, what: str, names: st
     say("\n".join(map(str, paths)))
     options = "" if op == Sweep().op else f" --op {op}"
     options += f" --kernels {shlex.quote(str(folder))}"
+    console().print(f"\n{what}\n")
     say(
-        f"\n{what}\n\n"
         f"  gpubench check {names.rpartition(',')[2]}{options}\n"
         f"  gpubench sweep{options} --variants {names} --sizes 1000,1024"
     )
