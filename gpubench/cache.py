@@ -27,12 +27,21 @@ OWN = "own"
 """Name of a folder in the cache. The folder has a kernel of gpubench that is run like a user's
 kernel. The compiled code of this kernel is copied for the processes of users' kernels."""
 
+SHARED = "shared"
+"""Subfolder, in the folder for foreign code, of processes that run no user's function."""
+
 USERS = "users"
-"""Name of a subfolder of the folder for foreign code. A user's descriptions and functions write
-only there. Otherwise they could write files that the process of a library loads, such as those of
-Numba's cache."""
+"""Subfolder that has a folder for each user's function. Only the function's own processes write
+there. Otherwise a function could write files that the process of a library or of another function
+loads, such as compiled kernels."""
+
+DESCRIPTIONS = "descriptions"
+"""Subfolder of processes that run only descriptions and references."""
 
 COMPILED = (".cupy/kernel_cache", "cache/gpubench/cubin")  # subfolders that keep compiled kernels
+
+COMPILED_IN = "GPUBENCH_COMPILED_IN"
+"""Variable with the folder from which a process that runs users' kernels copies `COMPILED`."""
 
 Value = TypeVar("Value")
 
@@ -125,45 +134,70 @@ def environment_with_caches() -> tuple[dict[str, str], str]:
     return compiler_caches | {**os.environ, "XDG_CACHE_HOME": str(directory)}, notice
 
 
-def environment_of_foreign(
-    kernels: Path, *, measures: bool = False
-) -> tuple[dict[str, str], Path | None]:
+def environment_of_foreign(kernels: Path, part: str) -> tuple[dict[str, str], Path | None]:
     """Return the environment and the folder of a process that runs a user's kernels.
 
-    If `measures` is true, the process measures kernels. The rates of this CPU and the compiled
-    kernels of gpubench are then copied from the cache into the folder, so that the process does not
-    measure these rates and compile these kernels again. Otherwise the process runs descriptions,
-    and its folder is `USERS` in that folder. Compilers store their files for the user's kernels in
-    the folder. The folder is a part of the user's cache, unless the kernels are in a temporary
+    Compilers store their files for the kernels in the folder, and the process can write only there.
+    `part` is the folder's path in the whole folder for these kernels: `DESCRIPTIONS`, or a result
+    of `part_of`. The whole folder is in the user's cache, unless the kernels are in a temporary
     folder themselves, or the cache cannot be used.
     """
-    there = kernels.resolve()
-    folder = folder_of(there)
-    if there.is_relative_to(_temporary_folder()) or _why_unusable(folder):
-        try:
-            folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
-        except OSError:
-            return few_variables(os.environ, None), None
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    users = folder / USERS
-    for each in (folder, users):
-        for name in ("cache", "tmp"):
-            _make_private(each / name)
-    if not measures:
-        return few_variables(os.environ, users), users
-    rates = folder / "cache" / "gpubench" / "rates"
-    with suppress(OSError, shutil.Error):
-        shutil.copytree(user_cache("rates"), rates, dirs_exist_ok=True)
-    own = folder_of(user_cache(OWN).resolve())
-    for kept_by in COMPILED if own != folder else ():
-        with suppress(OSError, shutil.Error):
-            shutil.copytree(own / kept_by, folder / kept_by, dirs_exist_ok=True)
-    return few_variables(os.environ, folder), folder
+    whole = _folder_for(kernels.resolve())
+    if whole is None:
+        return few_variables(os.environ, None), None
+    folder = whole / part
+    _make_private(folder)
+    source = folder_of(user_cache(OWN).resolve()) if part == SHARED else whole
+    return few_variables(os.environ, folder) | {COMPILED_IN: str(source / SHARED)}, folder
+
+
+def part_of(function: str) -> str:
+    """Return the part of the folder for foreign code in which processes of a function write.
+
+    If `function` is empty, this is the part of processes that run no user's function.
+    """
+    return f"{USERS}/{function}" if function else SHARED
+
+
+def copy_compiled() -> None:
+    """Copy compiled kernels into the folder of this process, which need not compile them again.
+
+    This process copies the files itself, because it can write only into its folder. The folder may
+    have links of foreign code, by which another process would write elsewhere.
+    """
+    source = os.environ.pop(COMPILED_IN, "")
+    for kept_by in COMPILED if source else ():
+        with suppress(OSError):  # includes shutil.Error
+            target = Path.home() / kept_by
+            shutil.copytree(
+                Path(source, kept_by), target, dirs_exist_ok=True, copy_function=_copy_if_missing
+            )
+
+
+def _copy_if_missing(source: str, target: str) -> None:
+    if not os.path.lexists(target):
+        shutil.copyfile(source, target)
 
 
 def folder_of(kernels: Path) -> Path:
     """Return the folder in which processes that run the kernels in `kernels` store their files."""
     return user_cache("foreign", hashlib.sha256(bytes(kernels)).hexdigest()[:16])
+
+
+def _folder_for(kernels: Path) -> Path | None:
+    """Return the whole folder for foreign code, or None if no folder can be made."""
+    folder = _temporary.get(kernels) or folder_of(kernels)
+    is_temporary = kernels.is_relative_to(_temporary_folder())
+    if kernels not in _temporary and (is_temporary or _why_unusable(folder)):
+        try:
+            folder = _temporary[kernels] = Path(tempfile.mkdtemp(prefix=TEMPORARY))
+        except OSError:
+            return None
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+_temporary: dict[Path, Path] = {}  # temporary folders for foreign code, by the kernels' folders
 
 
 def _temporary_folder() -> Path:

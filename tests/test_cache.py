@@ -10,14 +10,18 @@ import pytest
 
 from gpubench.cache import (
     COMPILED,
+    COMPILED_IN,
+    DESCRIPTIONS,
     OWN,
-    cache_file,
+    SHARED,
+    copy_compiled,
     environment_of_foreign,
     environment_with_caches,
     folder_of,
     keep,
     keep_value,
     kept,
+    part_of,
     user_cache,
 )
 from gpubench.files import Output
@@ -61,22 +65,9 @@ def test_directories_of_the_cache_are_the_users_alone_whatever_the_umask(
     assert (modes, user_cache("cubins").is_dir()) == ({0o700}, True)
 
 
-def test_rates_of_this_cpu_are_known_beside_foreign_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    keep_value(cache_file("rates", "a CPU"), {"fma": 7.0})
-    environment, folder = environment_of_foreign(tmp_path, measures=True)
-    assert folder
-    monkeypatch.setenv("XDG_CACHE_HOME", environment["XDG_CACHE_HOME"])
-    path = cache_file("rates", "a CPU")
-    assert path.is_relative_to(folder)
-    assert kept(path, dict[str, float]) == {"fma": 7.0}
-
-
 def test_python_imports_no_module_from_the_folder_at_its_start(tmp_path: Path) -> None:
     """A kernel can write a module there, which a library's process would run unconfined."""
-    environment, folder = environment_of_foreign(tmp_path)
+    environment, folder = environment_of_foreign(tmp_path, DESCRIPTIONS)
     assert folder
     environment["PYTHONUSERBASE"] = str(tmp_path)
     prints = [PYTHON, "-c", "import site; print(site.getusersitepackages())"]
@@ -100,12 +91,42 @@ def test_kernels_of_gpubench_are_compiled_beside_foreign_code(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for place in COMPILED:
-        keep(folder_of(user_cache(OWN)) / place / "kernel", b"cubin")
-    for measures in (False, True):
-        _, folder = environment_of_foreign(tmp_path, measures=measures)
+        keep(folder_of(user_cache(OWN)) / SHARED / place / "kernel", b"cubin")
+    for part in (SHARED, part_of("mine")):
+        environment, folder = environment_of_foreign(tmp_path, part)
         assert folder
-        copied = [(folder / place / "kernel").is_file() for place in COMPILED]
-        assert copied == [measures, measures]
+        assert not list(folder.iterdir())  # only the process itself writes there
+        for name in ("HOME", COMPILED_IN):
+            monkeypatch.setenv(name, environment[name])
+        kernels = [folder / place / "kernel" for place in COMPILED]
+        for own in (b"cubin", b"its own"):
+            copy_compiled()
+            assert [path.read_bytes() for path in kernels] == [own, own]
+            for path in kernels:
+                path.write_bytes(b"its own")
+            monkeypatch.setenv(COMPILED_IN, environment[COMPILED_IN])
+        for path in kernels:
+            path.write_bytes(b"cubin")
+
+
+def test_each_function_has_a_folder_of_its_own_and_all_caches_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caches = ("CUPY_CACHE_DIR", "TRITON_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR", "CUDA_CACHE_PATH")
+    for name in caches:
+        monkeypatch.setenv(name, str(tmp_path))
+    parts = (SHARED, DESCRIPTIONS, part_of("mine"), part_of("other"))
+    folders = list[Path]()
+    for part in parts:
+        environment, folder = environment_of_foreign(tmp_path / "kernels", part)
+        assert folder
+        assert {environment.get(name, str(folder / "cache/nv")) for name in caches} == {
+            str(folder / "cache/nv")
+        }
+        assert Path(environment["XDG_CACHE_HOME"]).is_relative_to(folder)
+        folders.append(folder)
+    for folder in folders:
+        assert not any(each.is_relative_to(folder) for each in folders if each is not folder)
 
 
 @pytest.mark.parametrize("is_below_another", [False, True])
@@ -118,7 +139,7 @@ def test_kernels_in_a_temporary_folder_leave_nothing_in_the_cache(
     of_a_sweep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(of_a_sweep if is_below_another else tmp_path))
     (tmp_path / "unpacked").mkdir()
-    _, folder = environment_of_foreign(tmp_path / "unpacked")
+    _, folder = environment_of_foreign(tmp_path / "unpacked", DESCRIPTIONS)
     assert folder
     assert folder.is_relative_to(tempfile.gettempdir())
     assert not user_cache().exists()

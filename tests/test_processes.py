@@ -312,9 +312,9 @@ def test_a_run_ends_in_a_line_if_a_thread_of_a_waiting_child_is_reniced(
     thread = threading.Thread(target=renice)
     with Worker("cpu", Timer.EVENTS) as worker:
         worker.begin(Timing(), 1)
-        with worker._child.starting_ahead("cpu", 1):
+        with worker._child.starting_ahead("cpu", ("",)):
             pass
-        (waiting,) = worker._child._waiting
+        ((_, waiting),) = worker._child._waiting
         assert waiting.pid in supervisor.threads(waiting.pid)
         worker.next_round()
         thread.start()
@@ -502,7 +502,7 @@ def test_a_line_has_the_name_of_the_kernel_that_printed_it(
 
 
 HOSTILE = """
-import ctypes, json, os, pathlib, signal, sys
+import ctypes, json, os, pathlib, signal, sys, threading, time
 from gpubench.model import CallVariant, edges
 
 def tried(what):
@@ -515,7 +515,24 @@ def tried(what):
 def write(path):
     return lambda: pathlib.Path(path).write_text("hostile")
 
+def in_other_threads(what):
+    # A signal's handler runs in the threads of libraries.
+    libc, outcomes = ctypes.CDLL(None), []
+    handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda _: outcomes.append(tried(what)))
+    libc.signal.restype = ctypes.c_void_p
+    before = libc.signal(signal.SIGUSR1, handler)
+    for thread in {*os.listdir("/proc/self/task")} - {str(threading.get_native_id())}:
+        libc.tgkill(os.getpid(), int(thread), signal.SIGUSR1)
+    time.sleep(0.2)
+    libc.signal(signal.SIGUSR1, ctypes.c_void_p(before))
+    return outcomes
+
 program = int(open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[1])
+whole = pathlib.Path(os.environ["HOME"]).parent
+whole = whole.parent if whole.name == "users" else whole
+of_libraries = whole / "shared" / "x.nbi"
+moved = pathlib.Path(os.environ["TMPDIR"], "moved")
+moved.write_text("hostile")
 outcomes = {
     "result": tried(write("{folder}/base.csv")),
     "home": tried(write("{folder}/.bashrc")),
@@ -526,7 +543,16 @@ outcomes = {
     "memory": tried(lambda: open(f"/proc/{program}/mem", "r+b")),
     "descriptors": tried(lambda: open(f"/proc/{program}/fd/2", "w")),
     "signal": tried(lambda: os.kill(program, signal.SIGTERM)),
-    "libraries": tried(write(os.environ["HOME"] + "/../cache/x.nbi")),
+    "libraries": "done" in [
+        tried(write(of_libraries)),
+        tried(write(whole / "x.nbi")),
+        tried(write(whole / "users" / "other")),
+        tried((whole / "shared" / ".cupy").mkdir),
+        tried(lambda: moved.rename(of_libraries)),
+        tried(lambda: os.link(moved, of_libraries)),
+        tried(lambda: of_libraries.symlink_to(moved)),
+        *in_other_threads(write(of_libraries)),
+    ],
     "own": tried(write(os.environ["TMPDIR"] + "/mine")),
     "token": os.environ.get("GH_TOKEN", "none"),
     "files of the job": os.environ.get("GITHUB_ENV", "none"),
@@ -539,9 +565,7 @@ VARIANT = CallVariant(
 """
 """A description that prints what it could access, in both processes that load it."""
 
-HELD = dict.fromkeys(
-    ("result", "home", "cache", "libraries", "removed", "cut", "memory"), "PermissionError"
-)
+HELD = dict.fromkeys(("result", "home", "cache", "removed", "cut", "memory"), "PermissionError")
 
 
 def test_foreign_code_writes_into_its_own_folder_alone_and_gets_no_token(
@@ -577,6 +601,6 @@ def test_foreign_code_writes_into_its_own_folder_alone_and_gets_no_token(
         assert outcome.pop("terminal") in {"OSError", "PermissionError"}
         assert outcome == HELD | {
             "descriptors": "PermissionError", "signal": "PermissionError", "own": "done",
-            "token": "none", "files of the job": "none",
+            "token": "none", "files of the job": "none", "libraries": False,
         }  # fmt: skip
     assert (tmp_path / "base.csv").read_text() == "the base"

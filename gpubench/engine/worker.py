@@ -73,10 +73,6 @@ class Worker:
         self._child_seed = randbits(SEED_BITS)
         """Seed of the operands of the user's CUDA sources in this child."""
 
-        self._owner = ""
-        """Name of the only variant that runs in this child (`owner_of`). The name is empty if
-        several variants share the child."""
-
         self._owners = set[str]()  # owners of the job's points (`owner_of`)
         self._has_torch = False  # whether all functions of the job use torch
         self._uses_wall = False  # whether other processes keep outputs of the job's functions
@@ -138,7 +134,8 @@ class Worker:
         """Compile kernels before they are measured, and start the children of later rounds.
 
         If compiling ends the child, each point is compiled when it is measured. A function that
-        needs a process of its own is compiled in that process, when the function is measured.
+        needs a process of its own is compiled in that process. If the job also has other points,
+        the function is compiled when it is measured.
         """
         self._owners = {owner_of(point.variant) for point in points}
         self._has_torch = all(
@@ -146,22 +143,25 @@ class Worker:
         )
         uniform = (point for point in points if point.problem.operation.is_uniform)
         self._uses_wall = any(owner_of(point.variant) for point in uniform)
-        if len(self._owners) > 1:
-            points = [point for point in points if not owner_of(point.variant)]
+        shared = [point for point in points if not owner_of(point.variant)]
         limit_s = self._timing.point_limit_s or COMPILE_LIMIT_S
-        later = self._timing.rounds * len(self._owners) - 1
+        later = sorted(self._owners) * self._timing.rounds
+        if self._child.owner in later:
+            later.remove(self._child.owner)
         with self._starting_ahead(later), suppress(ChildLostError):
-            if len(self._owners) == 1:
-                (self._owner,) = self._owners
-                self._give_up_rights()
-            self._child.compile(points, limit_s, on_built)
+            if shared:
+                self._child.compile(shared, limit_s, on_built)
+        if len(self._owners) == 1 and not shared:
+            with suppress(ChildLostError):
+                self._make_ready_for(points[0].variant)
+                self._child.compile(points, limit_s, on_built)
 
     @contextmanager
-    def _starting_ahead(self, count: int) -> Iterator[None]:
-        """Start `count` children, but at most `MAX_AHEAD`, while the `with` block runs."""
-        backend, count = self.device.backend, min(count, MAX_AHEAD)
+    def _starting_ahead(self, owners: Sequence[str]) -> Iterator[None]:
+        """Start a child for each owner, but at most `MAX_AHEAD`, while the `with` block runs."""
+        backend, owners = self.device.backend, owners[:MAX_AHEAD]
         with ExitStack() as ahead:
-            ahead.enter_context(self._child.starting_ahead(backend, count, torch=self._has_torch))
+            ahead.enter_context(self._child.starting_ahead(backend, owners, torch=self._has_torch))
             if self._uses_wall:
                 ahead.enter_context(self._wall.starting_ahead(backend))
             yield
@@ -204,7 +204,7 @@ class Worker:
         """End the child. The next point starts another child."""
         self._child.end()
         if len(self._owners) > 1:
-            with self._starting_ahead(len(self._owners)):
+            with self._starting_ahead(sorted(self._owners)):
                 pass
 
     def measure(self, point: Point, wall_limit_s: float | None = None) -> Measurement:
@@ -221,7 +221,7 @@ class Worker:
                 status=Status.SKIPPED,
                 reason=f"{MAX_FAULTS} points of {name} in a row ended their process",
             )
-        is_shared = self._child.child and self._owner == owner_of(point.variant)
+        is_shared = self._child.child and self._child.owner == owner_of(point.variant)
         before = self._last if is_shared else None
         result, lost = self._attempt(point, wall_limit_s)
         if lost:
@@ -269,7 +269,7 @@ class Worker:
 
         Return the times. If the measurement fails, return the reason as text.
         """
-        self._make_ready()
+        self._make_ready_for(point.variant)
         try:
             hang_s = self._timing.hang_s
             return self._child.request(hang_s, Runner.measure_pairs, point, library)
@@ -327,26 +327,25 @@ class Worker:
         return randbits(SEED_BITS) if scrutiny.has_own_process else self._child_seed
 
     def _make_ready_for(self, variant: Variant) -> None:
-        """Ensure that a child exists for the variant. A user's function has a child of its own."""
-        if self._last and self._owner != owner_of(variant):
+        """Ensure that a child exists for the variant. A user's function has a child of its own.
+
+        Raises ChildLostError.
+        """
+        owner = owner_of(variant)
+        if self._child.owner != owner:
             self._child.end()
-        self._owner = owner_of(variant)
-        self._make_ready()
-        self._give_up_rights()
+        self._make_ready(owner)
+        if owner and Timer.OUTSIDE in backends()[self.device.backend].timers:
+            self._child.request(START_LIMIT_S, Walled.give_up_rights)
 
-    def _give_up_rights(self) -> None:
-        """Restrict a child on a CPU before it loads a user's function. Raises ChildLostError."""
-        if self._owner and Timer.OUTSIDE in backends()[self.device.backend].timers:
-            self._child.request(START_LIMIT_S, Walled.give_up_rights, self._child.users_folder)
-
-    def _make_ready(self) -> None:
-        """Start a child if no child is running.
+    def _make_ready(self, owner: str = "") -> None:
+        """Start a child for this owner if no child is running.
 
         The compiled kernels that the child needs are in the cache on disk.
         """
         if self._child.child is None:
             self._last = None
-            self._child.open()
+            self._child.open(owner)
             self._child_seed = randbits(SEED_BITS)
             self._child.request(START_LIMIT_S, Runner.begin, self._timing, self._seed)
             self._child.request(START_LIMIT_S, Runner.warm_up)

@@ -16,6 +16,7 @@ from gpubench.foreign.process import Request
 from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Statement, read_text
 from gpubench.model import OPERATIONS
 from gpubench.plan.foreign_process import ForeignProcess
+from gpubench.plan.operations import OPERATION_FILE
 from gpubench.text import unknown
 
 _NOT_OF_NAMES = re.compile(r"[^a-z0-9]+")
@@ -64,7 +65,7 @@ def prepared(
             raise UsageError(f"--sizes: {unknown('workload', str(number), map(str, listed))}")
     op = _name(statement.name)
     op = f"{op}_problem" if OPERATIONS.is_ours(op) else op
-    named = {_name(each.stem, "solution"): Path(each).absolute() for each in solutions}
+    named = {_name_of(each): Path(each).absolute() for each in solutions}
     if len(named) < len(solutions):
         raise UsageError("--solution: two files have the same name")
     facts = {number: _facts(statement, number, device, own) for number in numbers or listed}
@@ -79,6 +80,11 @@ def prepared(
         if not keep(root / op / name, content):
             raise UsageError(f"{root}: the user's cache cannot be written")
     return Folder(op, root, statement, facts)
+
+
+def functions_in(folder: Path) -> list[str]:
+    """Return the names of the functions in a folder that `prepared` has written."""
+    return sorted(path.stem for path in folder.glob("*/*.py") if path.name != OPERATION_FILE)
 
 
 class _Spec(msgspec.Struct):
@@ -117,7 +123,7 @@ def compile_ahead(
         for path in filter(_has_binding, solutions):
             with suppress(UsageError):
                 request = Request("load", form, str(file), device, 1, solution=str(path.absolute()))
-                process.ask_for(request, memoryview, own, home.path)
+                process.ask_for(request, memoryview, own, home.path, _name_of(path))
 
 
 def _facts(statement: Statement, number: int, device: str, own: ForeignProcess | None) -> Facts:
@@ -143,6 +149,11 @@ def _of_own_sizes(listed: dict[int, Facts]) -> dict[int, Facts]:
         taken.add(size)
         made[number] = msgspec.structs.replace(facts, input_bytes=size)
     return made
+
+
+def _name_of(solution: Path) -> str:
+    """Return the name of a solution's variant."""
+    return _name(solution.stem, "solution")
 
 
 def _name(text: str, beside: str = "") -> str:

@@ -45,18 +45,19 @@ def ask_for(
     kind: Callable[..., Answer] | Any,
     process: ForeignProcess | None = None,
     home: Path | None = None,
+    function: str = "",
 ) -> Any:
     """Return the answer to a request, from `process` or from the process of the problem (`keep`).
 
-    The process may write into the cache of the folder `home`, by default the problem's folder.
-    Raises UsageError, which names the file and the fault.
+    The process may write into the cache of the folder `home`, by default the problem's folder, and
+    there into the part of `function`. Raises UsageError, which names the file and the fault.
     """
     if runs_foreign_code():
         return _answer(request)
     content = msgspec.msgpack.encode(request)
     path = home / Path(request.path).name if home else Path(request.path)
     process = process or _kept.get(request.path, _process)
-    answer = process.ask(content, path, ANSWER_S, is_alone=True)
+    answer = process.ask(content, path, ANSWER_S, is_alone=True, function=function)
     try:
         return msgspec.msgpack.decode(answer, type=kind)
     except (ValueError, RecursionError) as error:

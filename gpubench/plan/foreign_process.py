@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 
-from gpubench.cache import environment_of_foreign
+from gpubench.cache import DESCRIPTIONS, environment_of_foreign, part_of
 from gpubench.errors import ChildLostError, UsageError
 from gpubench.process.channel import MAX_BYTES
 from gpubench.process.child import Child, open_channel, start
@@ -24,7 +24,7 @@ class ForeignProcess:
         """Prepare a process in which the function `serve` of `module` answers the requests."""
         self._module = module
         self._child: Child | None = None
-        self._folder: Path | None = None
+        self._serves: tuple[Path, str] | None = None  # the folder, and the name of the function
         self._lock = Lock()
         atexit.register(self.end)
 
@@ -37,14 +37,16 @@ class ForeignProcess:
         where: str = "",
         max_bytes: int = MAX_BYTES,
         is_alone: bool = False,
+        function: str = "",
     ) -> bytes:
         """Return the answer to a request about a file.
 
-        With `is_alone`, the process runs only files in the folder of `path`. Raises
+        With `is_alone`, the process runs only files in the folder of `path`. If `function` is not
+        empty, the process writes where this function's measuring processes write. Raises
         ProcessEndedError, whose text begins with `where`, if the process ends or answers too late.
         """
         with self._lock:
-            child = self._started(path.parent, is_alone=is_alone)
+            child = self._started(path.parent, is_alone=is_alone, function=function)
             child.streams.speak_as(path.stem)
             try:
                 return ask(child, request, (limit_s,), max_bytes=max_bytes)
@@ -63,12 +65,13 @@ class ForeignProcess:
         with self._lock:
             self._started(path.parent, is_alone=True)
 
-    def _started(self, folder: Path, *, is_alone: bool) -> Child:
-        is_other = is_alone and self._folder != folder
+    def _started(self, folder: Path, *, is_alone: bool, function: str = "") -> Child:
+        is_other = is_alone and self._serves != (folder, function)
         if self._child is None or self._child.has_ended or is_other:
             self.end()
-            self._folder = folder
-            environment, writable = environment_of_foreign(folder)
+            self._serves = folder, function
+            part = part_of(function) if function else DESCRIPTIONS
+            environment, writable = environment_of_foreign(folder, part)
             self._child = start(
                 self._module, "serve", speaker="", environment=environment, folder=writable
             )

@@ -30,8 +30,8 @@ ROOT = str(Path(__file__).parents[2])
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "from gpubench.process.warden import watch; watch(int(sys.argv.pop(1))); "
-    "from gpubench.process.confine import confine; "
-    "folder = sys.argv.pop(1); folder and confine(folder); "
+    "from gpubench.process.confine import settle; "
+    "folder = sys.argv.pop(1); folder and settle(folder); "
     "from {module} import {function}; {function}(int(sys.argv[1]), *sys.argv[2:])"
 )
 """Program of a child. The child imports from the same paths as this process, in any directory."""
@@ -121,7 +121,7 @@ def start(
     The child calls a function with the descriptor of the child's socket and `words`.
 
     The name `speaker` is put before each line that the child prints. `environment` replaces the
-    environment of this process. If `folder` is given, the child can write only there (`confine`).
+    environment of this process. If `folder` is given, the child can write only there (`settle`).
     The child has a session of its own, so Ctrl-C does not reach it.
     """
     killed_before = oom_kills()

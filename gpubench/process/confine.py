@@ -9,6 +9,7 @@ standard library.
 import ctypes
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 TEMPORARY = "gpubench-"  # prefix of the names of temporary folders
@@ -43,7 +44,10 @@ _PREFIXES = (
     "CUDA_", "NVIDIA_", "NVCC_", "CUBLAS", "CUPY_", "CUTLASS_", "NCCL_",
     "TORCH", "PYTORCH_", "TRITON_", "XLA_", "JAX_", "TF_",
 )  # fmt: skip
-_CACHES = {"CUPY_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"}
+_CACHES = {
+    "CUPY_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME", "TORCHINDUCTOR_CACHE_DIR",
+    "TORCH_EXTENSIONS_DIR", "JAX_COMPILATION_CACHE_DIR",
+}  # fmt: skip
 
 
 def few_variables(environment: Mapping[str, str], folder: Path | None) -> dict[str, str]:
@@ -70,13 +74,27 @@ def places(folder: Path) -> dict[str, str]:
         "HOME": str(folder),
         "XDG_CACHE_HOME": str(folder / "cache"),
         "TMPDIR": str(folder / "tmp"),
+        "CUDA_CACHE_PATH": str(folder / "cache" / "nv"),
     }
+
+
+def settle(folder: str) -> None:
+    """Let this process write only into a folder, and make subfolders there.
+
+    The process makes the subfolders after it is restricted. The folder may have links of foreign
+    code, by which an unrestricted process would write elsewhere.
+    """
+    confine(folder)
+    for name in ("cache", "tmp"):
+        with suppress(OSError):
+            Path(folder, name).mkdir(mode=0o700, exist_ok=True)
 
 
 def confine(folder: str) -> bool:
     """Let this process and its descendants write only into a folder and `OF_THE_SYSTEM`.
 
-    The calling process must have only one thread. Return False if the system has no Landlock.
+    The calling process must have only one thread, because the other threads are not restricted.
+    Return False if the system has no Landlock.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)

@@ -39,7 +39,7 @@ ENTRIES = {
 class InThisProcess(Supervisor):
     """A supervisor that calls the child's methods in this process, on a fake device."""
 
-    def open(self) -> Opened:
+    def open(self, _owner: str = "") -> Opened:
         self.runner = Runner(FakeBackend())
         return Opened(self.runner.device, ())
 

@@ -130,8 +130,9 @@ def test_a_crash_a_hang_and_an_exit_are_rows_with_their_cause(worker: Worker, fo
 
 
 def test_an_error_that_leaves_the_child_whole_costs_no_child(worker: Worker, folder: Path) -> None:
-    child, built = worker._child.living.pid, list[int]()
+    built = list[int]()
     worker.compile([at(folder, edge) for edge in range(9, 13)], built.append)
+    child = worker._child.living.pid
     assert built == [1, 2, 3, 4]  # the kernels are built one by one
     for edge in range(9, 13):
         assert worker.measure(at(folder, edge)).status == Status.OK
@@ -256,7 +257,7 @@ def test_later_children_start_early(folder: Path, monkeypatch: pytest.MonkeyPatc
     with Worker("cpu", Timer.EVENTS) as worker:
         worker.begin(rounds, 1)
         worker.compile([at(folder, 1)], lambda _count: None)
-        second, third = worker._child._waiting
+        (_, second), (_, third) = worker._child._waiting
         worker.next_round()
         assert worker.measure(at(folder, 1)).status == Status.OK
         assert worker._child.child is second
@@ -381,11 +382,12 @@ def test_children_that_were_started_ahead_for_a_folder_serve_its_kernels(
         return started[-1]
 
     monkeypatch.setattr(supervisor, "start", recorded)
-    folders = [tmp_path / "used", tmp_path / "unused"]
+    folders = {tmp_path / "used": ["mine"], tmp_path / "unused": ["mine"]}
     supervisor.start_ahead("cpu", Timer.EVENTS, folders, "cpu", 1)
     serving = supervisor.supervisor_of("cpu", Timer.EVENTS, tmp_path / "used")
     try:
         assert serving.child is started[0]  # this child has opened its device
+        assert serving.owner == "mine"
         assert serving.open().device.backend == "cpu"
         assert serving.child is started[0]
     finally:
@@ -398,7 +400,7 @@ def test_a_child_that_is_started_only_when_a_device_is_opened_ahead_lives_on(
     tmp_path: Path,
 ) -> None:
     """No child waits if the waiting child was killed, or could not open the device."""
-    supervisor.start_ahead("cpu", Timer.EVENTS, [tmp_path], "cpu", 0)
+    supervisor.start_ahead("cpu", Timer.EVENTS, {tmp_path: ["mine"]}, "cpu", 0)
     serving = supervisor.supervisor_of("cpu", Timer.EVENTS, tmp_path)
     try:
         with pytest.raises(TimeoutError):  # the child closes the channel when it ends

@@ -8,6 +8,7 @@ from gpubench.backends import backends, find_devices
 from gpubench.commands.judge.own_kernels import OwnKernels
 from gpubench.engine.child.supervisor import end_ahead, start_ahead
 from gpubench.foreign import process
+from gpubench.foreign.folder import functions_in
 from gpubench.foreign.sweep import Compilations, at_once, prepare_ahead
 from gpubench.plan.sweep import Sweep
 
@@ -57,16 +58,17 @@ class Ahead:
             self._folders = prepare_ahead(self._problems[number : self.prepared], self._options)
         self._compilations.wait_for(path)
 
-    def start_children(self, sweep: Sweep, count: int) -> None:
-        """Start `count` children for each prepared problem, before any problem is measured."""
+    def start_children(self, sweep: Sweep, rounds: int) -> None:
+        """Start the children of each prepared problem, before any problem is measured."""
         if self._folders:
             name, timer = sweep.device, sweep.timer
             backend = find_devices(name)[0][0].backend
             if self._own_kernels:
                 self._own_kernels.wait()
             # On a CPU, torch in many children at once could fill the memory.
-            folders = () if backends()[backend].host_arrays else tuple(self._folders.values())
-            start_ahead(name, timer, folders, backend, count)
+            folders = () if backends()[backend].host_arrays else self._folders.values()
+            functions = {folder: functions_in(folder) for folder in folders}
+            start_ahead(name, timer, functions, backend, rounds)
             self._folders.clear()
 
     def _end_group(self) -> None:

@@ -21,7 +21,7 @@ class OwnKernels:
 
     The process runs at the same time as other preparations. Foreign code may write into the cache
     of its kernels, so each folder of foreign kernels has a separate cache. The files that this
-    process has compiled are copied into each such cache (`environment_of_foreign`). On an H200, a
+    process has compiled are copied into each such cache (`copy_compiled`). On an H200, a
     process needs 3 s to compile the kernels.
     """
 

@@ -119,7 +119,7 @@ def _judge_all(
                     results = _results_of(sweep, folder, choices)
                     rounds = budget.share(sweep, functions, ahead.prepared).timing.rounds
                     if not results.is_complete:
-                        ahead.start_children(sweep, functions * rounds)
+                        ahead.start_children(sweep, rounds)
                 if not budget.has_time:
                     say(_beyond(budget, len(problems) - number, folder), "yellow", err=True)
                     return done, NOT_JUDGED

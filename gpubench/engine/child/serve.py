@@ -9,6 +9,7 @@ from mmap import mmap
 import msgspec
 
 from gpubench.backends import backends, open_backend, passed_over
+from gpubench.cache import copy_compiled
 from gpubench.engine.child.calls import Call, Done, Opened, decode_arguments, encode
 from gpubench.engine.measure.empty_requests import EmptyRequests
 from gpubench.engine.measure.examiner import Examiner
@@ -36,6 +37,7 @@ def serve(descriptor: int, backend: str, library: str) -> None:
     """
     guard_streams()
     channel = open_channel(descriptor)
+    copy_compiled()
     forks = memoryview(mmap(-1, 8)).cast("Q")  # forked copies share this counter
     # A process that a kernel forks must not keep the channel open.
     os.register_at_fork(before=partial(_count_fork, forks), after_in_child=channel.close)

@@ -1,7 +1,7 @@
 """Starts child processes, sends requests to them, and notices when they end."""
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
-from gpubench.cache import USERS, environment_of_foreign, environment_with_caches
+from gpubench.cache import environment_of_foreign, environment_with_caches, part_of
 from gpubench.engine.child.calls import Done, Opened, bound, decode_result, encode_call
 from gpubench.engine.child.serve import Server
 from gpubench.errors import ChildLostError, DeviceUnavailableError, GpubenchError, HostChangedError
@@ -75,19 +75,17 @@ class Supervisor:
     def __init__(self, device: str, timer: Timer, kernels: Path | None = None) -> None:
         self.device_name, self._timer = device, timer
         self.child: Child | None = None  # the child that has opened the device
-        self._waiting: list[Child] = []
+        self.owner = ""  # name of the user's function for which this child was started
+        self._waiting: list[tuple[str, Child]] = []  # the children, each with its owner
         self._opened: Opened | None = None  # answer of the child that `open_ahead` used
         self._has_opened = False
         self.usable = True  # whether the device still worked after the last request
         self._spent_s: defaultdict[str, float] = defaultdict(float)
         self._child_spent_s: Mapping[str, float] = {}
         self._scheduling = scheduling(os.getpid())
-        environment, self.unkept = environment_with_caches()
-        self._folder: Path | None = None  # the only folder into which the children may write
-        if kernels is not None:
-            environment, self._folder = environment_of_foreign(kernels, measures=True)
-        kept = {name: text for name, text in environment.items() if name not in SILENT_VARIABLES}
-        self._environment = QUIET | kept | THREADS_SLEEP
+        self._environment, self.unkept = environment_with_caches()
+        self._kernels = kernels
+        self._is_confined = kernels is not None  # whether each child may write into one folder only
 
     @property
     def spent_s(self) -> Mapping[str, float]:
@@ -99,41 +97,37 @@ class Supervisor:
         names = dict.fromkeys((*self._spent_s, *self._child_spent_s))
         return {n: self._spent_s.get(n, 0.0) + self._child_spent_s.get(n, 0.0) for n in names}
 
-    @property
-    def users_folder(self) -> str:
-        """The only folder into which a user's function may write; empty if there is no limit."""
-        return str(self._folder / USERS) if self._folder else ""
-
     def forget_times(self) -> None:
         """Reset `spent_s` to zero."""
         self._spent_s.clear()
         self._child_spent_s = {}
 
-    def open(self) -> Opened:
+    def open(self, owner: str = "") -> Opened:
         """Start a child, or use a waiting child, and let this child open the device.
 
-        Raises ChildLostError, HostChangedError, or the error that the child reports.
+        If `owner` is not empty, the child may run this user's function, and may write only where
+        the other processes of this function write. A child that `open_ahead` used may have another
+        owner. Raises ChildLostError, HostChangedError, or the error that the child reports.
         """
         opened, self._opened = self._opened, None
         if opened and self.child and not self.child.has_ended:
             return opened
         started = perf_counter()
-        while self._waiting and self._waiting[0].has_ended:  # killed while it waited
-            self._waiting.pop(0).kill()
-        if self._waiting:
-            self.child = self._waiting.pop(0)
+        self.owner = owner
+        self.child = self._take_waiting(owner)
+        if self.child is None:
+            self.child = self._start(owner)
+        else:
             for thread in threads(self.child.pid):  # kernels may have run while the child waited
                 self._require_scheduling(thread)
-        else:
-            self.child = self._start()
         try:
             opened = self.request(START_LIMIT_S, Server.open, self.device_name, self._timer)
         except DeviceUnavailableError:
-            if self._folder is None or self._has_opened:
+            if not self._is_confined or self._has_opened:
                 raise
             self.end_all()
-            self._folder = None
-            opened = self.open()  # the device's driver may write into other folders
+            self._is_confined = False
+            opened = self.open(owner)  # the device's driver may write into other folders
             self.unkept = "the device opens only if kernels may write all files that you may write"
             return opened
         self._has_opened = True
@@ -141,52 +135,77 @@ class Supervisor:
         self._require_scheduling(self.child.pid)
         return opened
 
-    def open_ahead(self) -> None:
-        """Open the device in a child that the next call of `open` uses.
+    def _take_waiting(self, owner: str) -> Child | None:
+        """Remove and return the first waiting child of this owner. Kill children that have ended.
+
+        Return None if no child of this owner waits.
+        """
+        for each in list(self._waiting):
+            if each[1].has_ended:  # killed while it waited
+                self._waiting.remove(each)
+                each[1].kill()
+            elif each[0] == owner:
+                self._waiting.remove(each)
+                return each[1]
+        return None
+
+    def open_ahead(self, owner: str = "") -> None:
+        """Open the device in a child of this owner, which the next call of `open` uses.
 
         If opening fails here, no error is raised: the next call of `open` tries again.
         """
         try:
-            self._opened = self.open()
+            self._opened = self.open(owner)
         except GpubenchError:
             self.end()
 
     @contextmanager
-    def starting_ahead(self, backend: str, count: int, *, torch: bool = False) -> Iterator[None]:
-        """Start children until `count` children wait. The `with` block runs while children load.
+    def starting_ahead(
+        self, backend: str, owners: Sequence[str], *, torch: bool = False
+    ) -> Iterator[None]:
+        """Start children until one child waits for each item of `owners`.
+
+        The `with` block runs while the children load.
 
         The children load the backend's modules, and torch if `torch` is true. Then they wait,
         without opening the device. Nothing should be timed in the block, because loading modules
         keeps the CPU busy.
         """
-        missing = count - len(self._waiting)
-        children = [self._start(backend, torch=torch) for _ in range(missing)]
+        missing = Counter(owners) - Counter(owner for owner, _ in self._waiting)
+        children = [
+            (owner, self._start(owner, backend, torch=torch)) for owner in missing.elements()
+        ]
         self._waiting += children
         yield
         started = perf_counter()
         for child in children:
             try:
-                Channel(child.socket).receive(START_LIMIT_S)
+                Channel(child[1].socket).receive(START_LIMIT_S)
             except (EOFError, OSError):  # killed, or hung; `open` starts another child
                 self._waiting.remove(child)
-                child.kill()
+                child[1].kill()
         self._spent_s["starting"] += perf_counter() - started
 
-    def _start(self, backend: str = "", *, torch: bool = False) -> Child:
+    def _start(self, owner: str = "", backend: str = "", *, torch: bool = False) -> Child:
         """Start a child.
 
-        If `backend` is not empty, the child loads the backend's modules, and torch if `torch` is
-        true. When the modules are loaded, the child sends a message.
+        If `owner` is not empty, the child may run this user's function. If `backend` is not empty,
+        the child loads the backend's modules, and torch if `torch` is true. When the modules are
+        loaded, the child sends a message.
         """
         module = "gpubench.engine.child.serve"
+        environment, folder = self._environment, None
+        if self._kernels is not None:
+            environment, folder = environment_of_foreign(self._kernels, part_of(owner))
+        kept = {name: text for name, text in environment.items() if name not in SILENT_VARIABLES}
         return start(
             module,
             "serve",
             backend,
             "torch" if torch else "",
             speaker="kernels",
-            environment=self._environment,
-            folder=self._folder,
+            environment=QUIET | kept | THREADS_SLEEP,
+            folder=folder if self._is_confined else None,
         )
 
     @property
@@ -290,7 +309,7 @@ class Supervisor:
         """Kill all children."""
         self.end()
         while self._waiting:
-            self._waiting.pop().kill()
+            self._waiting.pop()[1].kill()
 
 
 _ahead: dict[tuple[str, Timer, Path | None], Supervisor] = {}
@@ -302,20 +321,25 @@ def supervisor_of(device: str, timer: Timer, kernels: Path | None) -> Supervisor
 
 
 def start_ahead(
-    device: str, timer: Timer, folders: Sequence[Path], backend: str, count: int
+    device: str, timer: Timer, folders: Mapping[Path, Sequence[str]], backend: str, rounds: int
 ) -> None:
-    """Start `count` children, at most `MAX_CHILDREN_AHEAD`, for each folder of torch functions.
+    """Start children for the rounds of folders of torch functions.
 
-    All children import torch immediately. The first child of each folder then opens the device.
+    `folders` maps each folder to the names of its functions. A folder gets at most
+    `MAX_CHILDREN_AHEAD` children. All children import torch immediately. The first child of each
+    folder then opens the device.
     """
-    count, made = min(count, MAX_CHILDREN_AHEAD), list[Supervisor]()
+    made = list[tuple[Supervisor, str]]()
     with ExitStack() as starting:
-        for kernels in folders:
+        for kernels, names in folders.items():
             supervisor = _ahead[device, timer, kernels] = Supervisor(device, timer, kernels)
-            made.append(supervisor)
-            starting.enter_context(supervisor.starting_ahead(backend, count, torch=True))
+            owners = [*names] * rounds
+            made.append((supervisor, names[0]))
+            starting.enter_context(
+                supervisor.starting_ahead(backend, owners[:MAX_CHILDREN_AHEAD], torch=True)
+            )
     with ThreadPoolExecutor(max(1, len(made))) as pool:
-        list(pool.map(Supervisor.open_ahead, made))
+        list(pool.map(Supervisor.open_ahead, *zip(*made, strict=True)))
 
 
 def end_ahead() -> None:

@@ -4,10 +4,8 @@ The parent owns the outputs, makes the operands, and times the requests (`engine
 """
 
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -16,7 +14,6 @@ from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
 from gpubench.engine.operands.shared import shared_bytes, shared_sets
 from gpubench.errors import ChildLostError, CompileError, DoesNotFitError, LaunchError
 from gpubench.model import Point, Problem
-from gpubench.process.confine import confine, places
 from gpubench.process.descendants import drop_capabilities
 from gpubench.process.shared_memory import Window
 
@@ -26,25 +23,15 @@ class Walled:
 
     def __init__(self, backend: Backend, take_file: Callable[[], int]) -> None:
         self._backend, self._take_file = backend, take_file
-        self._folder = ""  # the only folder into which this process may write, if it is restricted
         self._windows: tuple[Window, Window] | None = None
         self._operands: OperandSets | None = None
         self._kernel: Kernel | None = None
         self._fixed: OperandSets | None = None
         """Copies of the operands, for a kernel that keeps the addresses of its first launches."""
 
-    def give_up_rights(self, folder: str) -> None:
-        """Give up rights before a user's function is loaded.
-
-        These are the privileges of root, and the right to write outside `folder`. If `folder` is
-        empty, only the privileges of root are given up.
-        """
+    def give_up_rights(self) -> None:
+        """Give up the privileges of root before a user's function is loaded."""
         drop_capabilities()
-        if folder and folder != self._folder:
-            self._folder = folder
-            os.environ.update(places(Path(folder)))
-            tempfile.tempdir = None  # find the folder for temporary files again
-            confine(folder)
 
     def prepare(self, problem: Problem, launches: int) -> None:
         """Reserve memory for operands, and map the outputs' file, which the parent sends."""

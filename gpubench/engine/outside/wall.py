@@ -107,7 +107,7 @@ class Wall:
         """Start the children that never run foreign code, while the `with` block runs."""
         with ExitStack() as ahead:
             for each in (self._gauge, self._keeper):
-                ahead.enter_context(each.starting_ahead(backend, 0 if each.child else 1))
+                ahead.enter_context(each.starting_ahead(backend, () if each.child else ("",)))
             yield
 
     def end(self) -> None:
