@@ -74,6 +74,10 @@ class ChildLostError(DeviceUnavailableError):
         return f"the measuring process {self.why}"
 
 
+class LacksMemoryError(ChildLostError):
+    """The measuring process has too little memory for a point, which is therefore skipped."""
+
+
 class PeerLostError(DeviceUnavailableError):
     """A scheduler or worker of `--on` was lost. All measurements so far are kept."""
 
@@ -109,6 +113,12 @@ def missing_module(error: ModuleNotFoundError) -> DoesNotFitError:
     The error names only the module, because the package of the module may have another name.
     """
     return DoesNotFitError(f"needs the Python module '{error.name}', which is missing")
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Whether an error says that memory is missing. torch's error is not a MemoryError."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return not names.isdisjoint({"MemoryError", "OutOfMemoryError"})
 
 
 def install_command(extra: str) -> str:

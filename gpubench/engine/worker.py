@@ -16,6 +16,7 @@ from gpubench.backends import backends
 from gpubench.backends.cpu.gauge import highest_rates
 from gpubench.engine.child.supervisor import START_LIMIT_S, recorded_variables, supervisor_of
 from gpubench.engine.device_lock import lock_device
+from gpubench.engine.judge.verdict import as_lost
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measure.walled import Walled
 from gpubench.engine.operands.make import SEED_BITS
@@ -305,10 +306,8 @@ class Worker:
                 self._seed_of(point.variant),
             )
         except ChildLostError as lost:
-            result = Measurement(
-                point=point, status=Status.ERROR, reason=lost.why, started_utc=started
-            )
-            return result, True
+            blank = Measurement(point=point, status=Status.ERROR, started_utc=started)
+            return as_lost(blank, lost), True
         self._last = point
         if not self._child.usable:
             self._child.end()

@@ -18,7 +18,9 @@ from gpubench.errors import (
     DeviceBusyError,
     DeviceUnavailableError,
     GpubenchError,
+    LacksMemoryError,
     UsageError,
+    lacks_memory,
     with_place,
 )
 from gpubench.process.channel import MAX_BYTES, Channel
@@ -32,7 +34,13 @@ NO_ANSWER = "sent data that is not an answer; killed"
 
 _ERRORS: dict[str, type[GpubenchError]] = {
     kind.__name__: kind
-    for kind in (UsageError, DeviceUnavailableError, DeviceBusyError, ChildLostError)
+    for kind in (
+        UsageError,
+        DeviceUnavailableError,
+        DeviceBusyError,
+        ChildLostError,
+        LacksMemoryError,
+    )
 }
 
 Report = Callable[[int], None]  # gets the number of steps of a request that are done so far
@@ -103,7 +111,7 @@ def answer_requests(channel: Channel, value_of: Callable[[bytes, Report], bytes]
     """Answer requests in a child until the channel closes.
 
     `value_of` returns the value of a request. If `value_of` raises an error for users, this error
-    is sent. Any other exception is sent as a ChildLostError.
+    is sent. Any other exception is sent as a LacksMemoryError or a ChildLostError.
     """
     pid = os.getpid()
 
@@ -126,7 +134,8 @@ def answer_requests(channel: Channel, value_of: Callable[[bytes, Report], bytes]
             answer = _Answer(token, value=value_of(request, partial(report, token)))
         except Exception as error:  # including errors of users' code
             user_error = error if isinstance(error, GpubenchError) else None
-            user_error = user_error or ChildLostError(f"failed: {with_place(error)}")
+            kind = LacksMemoryError if lacks_memory(error) else ChildLostError
+            user_error = user_error or kind(f"failed: {with_place(error)}")
             name, message = type(user_error).__name__, clean(str(user_error.args[0]))
             answer = _Answer(token, error=name, message=message)
         send(answer)

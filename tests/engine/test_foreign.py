@@ -29,7 +29,7 @@ QUICK = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.1, point_
 LIVING = SimpleNamespace(pid=0)
 
 SOURCE = """
-import os, signal
+import os, signal, traceback
 import numpy as np
 from gpubench.model import CallVariant
 
@@ -50,6 +50,10 @@ CALLS = {
     if not os.path.exists(__file__ + ".flag"):
         open(__file__ + ".flag", "x").close()
         os.kill(os.getpid(), signal.SIGSEGV)
+    np.matmul(a, b, out=c)""",
+    "hungry": """
+    if "in probe_outputs" in "".join(traceback.format_stack()):  # another process's check
+        raise MemoryError("Tried to allocate 2.00 GiB")
     np.matmul(a, b, out=c)""",
     "fragile": """
     if len(a) % 2:
@@ -110,6 +114,13 @@ def test_a_crash_is_not_blamed_on_a_function_in_another_process(
     assert result.reason == (
         "right in a second process; the first process crashed: Segmentation fault (signal 11)"
     )
+
+
+def test_a_function_that_lacks_memory_is_skipped(worker: Worker, folder: Path) -> None:
+    """A check by another process may need more memory than the launches before."""
+    result = worker.measure(at(folder, "hungry"))
+    assert (result.status, result.series) == (Status.SKIPPED, None)
+    assert result.reason == "out of memory: Tried to allocate 2.00 GiB"
 
 
 def test_a_fault_at_other_sizes_is_only_a_note(worker: Worker, folder: Path) -> None:

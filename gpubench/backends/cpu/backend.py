@@ -29,7 +29,15 @@ from gpubench.backends.rotation import (
     operand_factors,
     set_policy,
 )
-from gpubench.errors import CompileError, DoesNotFitError, LaunchError, missing_module, with_place
+from gpubench.errors import (
+    CompileError,
+    DoesNotFitError,
+    LaunchError,
+    first_line,
+    lacks_memory,
+    missing_module,
+    with_place,
+)
 from gpubench.hardware.host import cpu_threads, free_memory_bytes
 from gpubench.model import CallVariant, Config, Device, HostVariant, Point, Problem, Scope, Series
 
@@ -163,6 +171,8 @@ class CpuKernel:
         except ModuleNotFoundError as error:
             raise missing_module(error) from error
         except Exception as error:
+            if lacks_memory(error):
+                raise DoesNotFitError(f"out of memory: {first_line(error)}") from error
             advice = why_not_called(self.function, arrays) if isinstance(error, TypeError) else ""
             why = f"{with_place(error, self.path)}{advice}"
             raise LaunchError(f"failed while running: {why}") from error

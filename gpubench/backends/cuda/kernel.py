@@ -32,7 +32,7 @@ from gpubench.backends.cuda.timer import (
 )
 from gpubench.backends.functions import allocating, torch
 from gpubench.backends.rotation import CACHES_TO_OUTGROW, Placed, SetPolicy
-from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line
+from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line, lacks_memory
 from gpubench.model import Launches, Point, Scope, Series, State, Timer
 
 BLOCKED_S = 0.02
@@ -331,12 +331,12 @@ def _torch_allocated_bytes() -> int:
 
 @contextmanager
 def faults() -> Iterator[None]:
-    """Raise CuPy's errors as DoesNotFitError (too little memory) or LaunchError (other errors)."""
+    """Raise other errors as DoesNotFitError (too little memory) or LaunchError (other errors)."""
     try:
         yield
     except (CompileError, DoesNotFitError, LaunchError):
         raise
-    except MemoryError as error:
-        raise DoesNotFitError(f"out of device memory: {error}") from error
     except Exception as error:  # errors of CUDA and cuBLAS in CuPy, and of a variant's function
+        if lacks_memory(error):
+            raise DoesNotFitError(f"out of device memory: {first_line(error)}") from error
         raise LaunchError(first_line(error)) from error

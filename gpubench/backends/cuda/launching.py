@@ -19,7 +19,14 @@ from gpubench.backends.cuda.driver import kernel_arguments, launch_config
 from gpubench.backends.cuda.host_function import HostFunction
 from gpubench.backends.cuda.nvcc import compile_library
 from gpubench.backends.functions import Prepared, as_tensors, writing
-from gpubench.errors import CompileError, DoesNotFitError, LaunchError, first_line, missing_module
+from gpubench.errors import (
+    CompileError,
+    DoesNotFitError,
+    LaunchError,
+    first_line,
+    lacks_memory,
+    missing_module,
+)
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import (
     CallVariant,
@@ -164,6 +171,8 @@ class Instances:
             except ModuleNotFoundError as error:
                 raise missing_module(error) from error
             except Exception as error:  # a descriptor may raise anything
+                if lacks_memory(error):
+                    raise DoesNotFitError(f"out of memory: {first_line(error)}") from error
                 raise CompileError(f"cannot be built: {first_line(error)}") from error
         return self._calls[key]
 

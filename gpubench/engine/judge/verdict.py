@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gpubench.errors import ChildLostError, LacksMemoryError
 from gpubench.model import Measurement, Precision, Status
 from gpubench.text import digits
 
@@ -45,6 +46,15 @@ def as_judged(measurement: Measurement, wrong: WrongError) -> Measurement:
     return replace(
         measurement, status=Status.WRONG, reason=str(wrong), max_relative_error=error, series=None
     )
+
+
+def as_lost(measurement: Measurement, lost: ChildLostError) -> Measurement:
+    """Return the measurement without a time, because its process was lost.
+
+    The status is `skipped` if memory is missing, or else `error`.
+    """
+    status = Status.SKIPPED if isinstance(lost, LacksMemoryError) else Status.ERROR
+    return replace(measurement, status=status, reason=lost.why, series=None)
 
 
 def missing(left: str) -> WrongError:

@@ -27,7 +27,14 @@ from gpubench.engine.measure.keeper import outputs_in, read_elements, read_lines
 from gpubench.engine.operands.cache import OperandCache
 from gpubench.engine.operands.make import make_inputs, make_new_values, random_fill
 from gpubench.engine.operands.shared import shared_bytes
-from gpubench.errors import ChildLostError, CompileError, DoesNotFitError, LaunchError, first_line
+from gpubench.errors import (
+    ChildLostError,
+    CompileError,
+    DoesNotFitError,
+    LacksMemoryError,
+    LaunchError,
+    first_line,
+)
 from gpubench.model import Cache, Point, Problem
 
 MOST_ROWS = 1024  # minimum number of rows of the A from which `row_digests` takes the first rows
@@ -51,11 +58,13 @@ class _New(NamedTuple):
 
 
 @contextmanager
-def _or_lost() -> Iterator[None]:
-    """Raise ChildLostError if a launch in the block fails."""
+def or_lost() -> Iterator[None]:
+    """Raise LacksMemoryError or ChildLostError if a launch in the block fails."""
     try:
         yield
-    except (CompileError, LaunchError, DoesNotFitError) as error:
+    except DoesNotFitError as error:
+        raise LacksMemoryError(str(error)) from error
+    except (CompileError, LaunchError) as error:
         raise ChildLostError(str(error)) from error
 
 
@@ -79,7 +88,7 @@ class Examiner:
         """Drop the operands of the previous point."""
         self._new = self._kernel = self._release = self._outputs = None
 
-    @_or_lost()
+    @or_lost()
     def probe_outputs(self, point: Point) -> list[bytes]:
         """Launch on the operands of the point's probes, and return each result as bytes.
 
@@ -90,7 +99,7 @@ class Examiner:
         probes = all_probes(problem, self._operand_cache.seed)
         return [on_host(self._output_of(point, probe)).tobytes() for probe in probes]
 
-    @_or_lost()
+    @or_lost()
     def result_on(self, point: Point, seed: int) -> bytes:
         """Launch on operands that are made from a seed, and return the result as bytes.
 
@@ -100,7 +109,7 @@ class Examiner:
         content: bytes = on_host(next(self.outputs(point, point.problem, inputs))).tobytes()
         return content
 
-    @_or_lost()
+    @or_lost()
     def repeat(self, point: Point, launches: int) -> float | None:
         """Launch on the point's operands, so that another process can time the launches.
 
@@ -126,7 +135,7 @@ class Examiner:
         self._outputs = memory
         return ""
 
-    @_or_lost()
+    @or_lost()
     def put_new_operands(
         self, point: Point, launches: int, position: int, count: int, in_queue: bool
     ) -> bool:
@@ -176,7 +185,7 @@ class Examiner:
         values = xp.asarray(values.view(old.dtype))
         return _New(position, sets, memory.ravel(), values, outputs, kernel)
 
-    @_or_lost()
+    @or_lost()
     def launch_on_new_operands(self, seed: int) -> None:
         """Begin the launches that `put_new_operands` has prepared, and wait until they end.
 
@@ -193,7 +202,7 @@ class Examiner:
         """Return the elements that the parent has chosen from a result (`keeper.read_elements`)."""
         return read_elements(self._new.outputs, copy, positions) if self._new else b""
 
-    @_or_lost()
+    @or_lost()
     def row_digests(
         self, point: Point, rows: int, seed: int, launches: int
     ) -> list[tuple[str, str]]:

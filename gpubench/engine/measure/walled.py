@@ -11,8 +11,9 @@ import numpy as np
 
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
+from gpubench.engine.measure.examiner import or_lost
 from gpubench.engine.operands.shared import shared_bytes, shared_sets
-from gpubench.errors import ChildLostError, CompileError, DoesNotFitError, LaunchError
+from gpubench.errors import ChildLostError
 from gpubench.model import Point, Problem
 from gpubench.process.descendants import drop_capabilities
 from gpubench.process.shared_memory import Window
@@ -55,10 +56,8 @@ class Walled:
         if point.variant.fixed_addresses:
             sets = tuple(tuple(np.empty_like(x) for x in arrays) for arrays in operands.sets)
             operands = self._fixed = replace(operands, sets=sets)
-        try:
+        with or_lost():
             kernel = self._backend.bind(point, operands)
-        except (CompileError, DoesNotFitError) as error:
-            raise ChildLostError(str(error)) from error
         self._kernel = kernel if threads is None else kernel.on_threads(threads)
 
     def launch(self, launches: int) -> float:
@@ -76,10 +75,8 @@ class Walled:
         fixed = self._fixed.sets[0] if self._fixed else ()
         for to, array in zip(fixed, own, strict=False):
             to[...] = array
-        try:
+        with or_lost():
             launch_us = self._kernel.run(launches) or 0.0
-        except (LaunchError, DoesNotFitError) as error:
-            raise ChildLostError(str(error)) from error
         if fixed:
             own[-1][...] = fixed[-1]
         return launch_us

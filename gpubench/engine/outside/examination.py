@@ -12,7 +12,7 @@ import numpy as np
 
 from gpubench.engine.child.supervisor import Supervisor
 from gpubench.engine.judge.probe import probe_problem, require_exact_outputs, unusual_problem
-from gpubench.engine.judge.verdict import WrongError, as_judged, missing
+from gpubench.engine.judge.verdict import WrongError, as_judged, as_lost, missing
 from gpubench.engine.judge.verify import right_on
 from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.measure.trials import Instance, instance_of
@@ -92,7 +92,7 @@ class Examination:
         except WrongError as wrong:
             return as_judged(result, wrong), wrong.may_be_load
         except ChildLostError as lost:
-            return replace(result, status=Status.ERROR, reason=lost.why, series=None), False
+            return as_lost(result, lost), False
         notes = library_note(result), self._note_of_unusual_size(point, limit_s)
         unseen = (note for note in notes if note not in result.notes)
         return replace(result, notes=_joined(result.notes, *unseen)), False

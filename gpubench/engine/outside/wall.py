@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Any
 
 from gpubench.engine.child.supervisor import START_LIMIT_S, Supervisor
-from gpubench.engine.judge.verdict import WrongError, as_judged
+from gpubench.engine.judge.verdict import WrongError, as_judged, as_lost
 from gpubench.engine.measure.keeper import Keeper
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measure.walled import Walled
@@ -163,7 +163,7 @@ class Wall:
         except WrongError as wrong:
             return as_judged(result, wrong)
         except ChildLostError as lost:
-            return replace(result, status=Status.ERROR, reason=lost.why, series=None)
+            return as_lost(result, lost)
 
     def _measured(
         self,

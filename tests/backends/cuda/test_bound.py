@@ -484,3 +484,18 @@ def test_whatever_a_function_raises_is_an_error_row(cuda: SimpleNamespace) -> No
         watched(cuda, fails, FakeStream())
     with pytest.raises(CompileError, match=r"cannot be built: .*mode"):
         instances(cuda).routine(point(fakes.variant(runs_on="cuda", build=fails)), PROBLEM)
+
+
+def test_a_function_without_enough_memory_is_skipped_and_not_judged_wrong(
+    cuda: SimpleNamespace,
+) -> None:
+    class OutOfMemoryError(RuntimeError):
+        """torch's error, which is not a MemoryError."""
+
+    def fails(*_: object) -> Any:
+        raise OutOfMemoryError("Tried to allocate 2.00 GiB.")
+
+    with pytest.raises(DoesNotFitError, match=r"out of device memory: Tried to allocate 2.00 GiB"):
+        watched(cuda, fails, FakeStream())
+    with pytest.raises(DoesNotFitError, match="out of memory: Tried"):
+        instances(cuda).routine(point(fakes.variant(runs_on="cuda", build=fails)), PROBLEM)
