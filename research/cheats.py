@@ -96,20 +96,21 @@ def bound(backend: Any, what: Point) -> Any:
 def judged(rows: Sequence[Row], honest_us: dict[tuple[str, str, str], float]) -> list[bool]:
     """Print and return whether each row is as expected.
 
-    A kernel that cheats may be `ok` if its time is not false: by the clock of another process, the
-    time must be at least that of the right kernel of the same variant. This time is `median_us`
-    multiplied by `clock_ratio`. Times of right kernels are added to `honest_us`.
+    A kernel that cheats may be `ok` if its time is not false: `median_us`, or the time by the clock
+    of another process if this time is longer, must be at least that of the right kernel of the same
+    variant. `gpubench judge` never takes the shorter time. Times of right kernels are added to
+    `honest_us`.
     """
     held = []
     for row in sorted(rows, key=lambda row: _name(row) not in RIGHT):
         name, what = _name(row), (row.variant, row.dtype, row.cache)
         is_right = name in RIGHT or (name, row.dtype) in RIGHT_AS_PRODUCTS
         expected = (row.status == Status.OK) == is_right
-        by_other_us = (row.median_us or 0.0) * (row.clock_ratio or 1.0)
-        if is_right and by_other_us:
-            honest_us.setdefault(what, by_other_us)
-        elif by_other_us:
-            expected = by_other_us >= (1 - LIMIT) * honest_us.get(what, 0.0)
+        longer_us = (row.median_us or 0.0) * max(row.clock_ratio or 1.0, 1.0)
+        if is_right and longer_us:
+            honest_us.setdefault(what, longer_us)
+        elif longer_us:
+            expected = longer_us >= (1 - LIMIT) * honest_us.get(what, 0.0)
         ratio = f", clock_ratio: {row.clock_ratio:.3f}" if row.clock_ratio else ""
         time = f"{row.median_us:.2f} µs, clock: {row.clock}{ratio}" if row.median_us else row.reason
         text = f"{name} {row.m}x{row.n}x{row.k} {row.dtype} {row.cache}: {row.status}, {time}"

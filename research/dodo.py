@@ -397,8 +397,6 @@ def _products_of_models() -> Iterator[dict[str, Any]]:
     for op, (dtype, libraries, sizes) in SUSTAINED.items():
         swept = f"{SWEEP} --op {op} --dtypes {dtype} --variants wgmma_*,{libraries} --tiles auto --rounds 1 --sizes {sizes}"
         yield step(f"gpu:sustained_{op}", f"{swept} --state sustained -o CARD/sustained/{op}.csv")
-        if op in {"gemm_scaled", "gemm_grouped"}:  # `shapes.py --graph` times the other operations
-            yield step(f"gpu:graph_{op}", f"{swept} --cache both --launches alone,graph -o CARD/graph_{op}.csv")
     for name, (rounds, kernels, tiles, sizes) in SCALED.items():
         yield step(f"gpu:gemm_scaled{name}", f"gpubench sweep --op gemm_scaled --dtypes fp8 --variants {kernels} --operands normal --rounds {rounds} --tiles {tiles} --sizes {sizes} -o CARD/gemm_scaled{name}.csv")
     yield step("gpu:foreign", "python SCRIPTS/foreign_gpu.py checkouts --gpus 2 -o CARD/foreign.csv")

@@ -272,7 +272,6 @@ def operation_shapes() -> str:
     """Return a table of ratios of operations that are not plain products, by precision."""
     lines = []
     for path in sorted(path_alone("bfloat16").parent.glob("alone_gemm_*.csv")):
-        op = path.stem.removeprefix("alone_").rpartition("_")[0]
         by_cache = grouped(read_shapes(path), lambda results: results[0].cache)
         for state, shapes in by_cache.items():
             ratios, in_graph = (
@@ -280,8 +279,9 @@ def operation_shapes() -> str:
                 for launches in (Launches.ALONE, Launches.GRAPH)
             )
             cells = said(plain_mean(ratios), 2), f"{ratios[0]:.2f}"
-            dtype = shapes[0][0].dtype
-            lines.append([op, dtype, state, len(ratios), *cells, said(plain_mean(in_graph), 2)])
+            first = shapes[0][0]
+            cells += (said(plain_mean(in_graph), 2),)
+            lines.append([first.op, first.dtype, state, len(ratios), *cells])
     heading = ["operation", "precision", "cache", "shapes", "alone", "lowest", "in a graph"]
     return table(heading, lines)
 
