@@ -278,9 +278,8 @@ def operation_shapes() -> str:
                 sorted(outcome(each, launches).ratio for each in shapes)
                 for launches in (Launches.ALONE, Launches.GRAPH)
             )
-            cells = said(plain_mean(ratios), 2), f"{ratios[0]:.2f}"
-            first = shapes[0][0]
-            cells += (said(plain_mean(in_graph), 2),)
+            first, mean, mean_in_graph = shapes[0][0], *map(plain_mean, (ratios, in_graph))
+            cells = [said(mean, 2), f"{ratios[0]:.2f}", said(mean_in_graph, 2)]
             lines.append([first.op, first.dtype, state, len(ratios), *cells])
     heading = ["operation", "precision", "cache", "shapes", "alone", "lowest", "in a graph"]
     return table(heading, lines)
