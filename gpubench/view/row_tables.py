@@ -272,9 +272,7 @@ def figures(example: Row, rows: Sequence[Row]) -> list[Column]:
         times = loop and loop.median_us and row.median_us and loop.median_us / row.median_us
         return digits(times) if times and row is not loop else ""
 
-    blas, *_ = f"{example.library or ''} BLAS".split()
-    if not OPERATIONS.is_ours(example.op):
-        blas = "baseline"  # a user's own operation has a baseline, not a BLAS
+    blas, *_ = baseline_name(example).split()
     return [
         Column("time", marked),
         Column("±", uncertainty),
@@ -302,7 +300,18 @@ def mean_power_w(row: Row) -> float | None:
 
 def is_bandwidth_bound(row: Row) -> bool:
     """Return whether memory bandwidth limits the row's operation."""
-    return row.op in OPERATIONS and OPERATIONS[row.op].bandwidth_bound
+    if row.op in OPERATIONS:
+        return OPERATIONS[row.op].bandwidth_bound
+    return row.percent_of_copy is not None  # a user's operation, without its folder
+
+
+def baseline_name(row: Row) -> str:
+    """Return a name for that to which the row's `percent_of_blas` is relative.
+
+    A user's own operation has a baseline, not a BLAS.
+    """
+    library = (row.library or "").strip() or "BLAS"
+    return library if OPERATIONS.is_ours(row.op) else "baseline"
 
 
 def is_baseline(row: Row) -> bool:

@@ -192,6 +192,7 @@ def test_where_memory_sets_the_pace_the_share_of_a_copy_stands_instead_of_the_pe
     assert " 1,234 " in text
     assert "98.7" in text
     assert " copy\n" not in printed(results([measured()]))
+    assert " copy\n" in printed(results([replace(row, op="unknown")]))
 
 
 def test_a_table_is_written_as_markdown() -> None:

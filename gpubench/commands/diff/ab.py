@@ -230,7 +230,8 @@ def compare_builds(
         make_directory(directory, "--results")
         if any(directory.iterdir()):
             raise UsageError(f"--results: {directory} is not empty")
-        if all(side.kernels for side in sides) and "variants" not in texts:
+        has_ours = OPERATIONS.is_ours(sweep.op) and all(side.kernels for side in sides)
+        if has_ours and "variants" not in texts:
             say(
                 "gpubench's own kernels, which are the same on both sides, are measured too; "
                 "--variants NAME,cpu_blas measures only your kernel and the BLAS",

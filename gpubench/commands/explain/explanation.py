@@ -136,9 +136,10 @@ class Explanation(Instance):
 
         The number is derived from the grid that the kernel would have for a huge result. The grid's
         x and y are assumed to cover the result, and the grid's z to cover parts of K. None if the
-        grid does not grow with the result, or if threads share an element.
+        grid does not grow with the result, if threads share an element, or if the result has
+        neither the extent M nor N.
         """
-        if self.step:
+        if self.step or not {"M", "N"} & {*self.problem.operation.output.dimensions}:
             return None
         huge = replace(self.problem, m=PROBE_EXTENT, n=PROBE_EXTENT)
         with described_by(self.variant.path):

@@ -22,7 +22,7 @@ from gpubench.view.pictures import Kind, Theme, style
 from gpubench.view.pictures.bits import bits_panels, draw_bits
 from gpubench.view.pictures.series import Panel, Series, Source, edge_of, extent, panels, titles
 from gpubench.view.pictures.tiles import draw_tiles, looks_of, tile_panels
-from gpubench.view.row_tables import is_bandwidth_bound, is_baseline
+from gpubench.view.row_tables import baseline_name, is_bandwidth_bound, is_baseline
 
 MIN_CURVE = 3  # if there are at least this number of sizes or tiles, `auto` draws lines
 
@@ -85,7 +85,7 @@ def draw(
             f"{MAX_PANELS} panels and {MAX_LINES} lines: choose rows with --only or --exclude"
         )
     looks = looks or looks_of(group)
-    headline = drawing.headline.format(library=group[0].rows[0].library or "the BLAS")
+    headline = drawing.headline.format(baseline=baseline_name(group[0].rows[0]))
     if len(drawn) < every:
         headline += f": {len(drawn)} of {every} panels; --only chooses other panels"
     into = [(panel.title, partial(drawing.draw, panel, looks)) for panel in drawn]
@@ -299,7 +299,7 @@ KINDS = {
         "Speed against size, best tile", partial(_having, "gflops"), _sizes, "no row has gflops"
     ),
     Kind.BLAS: _Drawing(
-        "Speed in percent of {library}, best tile",
+        "Speed in percent of {baseline}, best tile",
         _rated,
         _blas,
         "no row has percent_of_blas; sweep 'cublas' with the kernels, or use "

@@ -43,6 +43,19 @@ def call() -> Call:
     return partial(outcome, "ab")
 
 
+STATED = """from gpubench.model import Array, Operation
+
+OPERATION = Operation(
+    idea="twice X",
+    extents=("ROWS",),
+    inputs=(Array("X", "ROWS"),),
+    output=Array("Y", "ROWS"),
+    reference=lambda _, x: 2 * x,
+    flops="ROWS",
+)
+"""
+
+
 def side(name: str, content: list[Row] | str) -> str:
     """Return the path of an interpreter that logs its call and writes these rows, or fails."""
     if isinstance(content, str):
@@ -189,6 +202,17 @@ def test_directories_of_kernels_on_a_cpu_are_measured_without_a_start_for_each_s
     code, _, err = call("base", "new", *options)
     assert (code, err.splitlines()[-1].startswith("gpubench: NEW (")) == (2, True)
     assert err.splitlines()[-1].endswith("mine.py:1: SyntaxError: invalid syntax")
+
+
+def test_the_kernels_of_gpubench_are_mentioned_only_if_they_are_measured(call: Call) -> None:
+    for folder in ("base", "new"):
+        for op in ("gemm", "stated"):
+            Path(folder, op).mkdir(parents=True)
+            Path(folder, op, "mine.py").write_text("VARIANT = 1 +")
+        Path(folder, "stated", "operation.py").write_text(STATED)
+    for op, mentions in (("gemm", True), ("stated", False)):
+        code, _, err = call("base", "new", "--op", op, "--device", "cpu")
+        assert (code, "gpubench's own kernels" in err) == (2, mentions), err
 
 
 def test_a_side_whose_file_lacks_a_column_ends_ab_after_one_sweep(call: Call) -> None:

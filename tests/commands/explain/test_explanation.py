@@ -12,10 +12,12 @@ from gpubench.commands.explain.code import Code
 from gpubench.commands.explain.explanation import Explanation, sentences
 from gpubench.commands.explain.sass import InnerLoop
 from gpubench.hardware.architectures import example
-from gpubench.model import Config, CudaVariant, Launch, Problem, Resources, edges
+from gpubench.model import OPERATIONS, Config, CudaVariant, Launch, Problem, Resources, edges
 from gpubench.on_cpu.accesses import Access, Accesses
-from gpubench.plan.descriptor import launch_on
+from gpubench.plan.descriptor import launch_on, load
 from gpubench.plan.registry import variants
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "operations"
 
 KERNELS = {kernel.name: kernel for kernel in variants() if isinstance(kernel, CudaVariant)}
 
@@ -121,6 +123,18 @@ def test_accumulators_are_the_elements_of_c_that_a_thread_computes() -> None:
         (lambda _tile, _of: Launch(grid=(132,), block=(384,)), None),  # a fixed grid
     ):
         assert explained(variant(launch), 4).accumulators == elements
+
+
+def test_accumulators_are_unknown_if_the_results_extents_are_neither_m_nor_n(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(OPERATIONS, "_by_name", dict(OPERATIONS._by_name))
+    kernel = load(EXAMPLES / "softmax" / "softmax_warp.py", "softmax")
+    assert isinstance(kernel, CudaVariant)
+    asked = Problem.of("softmax", OPERATIONS["softmax"].size_of((512, 1024)), "float32")
+    (launch,) = launch_on(kernel, Config(), asked, example("sm_90")).sequence
+    facts = {"variant": kernel, "tile": Config(), "problem": asked, "launches": (launch,)}
+    assert replace(explained(), **facts).accumulators is None
 
 
 def test_each_launch_is_explained_and_the_first_has_the_problems_figures() -> None:

@@ -348,3 +348,10 @@ def test_bits_has_a_point_for_each_precision_of_kernels_and_of_each_library() ->
     assert "bits" in fitting(source(*newer))
     with pytest.raises(UsageError, match="no size has rows with error_rms_bits"):
         draw(source(*rows[:2]), "bits")
+
+
+def test_the_headline_names_the_library_or_for_a_users_operation_the_baseline() -> None:
+    rated = {"percent_of_blas": 50.0, "library": "cuBLAS 13.1"}
+    for op, name in (("gemm", "cuBLAS 13.1"), ("softmax", "baseline")):
+        figure = draw(source(*by_size("mine", (9, 40, 300, 2000), op=op, **rated)), "blas")
+        assert f"Speed in percent of {name}, best tile" in words(figure)
