@@ -239,10 +239,7 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Typical costs of a sweep on a backend.
-
-    The costs were measured. A forecast uses these costs until a kernel has run.
-    """
+    """Typical, measured costs of a sweep on a backend, for forecasts until a kernel has run."""
 
     start_s: float = 1.0  # time to start a measuring process, once per round, and to warm up
     compile_s: float = 1.0  # mean time for each kernel if all cores compile kernels

@@ -29,10 +29,7 @@ _ELF = b"\x7fELF"  # first bytes of a shared library
 
 
 class CFunction:
-    """A C function that computes on the CPU.
-
-    The function takes NumPy arrays in the order of a signature.
-    """
+    """A C function on the CPU, which takes NumPy arrays in the order of a signature."""
 
     def __init__(self, variant: HostVariant, dtype: str) -> None:
         self._parameters = variant.parameters()
@@ -60,10 +57,7 @@ def _call(function: Any, slots: list[Any], *arrays: Any) -> None:
 
 
 def _slot(parameter: Parameter, problem: Problem) -> Any:
-    """Return the index of the array that a parameter gets.
-
-    If the parameter gets no array, return the argument itself, as a ctypes object.
-    """
+    """Return the index of a parameter's array, or else the argument itself as a ctypes object."""
     if parameter.value == NULL:
         return ctypes.c_void_p(None)
     index = array_index(parameter, problem.op) if parameter.is_pointer else None
@@ -77,10 +71,7 @@ def _slot(parameter: Parameter, problem: Problem) -> Any:
 
 
 def as_number(content: Any, name: str) -> Any:
-    """Return a number as a ctypes object, which is passed by value.
-
-    Raises CompileError for a type that only CUDA has.
-    """
+    """Return a number as a ctypes object. Raises CompileError for a type that only CUDA has."""
     kind = C_TYPES.get(FORMATS[name])
     if kind is None:
         raise CompileError(f"a C function cannot take a {name} by value")

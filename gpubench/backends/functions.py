@@ -111,10 +111,7 @@ def torch() -> Any:
 
 
 def answers(kernel: Kernel) -> tuple[Resources | None, str]:
-    """Return the resources and the algorithm that a kernel or a user's function reports.
-
-    Raises LaunchError for values that cannot be written into a row.
-    """
+    """Return what a function reports. Raises LaunchError if a row cannot have these values."""
     resources, algorithm = kernel.routine.resources, kernel.routine.algorithm
     if resources is not None:
         if type(resources) is not Resources:

@@ -131,10 +131,7 @@ class Rotation:
         return index
 
     def take(self, launches: int, flush: Callable[[], None] | None = None) -> list[int]:
-        """Return the indices of the next sets.
-
-        Call `flush` first if one of these sets was used since the last flush.
-        """
+        """Return the indices of the next sets. Flush first if such a set was used since a flush."""
         if flush and self._untouched < launches:
             flush()
             self._untouched = self._count

@@ -86,10 +86,7 @@ class CudaBackend:
         self.gauge = CudaGauge(self.device, self.timers, nvml)
 
     def _open_nvml(self) -> tuple[Nvml | None, tuple[str, ...]]:
-        """Return the sensors of the GPU, and notices for the user.
-
-        The sensors are None if they cannot be read.
-        """
+        """Return the GPU's sensors, or None if they cannot be read, and notices for the user."""
         try:
             nvml = Nvml(self.device.facts["uuid"])
         except OSError as error:
@@ -109,10 +106,7 @@ class CudaBackend:
         reset_caches()
 
     def usable(self) -> bool:
-        """Return whether the CUDA context still works.
-
-        After a fault, all calls in a context fail until the process ends.
-        """
+        """Return whether calls in the CUDA context work. After a fault, all calls fail."""
         try:
             self.timers.stream.launch_empty()
             self.timers.stream.synchronize()

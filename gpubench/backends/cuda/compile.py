@@ -160,10 +160,7 @@ def nvrtc_version() -> tuple[int, int]:
 
 @cache
 def architectures() -> tuple[str, ...]:
-    """Return the architectures that NVRTC compiles for, the oldest first.
-
-    Raises CompileError if NVRTC cannot be loaded.
-    """
+    """Return NVRTC's architectures, oldest first. Raises CompileError if NVRTC is missing."""
     numbers = _checked(_nvrtc().nvrtcGetSupportedArchs())
     return tuple(f"sm_{number}" for number in sorted(numbers))
 

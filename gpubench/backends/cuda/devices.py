@@ -33,10 +33,7 @@ PROPERTIES = {
 
 
 def cuda_devices() -> list[Device]:
-    """Return every CUDA device.
-
-    Raises DeviceUnavailableError if no device can be used. The message names what is missing.
-    """
+    """Return all CUDA devices. Raises DeviceUnavailableError, which names what is missing."""
     return describe_devices(_runtime())
 
 

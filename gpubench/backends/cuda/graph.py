@@ -94,10 +94,7 @@ def uploaded(stream: int, graph: Any) -> Iterator[Launch]:
 
 
 def overlaps(stream: int, launch: Launch) -> bool:
-    """Return whether a call may begin before the previous call has ended.
-
-    Raises DoesNotFitError if the call cannot be captured.
-    """
+    """Return whether a call may begin before the previous call ended. Raises DoesNotFitError."""
     with captured(stream, (launch,), overlap=True) as graph:
         inside = programmatic_edges(graph)
     with captured(stream, (launch, launch), overlap=True) as graph:
@@ -154,10 +151,7 @@ def _capture(stream: int, launches: Iterable[Launch]) -> Any:
 
 
 def _all(answer: Sequence[Any]) -> Sequence[Any]:
-    """Return the values that a driver's function returned after the status.
-
-    Raises DoesNotFitError if the status is an error.
-    """
+    """Return a driver's answer without its status. Raises DoesNotFitError for an error."""
     status, *values = answer
     if status:
         raise DoesNotFitError(f"CUDA graphs: {status.name}")
@@ -165,9 +159,6 @@ def _all(answer: Sequence[Any]) -> Sequence[Any]:
 
 
 def _must(answer: Sequence[Any]) -> Any:
-    """Return the first value that a driver's function returned after the status, or None.
-
-    Raises DoesNotFitError if the status is an error.
-    """
+    """Return the first value of a driver's answer, or None. Raises DoesNotFitError for an error."""
     values = _all(answer)
     return values[0] if values else None

@@ -45,10 +45,7 @@ class HostFunction:
             library.gpubench_error_name.restype = ctypes.c_char_p
 
     def __call__(self, *arguments: Any) -> None:
-        """Call the function with arguments of ctypes.
-
-        Raise LaunchError if the CUDA runtime reports an error after the call.
-        """
+        """Call the function. Raises LaunchError if the CUDA runtime reports an error."""
         status = self._function(*arguments)
         if status and self._is_wrapped:
             name = self._library.gpubench_error_name(status).decode()

@@ -119,10 +119,7 @@ def base_options(options: Sequence[str]) -> tuple[str, ...]:
 
 
 def _cublas() -> tuple[str, ...]:
-    """Return the options that link cuBLAS.
-
-    The wheels lack `libcublas.so`, the name that `-lcublas` needs.
-    """
+    """Return options that link cuBLAS. The wheels lack `libcublas.so`, which `-lcublas` needs."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
@@ -239,10 +236,7 @@ def compile_library(
 
 
 def entry_symbol(log: str, expression: str) -> str:
-    """Return the symbol of the kernel that the marker template names (`compile_kernel`).
-
-    Raises CompileError if the marker names no kernel.
-    """
+    """Return the symbol of the kernel that `MARKER` names, or raise CompileError."""
     symbols: list[str] = re.findall(r"Compiling entry function '(\w+)'", log)
     marker = next((symbol for symbol in symbols if MARKER in symbol), "")
     named = demangled(marker).partition("<&")[2].removesuffix(">()")

@@ -131,10 +131,7 @@ class Nvml:
         return facts | {"neighbours": self.others()}
 
     def others(self) -> str:
-        """Return the names of other processes that compute on this GPU.
-
-        The text is empty if NVML reports no such processes.
-        """
+        """Return the names of other processes on this GPU, or an empty text."""
         try:
             running = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
         except self._nvml.NVMLError:

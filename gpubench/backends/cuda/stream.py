@@ -109,10 +109,7 @@ class CudaStream:
         return float(nanoseconds) / 1e3
 
     def clock_mhz(self, start: Timestamp, stop: Timestamp) -> float | None:
-        """Return the clock rate between two timestamps.
-
-        Return None if different multiprocessors recorded the timestamps.
-        """
+        """Return the clock rate, or None if two multiprocessors recorded the timestamps."""
         cycles, nanoseconds, multiprocessor = (
             self._host_timestamps[stop.slot] - self._host_timestamps[start.slot]
         ).tolist()
