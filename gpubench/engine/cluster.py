@@ -272,10 +272,7 @@ def _close(client: Client) -> None:
 
 
 def describe(device: str, dask_worker: Any = None) -> Member | GpubenchError:
-    """Return a description of the worker that runs this function, or an error.
-
-    `Client.run` sets `dask_worker`.
-    """
+    """Return a description of this worker, or an error. `Client.run` sets `dask_worker`."""
     try:
         description = os.environ.get(DEVICE_VARIABLE)
         first = (

@@ -141,10 +141,7 @@ def measure_share(share: Share) -> ShareResult:
 
 
 class ClusterPool:
-    """The workers of a Dask cluster, each with a device of its own.
-
-    Raises UsageError if the devices are of several kinds.
-    """
+    """The workers of a Dask cluster. Raises UsageError if their devices are of several kinds."""
 
     name = "shared"
     context: Mapping[str, str] = {"on": "several devices"}
@@ -174,20 +171,14 @@ class ClusterPool:
         return {**phases, "waiting": max(0.0, self._wall_s - sum(phases.values()))}
 
     def device_at(self, place: Place) -> Device:
-        """Return the device at a place, with the rates that a share measured there.
-
-        If no share has measured there, return the first device.
-        """
+        """Return a place's device, with its measured rates, or else the first device."""
         return self._devices.get(place, self.device)
 
     def renew(self) -> None:
         """Do nothing, because each share is measured in a new process."""
 
     def measure(self, job: Job, measurements: Measurements, keep: Keep, watcher: Watcher) -> None:
-        """Divide the job among the workers, and keep the measurements that the workers send.
-
-        Raises PeerLostError if no worker is left.
-        """
+        """Divide the job among the workers. Raises PeerLostError if no worker is left."""
         started = perf_counter()
         self._wall_s = 0.0
         self._spent_s.clear()

@@ -107,10 +107,7 @@ class Job:
         }
 
     def listed(self, key: PointKey) -> dict[str, Any]:
-        """Return the columns `problem` and `weight` of a row whose problem comes from a list.
-
-        For a row of any other problem, return no columns.
-        """
+        """Return the columns `problem` and `weight` of a row, if its problem is in a list."""
         problem = self._listed.get((*size_of(key), key.compute_mode))
         return {"problem": problem.name, "weight": problem.weight} if problem else {}
 

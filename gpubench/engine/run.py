@@ -111,10 +111,7 @@ def run(
 
 
 def all_rows(job: Job, pool: Pool, watcher: Watcher | None = None) -> list[Row]:
-    """Measure a job on a pool, and return its rows.
-
-    Raises KeyboardInterrupt if the job was interrupted, because points are then missing.
-    """
+    """Measure a job, and return its rows. Raises KeyboardInterrupt if points are missing."""
     outcome = run(job, pool, watcher)
     if outcome.interrupted:
         raise KeyboardInterrupt

@@ -266,10 +266,7 @@ class Worker:
         return result
 
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
-        """Measure, in the child, a kernel and a library in turns.
-
-        Return the times. If the measurement fails, return the reason as text.
-        """
+        """Measure a kernel and a library in turns, in the child. Return times, or a reason."""
         self._make_ready_for(point.variant)
         try:
             hang_s = self._timing.hang_s

@@ -112,10 +112,7 @@ def encode(value: object) -> bytes:
 def decode_result(
     method: Callable[..., Any], arguments: Mapping[str, Any], content: msgspec.Raw
 ) -> Any:
-    """Decode, in the parent, the result of a method that the child called.
-
-    Raises ValueError if the bytes are not a valid result.
-    """
+    """Decode a method's result in the parent. Raises ValueError for an invalid result."""
     result = msgspec.msgpack.decode(content, type=_types_of(method)["return"])
     value = _made(result, arguments)
     if isinstance(value, Measurement) and value.status == Status.OK and value.series is None:

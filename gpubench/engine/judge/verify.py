@@ -222,18 +222,12 @@ def right_on(
 
 
 def require_right_on(xp: Any, problem: Problem, inputs: Sequence[Any], output: Any) -> None:
-    """Raise WrongError unless an output is the right result for the operands `inputs`.
-
-    The operands are in host memory.
-    """
+    """Raise WrongError unless an output is right for `inputs`, which are in host memory."""
     right_on(xp, problem, inputs)(output)
 
 
 def _require_compared(compared: Compared) -> Errors:
-    """Return the errors that the operation's own comparison of an output has found.
-
-    Raises WrongError if the comparison has found that the output is wrong.
-    """
+    """Return the errors that an operation's own comparison has found. Raises WrongError."""
     require(compared.reason, compared.judged)
     return Errors(compared.judged, compared.largest, compared.rms)
 

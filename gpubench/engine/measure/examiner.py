@@ -101,10 +101,7 @@ class Examiner:
 
     @or_lost()
     def result_on(self, point: Point, seed: int) -> bytes:
-        """Launch on operands that are made from a seed, and return the result as bytes.
-
-        Raises ChildLostError.
-        """
+        """Launch on operands of a seed. Return the result as bytes. Raises ChildLostError."""
         inputs = make_inputs(point.problem, seed, random_fill(point.operands))
         content: bytes = on_host(next(self.outputs(point, point.problem, inputs))).tobytes()
         return content
@@ -187,10 +184,7 @@ class Examiner:
 
     @or_lost()
     def launch_on_new_operands(self, seed: int) -> None:
-        """Begin the launches that `put_new_operands` has prepared, and wait until they end.
-
-        Raises ChildLostError.
-        """
+        """Begin prepared launches (`put_new_operands`), and wait. Raises ChildLostError."""
         if self._release:
             self._release(seed)
 

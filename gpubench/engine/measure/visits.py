@@ -172,10 +172,7 @@ class Visits:
         return state.right
 
     def right_kernel(self, point: Point, operands: OperandSets) -> Kernel:
-        """Launch the point's kernel once, check its result, and return the kernel.
-
-        Raises WrongError if the result is wrong.
-        """
+        """Return the point's kernel after one launch. Raises WrongError for a wrong result."""
         kernel, check = self._backend.bind(point, operands), self.check(point, operands)
         check.start()
         kernel.run()
