@@ -115,10 +115,7 @@ class Described:
     name: str
 
     def __call__(self, *arguments: Any) -> Any:
-        """Return the function's answer.
-
-        Raises UsageError, which names the file and the function.
-        """
+        """Return the function's answer. Raises UsageError with the file and the function."""
         if self.name not in _SIGNATURES:
             function = getattr(descriptor.load(self.path, self.op), self.name)
             return function(*arguments)
@@ -169,10 +166,7 @@ def _made(answer: _Description, path: Path, op: str) -> Variant:
 
 
 def _asked(path: Path, op: str, function: str = "", arguments: tuple[Any, ...] = ()) -> Any:
-    """Send a request about a description to the other process, and return the answer.
-
-    Raises UsageError, which names the file and the fault.
-    """
+    """Return the other process's answer about a description. Raises UsageError."""
     where = f"{path}: VARIANT: {function}" if function else str(path)
     kind = _SIGNATURES[function][1] if function else _Description
     content = msgspec.Raw(msgspec.msgpack.encode(arguments, enc_hook=_plain))

@@ -233,9 +233,6 @@ def _quoted(text: str) -> str:
 
 
 def _listed(texts: Iterable[str], one: str = "({},)") -> str:
-    """Return texts as a tuple in Python's syntax, where a text of digits becomes a number.
-
-    `one` is the form of a single text.
-    """
+    """Return texts as a Python tuple, with numbers for digits. `one` is the form of one text."""
     listed = [each if each.isdecimal() else _quoted(each) for each in texts]
     return one.format(listed[0]) if len(listed) == 1 else f"({', '.join(listed)})"

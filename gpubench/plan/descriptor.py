@@ -75,10 +75,7 @@ def load(path: Path, op: str, read: Reader | None = None) -> Variant:
 
 
 def _by_its_file(variant: Variant) -> tuple[object, tuple[Path, str]]:
-    """Pickle a variant as the path of its file and the name of its operation.
-
-    The variant's functions cannot be pickled, so the file is loaded again.
-    """
+    """Pickle a variant as its file and operation, because functions cannot be pickled."""
     return load, (variant.path, variant.op)
 
 
@@ -171,10 +168,7 @@ _type_hints = cache(get_type_hints)
 
 
 def _checked(described: object, path: Path) -> Variant:
-    """Check a description, and return it with converted fields.
-
-    Raise UsageError for the first field that cannot be used.
-    """
+    """Return a description with converted fields. Raises UsageError for the first wrong field."""
     if not isinstance(described, Variant) or type(described) is Variant:
         raise UsageError(
             f"{path}: VARIANT is of type {type(described).__name__}, not a CudaVariant, "
@@ -229,10 +223,7 @@ def _checked(described: object, path: Path) -> Variant:
 
 
 def launch_on(variant: CudaVariant, tile: Config, problem: Problem, device: Device) -> Launch:
-    """Return the launch of a kernel, fitted to the device if the device is a known GPU.
-
-    Raises UsageError if the descriptor raises an exception.
-    """
+    """Return a kernel's launch, fitted to the device if it is a known GPU. Raises UsageError."""
     gpu = gpu_of(device)
     with described_by(variant.path):
         return variant.launch_on(gpu, tile, problem) if gpu else variant.launch(tile, problem)

@@ -162,10 +162,7 @@ def one_or_both(kind: type[Cache | Scope | State]) -> Callable[[str, str], tuple
 
 
 def named(flag: str, text: str) -> tuple[str, ...]:
-    """Return the names in an option's list.
-
-    The registry checks the names later, with the operation and the device.
-    """
+    """Return the names in an option's list, which the registry checks later."""
     if names := parse_names(text):
         return names
     raise UsageError(f"{flag}: the list is empty; 'gpubench variants' lists the variants")

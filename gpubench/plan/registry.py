@@ -54,10 +54,7 @@ def libraries() -> frozenset[str]:
 
 
 def library_of(op: str, backend: str) -> str:
-    """Return the name of the library that our kernels of an operation are compared with.
-
-    The name is empty if the operation has no library.
-    """
+    """Return the library that our kernels of an operation are compared with, or an empty text."""
     if not OPERATIONS.is_ours(op):
         return ""
     ours = of_op(op).values()

@@ -134,10 +134,7 @@ def keep_winners(path: Path, new: Iterable[Winner]) -> None:
 
 @contextmanager
 def _only_writer(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder while the block runs.
-
-    After `WAIT_S`, continue without this lock, because the file has its own lock.
-    """
+    """Hold a folder's lock. After `WAIT_S`, continue, because the file has its own lock."""
     ends_s = monotonic() + WAIT_S
     try:
         folder.mkdir(parents=True, exist_ok=True)

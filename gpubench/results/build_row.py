@@ -19,10 +19,7 @@ from gpubench.results.columns import Columns, OfSize, column
 
 
 class BuildKey(NamedTuple):
-    """The key of a row.
-
-    The key names a launch of a compiled kernel, the architecture and the size.
-    """
+    """The key of a row: a launch of a compiled kernel, the architecture and the size."""
 
     op: str
     variant: str

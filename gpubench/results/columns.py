@@ -92,10 +92,7 @@ class OfSize:
 
 
 class Columns(Generic[R]):
-    """The columns of a file.
-
-    Each column is a field of a dataclass with slots, which describes a row.
-    """
+    """The columns of a file, which are the fields of a dataclass with slots."""
 
     def __init__(self, row: type[R], required: Collection[str], kind: str) -> None:
         """`required` has the columns that every file must have. Messages call the file `kind`."""
@@ -331,10 +328,7 @@ _TILES = (1, LARGEST)  # smallest and largest edge of a tile that is a single nu
 
 
 def _tile(text: str) -> str:
-    """Parse a tile, and return it as text.
-
-    If some fields are empty, pandas writes `16` as `16.0`.
-    """
+    """Parse a tile, which pandas writes as `16.0` instead of `16` if some fields are empty."""
     if re.fullmatch(r"\d+(\.\d*(e[+-]\d+)?)?", text):
         return str(in_range(_whole(text), *_TILES))
     return unguarded(text)

@@ -36,10 +36,7 @@ def package_version() -> tuple[str, str | None]:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Run git, and return the output. If git is missing or fails, return None.
-
-    The command leaves git's index unchanged.
-    """
+    """Run git without changing its index. Return the output, or None if git fails."""
     command = ("git", "--no-optional-locks", "-C", str(folder), *arguments)
     try:
         ended = run_program(command, limit_s=GIT_LIMIT_S)

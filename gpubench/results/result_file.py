@@ -51,10 +51,7 @@ def encode_line(measurement: Measurement) -> bytes:
 
 
 def decode_line(text: bytes, point_of: PointOf) -> Measurement:
-    """Decode a line that `encode_line` wrote, and return its measurement.
-
-    Raises ValueError if the line is invalid. The error's text has the reason.
-    """
+    """Return the measurement in a line of `encode_line`. Raises ValueError with the reason."""
     try:
         line = msgspec.json.decode(text, type=_Line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

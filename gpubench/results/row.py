@@ -229,10 +229,7 @@ class Row(OfSize):
 
     @property
     def unstable(self) -> bool:
-        """Whether rounds disagree.
-
-        If rounds disagree, the row's time must not be compared with other times.
-        """
+        """Whether rounds disagree. The row's time is then not comparable with other times."""
         medians = self.round_medians_us
         return bool(medians) and max(medians) > STABLE * min(medians)
 
@@ -262,10 +259,7 @@ def objects(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def write(rows: Iterable[Row], path: Path) -> None:
-    """Write the rows into a file, and replace an existing file.
-
-    Raises UsageError if writing fails.
-    """
+    """Write the rows into a file, and replace an existing file. Raises UsageError."""
     Output(path, overwrite=True).write(encode(rows))
 
 

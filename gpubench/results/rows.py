@@ -212,10 +212,7 @@ def _stated(point: Point) -> tuple[str, ...]:
 
 
 def _named(owner: object, *names: str) -> dict[str, Any]:
-    """Return attributes of an object as columns with the same names.
-
-    If the object is None, each column is None.
-    """
+    """Return attributes of an object as columns, which are None if the object is None."""
     return {name: getattr(owner, name, None) for name in names}
 
 
@@ -225,10 +222,7 @@ def _without_end(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
 
 
 def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
-    """Return the rounds.
-
-    If the overheads of the rounds differ too much, return one round with an error instead.
-    """
+    """Return the rounds, or one round with an error if their overheads differ too much."""
     overheads_us = _overheads_us(rounds)
     series = [taken.series for taken in rounds if taken.series]
     if not _is_burst(rounds[0].point) or not overheads_us or len(series) < len(rounds):
@@ -245,10 +239,7 @@ def _consistent(rounds: Sequence[Measurement]) -> Sequence[Measurement]:
 
 
 def _overheads_us(rounds: Sequence[Measurement]) -> list[float]:
-    """Return the time that each round subtracted from a sample.
-
-    Return an empty list if nothing was subtracted.
-    """
+    """Return the time that each round subtracted from a sample, or an empty list."""
     point = rounds[0].point
     in_queue = not (point.launches.in_graph or point.launches == Launches.WAITED)
     if point.timer != Timer.OUTSIDE and not (_is_burst(point) and in_queue):
@@ -258,10 +249,7 @@ def _overheads_us(rounds: Sequence[Measurement]) -> list[float]:
 
 
 def _is_burst(point: Point) -> bool:
-    """Return whether a sample is a batch of launches that waits behind a blocking kernel.
-
-    An overhead is then subtracted from the sample.
-    """
+    """Return whether samples are blocked batches, from which an overhead is subtracted."""
     return (point.timer, point.scope, point.state) == (Timer.EVENTS, Scope.KERNEL, State.BURST)
 
 
@@ -288,10 +276,7 @@ def _times(rounds: Sequence[Measurement]) -> dict[str, Any]:
 
 
 def _bits(error: float | None) -> float | None:
-    """Convert a relative error to a number of right bits.
-
-    Return None if the error is 0 or unknown.
-    """
+    """Convert a relative error to a number of right bits, or None if it is 0 or unknown."""
     return -math.log2(error) if error else None
 
 

@@ -51,18 +51,12 @@ def checked(name: str, flag: str) -> str:
 
 
 def save(rows: Sequence[Row], name: str, flag: str = "--save") -> Path:
-    """Save the rows of one device under a name, and return the path of the new file.
-
-    Raises UsageError if saving fails.
-    """
+    """Save rows of one device under a name. Return the new file. Raises UsageError."""
     return keep(rows[0].device or "", checked(name, flag), ".csv", encode(rows), flag)
 
 
 def keep(device: str, name: str, suffix: str, content: bytes, flag: str = "--save") -> Path:
-    """Save a file for a device and a name, and return the path of the file.
-
-    Raises UsageError if saving fails.
-    """
+    """Save a file for a device and a name, and return its path. Raises UsageError."""
     folder = directory() / _folder(device) / name
     make_directory(folder, flag)
     path = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}{suffix}"
@@ -71,29 +65,20 @@ def keep(device: str, name: str, suffix: str, content: bytes, flag: str = "--sav
 
 
 def saved(name: str, device: str | None = None, suffix: str = ".csv") -> list[Path]:
-    """Return the files that were saved under a name, oldest first.
-
-    If `device` is None, return the files of all devices.
-    """
+    """Return the files that were saved under a name, by default of all devices, oldest first."""
     of_device = _folder(device) if device else "*"
     paths = directory().glob(f"{of_device}/{name}/*{suffix}")
     return sorted(filter(Path.is_file, paths), key=lambda path: path.name)
 
 
 def names(device: str | None = None) -> list[str]:
-    """Return the names under which results were saved.
-
-    If `device` is None, return the names of all devices.
-    """
+    """Return the names under which results were saved, by default of all devices."""
     of_device = _folder(device) if device else "*"
     return sorted({path.parent.name for path in directory().glob(f"{of_device}/*/*.csv")})
 
 
 def require(name: str, device: str | None, flag: str) -> list[Path]:
-    """Return the files that were saved under a name.
-
-    Raises UsageError if there are no such files.
-    """
+    """Return the files that were saved under a name. Raises UsageError if there are none."""
     if paths := saved(checked(name, flag), device):
         return paths
     where = f"for {device}" if device else f"in {directory()}"

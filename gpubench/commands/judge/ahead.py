@@ -45,10 +45,7 @@ class Ahead:
         self._end_group()
 
     def prepare(self, number: int) -> None:
-        """Prepare the problem with this number, and the other problems of its group.
-
-        Raises UsageError for a problem that cannot be used.
-        """
+        """Prepare the problem with this number, and the rest of its group. Raises UsageError."""
         path, _ = self._problems[number]
         if self._size < 2:  # noqa: PLR2004 # a single problem has no group
             self.prepared = number + 1

@@ -200,10 +200,7 @@ def _results_of(sweep: Sweep, folder: Path | None, choices: Choices) -> _Results
 
 
 def _judged(sweep: Sweep, results: _Results, choices: Choices) -> tuple[Problem, bool]:
-    """Judge a problem by new or kept measurements.
-
-    Also return whether the measurement was interrupted.
-    """
+    """Judge a problem by new or kept measurements, and return whether it was interrupted."""
     home = sweep.kernels or Path()
     record = read_record(home / sweep.op)
     names = [name for name, each in of_op(sweep.op, home).items() if not is_ours(each)]
@@ -266,10 +263,7 @@ def roofline_of(row: Row) -> float | None:
 
 
 def bits_of(row: Row | None) -> int | None:
-    """Return the mean number of right bits of a row's results.
-
-    Return None if the results are exact or wrong.
-    """
+    """Return the mean number of right bits of a row's results, or None if exact or wrong."""
     bits = row.error_rms_bits if row else None
     return None if bits is None else round(bits)
 
