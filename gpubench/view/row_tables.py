@@ -164,10 +164,7 @@ def _missed_precision(rows: Sequence[Row]) -> str:
 
 
 def _devices_differ(rows: Sequence[Row]) -> str:
-    """Return a remark on how much the speeds of several devices differ.
-
-    Return an empty text if there is only one device.
-    """
+    """Return a remark on how much the speeds of devices differ, if there are several."""
     shared = [row for row in rows if row.percent_of_devices]
     speeds = {f"{row.host} {row.slot}": row.percent_of_devices or 0.0 for row in shared}
     if len(speeds) < 2:  # noqa: PLR2004 - a comparison needs two
@@ -235,10 +232,7 @@ def best_table(rows: Sequence[Row], all_rows: Sequence[Row] = ()) -> Table:
 
 
 def _tile_names(tiles: Sequence[str]) -> str:
-    """Return the names of tiles.
-
-    If the text is too wide, return one name and the number of others.
-    """
+    """Return the names of tiles, or one name and the number of others if the text is wide."""
     text = ", ".join(tiles)
     fits = len(text) <= MAX_TILES_WIDTH or len(tiles) == 1
     return text if fits else f"{tiles[0]} (+{len(tiles) - 1})"
@@ -328,10 +322,7 @@ def _state_key(row: Row) -> tuple[object, ...]:
 
 
 def by_problem(rows: Iterable[Row]) -> list[list[Row]]:
-    """Return a list of rows for each problem on each device.
-
-    The rows of a list may be compared with each other.
-    """
+    """Return lists of comparable rows, one for each problem on each device."""
 
     def problem(row: Row) -> tuple[object, ...]:
         return *row.problem_key, row.device or ""
@@ -403,10 +394,7 @@ def problem_name(row: Row) -> str:
 
 
 def _tied(row: Row, best: Row) -> bool:
-    """Return whether the intervals of two rows overlap.
-
-    A row with fewer than three rounds has no interval, so the result is False.
-    """
+    """Return whether two rows have intervals that overlap."""
     low_us, high_us = row.ci_low_us, best.ci_high_us
     return low_us is not None and high_us is not None and low_us <= high_us
 

@@ -76,10 +76,7 @@ def _compared(rows: Sequence[Row], names: frozenset[str]) -> tuple[Row, Row] | N
 
 
 def _as_chosen(best: Row, other: Row, rows: Sequence[Row]) -> tuple[Row, Row]:
-    """Return two rows with wider intervals.
-
-    The intervals hold although both rows were chosen from `rows`.
-    """
+    """Return two rows with intervals that hold although the rows were chosen from `rows`."""
     with_interval = [row for row in rows if row.half_interval is not None]
     halves = together(
         [row.half_interval or 0.0 for row in with_interval],
@@ -116,10 +113,7 @@ def _sentence(best: Row, other: Row, *, tiles: bool) -> str:
 
 
 def _together(pairs: Sequence[tuple[Row, Row]], names: frozenset[str]) -> str:
-    """Return a single sentence that summarizes many problems.
-
-    The text is empty if some problem has no BLAS, or if rounds disagree.
-    """
+    """Summarize many problems in a sentence. Empty if a BLAS is missing or rounds disagree."""
     if any(o.variant not in names or b.unstable or o.unstable for b, o in pairs):
         return ""
     ratios = [_ratio(best, other)[0] for best, other in pairs]

@@ -99,10 +99,7 @@ class Table:
         return text_widths
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render the table.
-
-        A table that is too wide is split into several tables, so no figure is cut.
-        """
+        """Render the table. A table that is too wide is split, so no figure is cut."""
         widths = self._widths()
         for place, columns in enumerate(self._split(options.max_width, widths)):
             if place:
@@ -110,10 +107,7 @@ class Table:
             yield self._grid(columns, widths, options.max_width)
 
     def _widths(self) -> list[int]:
-        """Return the minimum width of each column.
-
-        The widest figure or word determines the width.
-        """
+        """Return the minimum width of each column, which its widest figure or word needs."""
         widths = [
             max(
                 cell_len(word)
@@ -129,10 +123,7 @@ class Table:
         return widths
 
     def _split(self, width: int, widths: Sequence[int]) -> list[list[int]]:
-        """Divide the columns into tables of at most this width.
-
-        Each table has all columns of text.
-        """
+        """Divide the columns into tables of at most this width, each with all columns of text."""
         texts = [index for index, name in enumerate(self.headings) if self._is_text(name)]
         room = width - sum(2 + widths[index] for index in texts)
         tables: list[list[int]] = [[]]

@@ -23,10 +23,7 @@ def load_matplotlib() -> None:
 
 
 class Kind(StrEnum):
-    """The kind of a picture.
-
-    For `auto`, the columns in which the rows differ determine the kind.
-    """
+    """The kind of a picture. For `auto`, the columns in which rows differ determine it."""
 
     AUTO = "auto"
     TILES = "tiles"

@@ -120,10 +120,7 @@ def _name_points(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _look(series: Series, looks: style.Looks) -> dict[str, Any]:
-    """Return the options of a marker.
-
-    Each library has its own look, and all kernels share one look.
-    """
+    """Return the options of a marker. Libraries have looks of their own, and kernels share one."""
     if series.variant in libraries() and series.variant in looks:
         return looks[series.variant].options
     return {"color": style.COLOURS[0], "marker": "o"}

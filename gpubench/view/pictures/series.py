@@ -32,10 +32,7 @@ from gpubench.view.row_tables import best_of, best_of_each
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Source:
-    """The measured rows of one device and one version in one file.
-
-    The rows are drawn in one line style.
-    """
+    """The rows of one device and one version in one file, which have one line style."""
 
     label: str
     """Label that distinguishes this source from other sources. The label is empty if there is only
@@ -158,10 +155,7 @@ def sources(
 
 
 def _labels(keys: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return a label for each key.
-
-    A label has only the parts of the key that distinguish the labels.
-    """
+    """Return a label for each key, with only the parts that distinguish the labels."""
     labels = [""] * len(keys)
     for values in zip(*keys, strict=True):
         if len(set(labels)) < len(keys) and len(set(values)) > 1:
@@ -208,18 +202,12 @@ def edge_of(row: Row) -> int | None:
 
 
 def is_block(row: Row) -> bool:
-    """Return whether the row's tile has several extents.
-
-    Such a tile has no place on an axis of edges.
-    """
+    """Return whether a tile has several extents, and so no place on an axis of edges."""
     return bool(row.tile) and edge_of(row) is None
 
 
 def extent(row: Row) -> float:
-    """Return the edge of a cube or a square that is as large as the row's problem.
-
-    The extents of both have the same product.
-    """
+    """Return the edge of a cube or a square that is as large as the row's problem."""
     m, n, *others = row.numbers
     edges = [extent for extent in others if extent > 1] + ([m, n] if max(m, n) > 1 else [])
     return float(math.prod(edges) ** (1 / max(1, len(edges))))

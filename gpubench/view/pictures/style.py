@@ -222,10 +222,7 @@ def ring(axes: Axes, rows: Sequence[Row], points: Points) -> None:
 
 
 def legend(axes: Axes, lines: Sequence[Line2D]) -> None:
-    """Draw the legend to the right of the axes.
-
-    The legend lists the lines from top to bottom, and explains the rings.
-    """
+    """Draw the legend right of the axes, with lines from top to bottom, and the rings."""
     rings = [line for line in axes.lines if line.get_label() == label(DISAGREE)]
     ends = {line: np.asarray(line.get_ydata())[-1] for line in lines}
     axes.legend(
@@ -333,10 +330,7 @@ def default_theme(path: Path) -> Theme:
 
 
 def claim(path: Path, *, force: bool) -> Output:
-    """Check the path of a picture, and return the file to write.
-
-    Raises UsageError if the picture cannot be written to the path, or must not be written there.
-    """
+    """Return the file for a picture. Raises UsageError if the picture cannot be written there."""
     if path.suffix.lower() not in FORMATS:
         raise UsageError(f"--output: '{path}' does not end in {', '.join(FORMATS)}")
     return Output(path, overwrite=force)

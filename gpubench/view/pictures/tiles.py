@@ -62,10 +62,7 @@ def _having(panel: Panel, test: Callable[[Row], object]) -> Panel:
 
 
 def draw_tiles(panel: Panel, looks: style.Looks, axes: Axes) -> float:
-    """Draw lines over tiles that are a single number.
-
-    Block tiles have no order, so bars show their times.
-    """
+    """Draw lines over edges of tiles, or bars for block tiles, which have no order."""
     if all(map(is_block, panel.rows)):
         return _blocks(panel, looks, axes)
     lines = []
