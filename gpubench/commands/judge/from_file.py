@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,31 +63,29 @@ def described(argument: str, sweep: Sweep, backend: str) -> tuple[str, Sweep]:
         if not is_library(file):
             raise UsageError(f"{shown(name)}: this file is not a shared library")
     else:
-        content = _of_python(file, path, sweep, entry, backend, baseline)
+        with _as_argument():
+            content = describe_python(
+                file, sweep.op, entry, home=os.path.realpath(path.parent), idea=f"from {file.name}",
+                backend=backend, dtypes=tuple(sweep.dtypes), baseline=baseline,
+            )  # fmt: skip
     if not keep(path, content.encode()):
         raise UsageError(f"{path}: the user's cache cannot be written; use --kernels DIR")
     return kernel, replace(sweep, kernels=folder)
 
 
-def _of_python(
-    file: Path, path: Path, sweep: Sweep, entry: str, backend: str, baseline: str
-) -> str:
-    """Describe a function of a Python file. Raise UsageError if the file lacks the function."""
+@contextmanager
+def _as_argument() -> Iterator[None]:
+    """Name KERNEL in messages in place of a flag of new-kernel."""
     try:
-        return describe_python(
-            file, sweep.op, entry, home=os.path.realpath(path.parent), idea=f"from {file.name}",
-            backend=backend, dtypes=tuple(sweep.dtypes), baseline=baseline,
-        )  # fmt: skip
-    except UsageError as error:  # the message begins with a flag of new-kernel
+        yield
+    except UsageError as error:
         raise UsageError(f"KERNEL: {str(error).partition(': ')[2]}") from error
 
 
 def _of_source(file: Path, path: Path, op: str, entry: str) -> str:
     """Describe a function of a CUDA source. Raise UsageError if the source is ambiguous."""
-    try:
+    with _as_argument():
         description = describe_file(file, path.stem, op, entry, home=str(path.parent))
-    except UsageError as error:  # the message begins with a flag of new-kernel
-        raise UsageError(f"KERNEL: {str(error).partition(': ')[2]}") from error
     if description.asked or description.guesses:
         asked = f"what {', '.join(description.asked)} mean" if description.asked else ""
         lacking = asked or "how its kernel is launched"
