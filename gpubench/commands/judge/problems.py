@@ -75,7 +75,7 @@ def judge_problems(
 
     The problems share the budget. Raises UsageError for arguments that cannot be used.
     """
-    problems = _found(names, solutions)
+    problems = _with_solutions(names, solutions)
     output = Path(options["output"]) if options.get("output") else None
     if choices.resume and output:
         raise UsageError("-o: --resume already names the folder")
@@ -153,7 +153,7 @@ def _beyond(budget: Budget, problems: int, folder: Path | None) -> str:
     return f"--budget {budget.budget_s:g} is used up, with {rest} left to judge; {how}"
 
 
-def _found(
+def _with_solutions(
     names: Sequence[str], solutions: Sequence[Path] | None
 ) -> list[tuple[Path, Sequence[Path]]]:
     """Return the problems of a path, each with its solutions.
@@ -162,17 +162,17 @@ def _found(
     """
     if len(names) != 1:
         raise UsageError("--solution: name the problem, or a folder of problems, as KERNEL")
-    found = forms.find(Path(names[0]))
-    if not found:
+    problems = forms.find(Path(names[0]))
+    if not problems:
         name = shown(names[0])
         if not os.path.exists(names[0]):  # noqa: PTH110 # Path.exists raises for a long name
             raise UsageError(f"KERNEL: {name}: no such file or folder")
         *other_forms, last = forms.NAMES
         raise UsageError(f"KERNEL: {name} has no problem of {', '.join(other_forms)} or {last}")
-    pairs = ((path, solutions or forms.solutions(form, path)) for form, path in found)
-    if problems := [(path, beside) for path, beside in pairs if beside]:
-        return problems
-    form, path = found[0]
+    pairs = ((path, solutions or forms.solutions(form, path)) for form, path in problems)
+    if judged := [(path, beside) for path, beside in pairs if beside]:
+        return judged
+    form, path = problems[0]
     raise UsageError(
         f"--solution: name a solution of {shown(path.name)}; none lies beside it as "
         f"{forms.place_of_solutions(form, path)}"
@@ -203,8 +203,8 @@ def _judged(sweep: Sweep, results: _Results, choices: Choices) -> tuple[Problem,
     """Judge a problem by new or kept measurements, and return whether it was interrupted."""
     home = sweep.kernels or Path()
     record = read_record(home / sweep.op)
-    names = [name for name, each in of_op(sweep.op, home).items() if not is_ours(each)]
-    names = [name for name in names if name != REFERENCE]
+    own = [name for name, each in of_op(sweep.op, home).items() if not is_ours(each)]
+    names = [name for name in own if name != REFERENCE]
     sweep = replace(sweep, output=results.path, variants=(*names, REFERENCE))
     is_interrupted, kept = False, results.path or Path()
     if results.is_complete:
