@@ -72,10 +72,7 @@ class Examination:
     ) -> tuple[Measurement, bool]:
         """Return the judged measurement, and whether other work may have made it wrong."""
         point, limit_s = result.point, timing.hang_s
-
-        def request(method: Callable[..., Any], *arguments: Any) -> Any:
-            return self._child.request(limit_s, method, *arguments)
-
+        request: Callable[..., Any] = partial(self._child.request, limit_s)
         try:
             is_function = scrutiny_of(point.variant).has_own_process
             is_timed_here, operation = point.timer == Timer.OUTSIDE, point.problem.operation
