@@ -46,8 +46,6 @@ class _New(NamedTuple):
     All copies of one operand are overwritten with random values, which a seed determines.
     """
 
-    position: int  # index of the overwritten operand: 0 for A, 1 for B
-    sets: tuple[tuple[Any, ...], ...]
     memory: Any
     """Memory of all copies of the overwritten operand. Each copy begins `set_size` elements after
     the previous copy."""
@@ -126,10 +124,9 @@ class Examiner:
         if self._backend.ipc is None:
             return "no memory of another process can be opened"
         try:
-            memory = self._backend.ipc.open(handle, shared_bytes(problem, launches)[1])
+            self._outputs = self._backend.ipc.open(handle, shared_bytes(problem, launches)[1])
         except LaunchError as error:
             return first_line(error)
-        self._outputs = memory
         return ""
 
     @or_lost()
@@ -144,11 +141,10 @@ class Examiner:
         """
         if sum(bytes_of_sets(point.problem, count)) > self._backend.bytes_free():
             return False
-        if self._new is None or len(self._new.sets) != count:
+        if self._new is None or len(self._new.outputs) != count:
             self._new = self._copies(point, count, position)
-        _, _, memory, values, _, kernel = new = self._new
-        for *_, output in new.sets:
-            poison(output, reads_output=point.variant.reads_output)
+        memory, values, outputs, kernel = self._new
+        poison(outputs, reads_output=point.variant.reads_output)
         self._release = self._backend.hold(memory, values, kernel, launches, in_queue=in_queue)
         return self._release is not None
 
@@ -180,7 +176,7 @@ class Examiner:
         kernel = self._on_best_threads(point, kernel)
         kernel.run(count)  # the call may compile, or choose an algorithm for these arrays
         values = xp.asarray(values.view(old.dtype))
-        return _New(position, sets, memory.ravel(), values, outputs, kernel)
+        return _New(memory.ravel(), values, outputs, kernel)
 
     @or_lost()
     def launch_on_new_operands(self, seed: int) -> None:
