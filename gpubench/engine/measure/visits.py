@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 
 from gpubench.backends import Backend, Kernel
@@ -17,7 +18,6 @@ from gpubench.engine.measure.phases import Phases
 from gpubench.engine.measure.sampling import LONG, Sample, best_threads, collect
 from gpubench.engine.measure.trials import Instance, Trials, instance_of
 from gpubench.engine.operands.cache import OperandCache
-from gpubench.engine.operands.make import Reference
 from gpubench.errors import CompileError, DoesNotFitError, LaunchError
 from gpubench.hardware.metrics import least_us
 from gpubench.model import (
@@ -184,10 +184,7 @@ class Visits:
         self, point: Point, operands: OperandSets, earlier: Measurement | None = None
     ) -> Check:
         """Return the object that compares a point's outputs with the reference."""
-
-        def reference(content: int = 0) -> Reference:
-            return self._operand_cache.reference(point, content)
-
+        reference = partial(self._operand_cache.reference, point)
         return Check(self._backend.xp, point, operands, reference, earlier)
 
     def _loaded(self, point: Point) -> tuple[OperandSets, Kernel]:
