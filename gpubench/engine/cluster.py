@@ -318,13 +318,15 @@ def members(client: Client, device: str) -> dict[str, Member]:
             )
     answers: dict[str, Member | GpubenchError] = {}
 
-    def ask(address: str) -> None:
+    def describe_at(address: str) -> None:
         answers.update(client.run(describe, device, workers=[address], on_error="raise"))
 
     with ThreadPoolExecutor(len(addresses) or 1) as beside:
         asked = {
             # The limit is doubled, because a worker first looks for its devices.
-            address: beside.submit(within, 2 * ANSWER_S, f"worker {address}", partial(ask, address))
+            address: beside.submit(
+                within, 2 * ANSWER_S, f"worker {address}", partial(describe_at, address)
+            )
             for address in addresses
         }
     late = [error for future in asked.values() if (error := future.exception())]
