@@ -228,7 +228,7 @@ def stacked(make: Callable[..., Any], count: int, problem: Problem) -> list[Any]
     row-major or column-major, as the problem requires.
     """
     return [
-        in_sets(make((count, set_size(shape, make((0,), kind).itemsize)), kind), shape, by_columns)
+        in_sets(make((count, set_size(shape, bytes_of_element(kind))), kind), shape, by_columns)
         for shape, kind, by_columns in zip(
             problem.shapes, problem.types, problem.by_columns, strict=True
         )
