@@ -182,13 +182,10 @@ def _rows(job: Job, pool: Pool, measurements: Measurements) -> list[Row]:
     rows: dict[PointKey, Row] = {}
     for place, by_point in by_place.items():
         # Workers on one CPU disturb each other; GPUs do not.
-        neighbours = [other for other in by_place if other.hostname == place.hostname != ""]
-        is_disturbed = pool.device.compute_capability is None and len(neighbours) > 1
-        note = (
-            f"other workers on the same CPU, which disturb this worker: {len(neighbours) - 1}"
-            if is_disturbed
-            else ""
-        )
+        others = sum(other.hostname == place.hostname != "" for other in by_place) - 1
+        is_disturbed = others > 0 and pool.device.compute_capability is None
+        text = f"other workers on the same CPU, which disturb this worker: {others}"
+        note = text if is_disturbed else ""
         for row in build_rows(by_point, pool.device_at(place), job.hashes):
             if place_of[row.key] == place:
                 rows[row.key] = replace(
