@@ -205,10 +205,6 @@ class Measurement:
 class PairedTimes:
     """Times of a kernel and of a library, measured in turns at the power limit."""
 
-    heated_s: float
-    """Time in seconds for which launches ran before the first pair, until clock and power were
-    stationary."""
-
     times_us: tuple[float, ...]
     """Median time per launch of each visit to the kernel, in microseconds."""
 

@@ -53,7 +53,7 @@ def test_an_argument_of_another_type_is_refused() -> None:
 
 def test_a_result_comes_back_with_the_points_that_were_requested() -> None:
     points = {"point": POINTS[1], "library": POINTS[0]}
-    pairs = PairedTimes(heated_s=1.0, times_us=(2.0,), library_times_us=(3.0,))
+    pairs = PairedTimes(times_us=(2.0,), library_times_us=(3.0,))
     for method, result in (
         (Runner.measure, measurement(at=POINTS[1])),
         (Runner.measure_pairs, pairs),

@@ -316,7 +316,7 @@ def test_every_column_has_a_value_if_all_is_known_and_a_failed_point_lacks_times
     (row,) = _rows(job, LocalPool(Runner(FakeBackend(device=device))), taken)
     if not failed:
         times_us = {"times_us": (1.0, 1.0), "library_times_us": (1.0, 1.0)}
-        paired = PairedTimes(heated_s=1.0, **times_us, joules=1.0, library_joules=1.0)
+        paired = PairedTimes(**times_us, joules=1.0, library_joules=1.0)
         row = _filled(row, row, [paired, paired])
     lacking = {"time", "rates", "pairs"} if failed else set()
     columns = [each.name for each in COLUMNS if each.metadata["group"] not in lacking]

@@ -39,7 +39,7 @@ def paired(
 
     Raises DoesNotFitError if launches are too short for a sustained load, and LaunchError.
     """
-    heated_s = _settle(kernel, library, clock)
+    _settle(kernel, library, clock)
     visits: tuple[list[Series], list[Series]] = ([], [])
     for pair in range(PAIRS):
         for place in (0, 1) if pair % 2 == 0 else (1, 0):
@@ -47,7 +47,6 @@ def paired(
     times_us = [tuple(series.median_us for series in side) for side in visits]
     joules = [mean_joules([series.joules for series in side]) for side in visits]
     return PairedTimes(
-        heated_s=heated_s,
         times_us=times_us[0],
         library_times_us=times_us[1],
         joules=joules[0],
@@ -55,15 +54,14 @@ def paired(
     )
 
 
-def _settle(kernel: Kernel, library: Kernel, clock: Callable[[], float]) -> float:
-    """Launch both kernels in turns until they are stationary. Return how many seconds this took."""
+def _settle(kernel: Kernel, library: Kernel, clock: Callable[[], float]) -> None:
+    """Launch both kernels in turns until they are stationary, or for `SETTLE_S`."""
     began_s = clock()
     windows: list[tuple[float, float]] = []
-    while (passed_s := clock() - began_s) < SETTLE_S and not _is_stationary(windows):
+    while clock() - began_s < SETTLE_S and not _is_stationary(windows):
         series = [each.sustain(0.0, WINDOW_S / 2) for each in (kernel, library)]
         energy = [taken.joules or 0.0 for taken in series]
         windows.append((sum(taken.median_us for taken in series), sum(energy)))
-    return passed_s
 
 
 def _is_stationary(windows: list[tuple[float, float]]) -> bool:
