@@ -322,14 +322,11 @@ def members(client: Client, device: str) -> dict[str, Member]:
         answers.update(client.run(describe, device, workers=[address], on_error="raise"))
 
     with ThreadPoolExecutor(len(addresses) or 1) as beside:
-        asked = {
-            # The limit is doubled, because a worker first looks for its devices.
-            address: beside.submit(
-                within, 2 * ANSWER_S, f"worker {address}", partial(describe_at, address)
-            )
+        calls = [  # the limit is doubled, because a worker first looks for its devices
+            beside.submit(within, 2 * ANSWER_S, f"worker {address}", partial(describe_at, address))
             for address in addresses
-        }
-    late = [error for future in asked.values() if (error := future.exception())]
+        ]
+    late = [error for call in calls if (error := call.exception())]
     if late and not answers:
         raise late[0]
     for address, member in answers.items():
