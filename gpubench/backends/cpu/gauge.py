@@ -149,8 +149,8 @@ def highest_rates(
             before = rates[name].rate if name in rates and name != COPY else 0.0
             rates[name] = KeptRate(rate=max(rate, before), measured=now)
         keep_value(path, rates)
-    asked = (COPY, *map(fma_rate, dtypes))
-    return {name: rates[name].rate for name in asked if name in rates}
+    names = (COPY, *map(fma_rate, dtypes))
+    return {name: rates[name].rate for name in names if name in rates}
 
 
 def describe_cpu() -> Device:

@@ -87,8 +87,9 @@ def _of_source(file: Path, path: Path, op: str, entry: str) -> str:
     with _as_argument():
         description = describe_file(file, path.stem, op, entry, home=str(path.parent))
     if description.asked or description.guesses:
-        asked = f"what {', '.join(description.asked)} mean" if description.asked else ""
-        lacking = asked or "how its kernel is launched"
+        lacking = "how its kernel is launched"
+        if description.asked:
+            lacking = f"what {', '.join(description.asked)} mean"
         raise UsageError(
             f"{file}: the source does not say {lacking}; describe the kernel with 'gpubench "
             f"new-kernel {path.stem} --from {file.name} --dir own', then use 'gpubench "

@@ -209,7 +209,7 @@ def right_on(
     def reference() -> Reference:
         return reference_of_host(xp, problem.op, inputs)
 
-    def require_right(output: Any) -> None:
+    def judge(output: Any) -> None:
         if compare := reference().compare:
             _require_compared(compare(output))
             return
@@ -218,7 +218,7 @@ def right_on(
 
     if at_once:
         reference()
-    return require_right
+    return judge
 
 
 def require_right_on(xp: Any, problem: Problem, inputs: Sequence[Any], output: Any) -> None:
