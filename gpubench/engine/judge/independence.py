@@ -33,13 +33,12 @@ from gpubench.engine.judge.verify import (
 from gpubench.engine.operands.make import reference_of_host, widened
 from gpubench.model import Problem
 
-TURNS: tuple[int, ...] = (6, 6, 36)
-"""Number of launches of each case (`Case`) in each stage. A further stage follows only if the times
-of two cases differ by at least a ratio such as `RATIO`."""
+STAGES = ((6, -1), (6, 1), (36, 523))
+"""Number of launches of each case (`Case`) in each stage, and maximum number of mixed pairs at
+which two cases count as different. A further stage follows only if the times of two cases differ by
+at least a ratio such as `RATIO`.
 
-MIXED_PAIRS: tuple[int, ...] = (-1, 1, 523)
-"""Maximum number of mixed pairs at which two cases count as different, for each stage of `TURNS`. A
-pair is a launch of one case and a launch of the other case. A pair is mixed if the launch that a
+A pair is a launch of one case and a launch of the other case. A pair is mixed if the launch that a
 cheating kernel would make faster is not faster. The probability that two equal cases have at most
 this number of mixed pairs is 1e-6 (exact distribution of U for 12 and 48 launches of each case;
 Mann and Whitney, 1947). The number -1 means that the stage decides nothing, and that a further
@@ -63,8 +62,7 @@ MIN_DIFFERENCE_US = 3.0
 """Smallest difference between the times of two cases that counts, in microseconds. Writing the
 operands changes what the caches hold, which changes the time of a short call."""
 
-LONG_TURNS = (1, 1, 4, 3)  # `TURNS` of long launches
-LONG_MIXED_PAIRS = (-1, -1, -1, 0)  # `MIXED_PAIRS` of long launches; probability by chance: 2e-5
+LONG_STAGES = ((1, -1), (1, -1), (4, -1), (3, 0))  # for long launches; probability: 2e-5
 LONG_RATIO = 1.5  # smallest ratio that counts as a difference for long launches
 
 COMPARED = 4
@@ -129,20 +127,18 @@ def require_independent(
     cases = [Case.POISONED, *(case for case in cases if case not in left_out)]
     limit = RATIO_BY_EVENTS if by_events else RATIO
     limits = dict.fromkeys(Case, limit) | {Case.FILLED: min(limit, RATIO_FILLED)}
-    stages = zip(TURNS, MIXED_PAIRS, strict=True)
     if is_long:
         limits = dict.fromkeys(Case, LONG_RATIO)
-        stages = zip(LONG_TURNS, LONG_MIXED_PAIRS, strict=True)
     else:
         once(Case.POISONED)  # not timed: the first launch computes the right result
     times_us: dict[Case, list[float]] = {case: [] for case in cases}
-    for count, pairs in stages:
-        _extend(times_us, once, count)
+    for turns, max_mixed_pairs in LONG_STAGES if is_long else STAGES:
+        _extend(times_us, once, turns)
         suspects = [x for x in cases if _counts(*_by_suspicion(times_us, x), limits[x])]
         if not suspects:
             return
         for case in suspects:
-            if _mixed_pairs(*_by_suspicion(times_us, case)) <= pairs:
+            if _mixed_pairs(*_by_suspicion(times_us, case)) <= max_mixed_pairs:
                 without_it, with_it = median(times_us[Case.POISONED]), median(times_us[case])
                 why = why_dependent(case, without_it, _CASE_TEXT[case], with_it)
                 raise WrongError(why, may_be_load=True)
