@@ -149,6 +149,15 @@ def test_the_page_of_experiments_has_an_example_and_every_name(tmp_path: Path) -
     assert read_experiment(tmp_path / "tiles.toml").file.series
 
 
+def test_the_code_that_reads_a_csv_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    code = next(block.text for block in blocks("files.md") if block.language == "python")
+    exec(code, {})  # noqa: S102 # the page's own code
+    assert "shared_tile" in capsys.readouterr().out
+
+
 def test_every_verdict_of_diff_is_explained() -> None:
     text = (PAGES / "diff.md").read_text(encoding="utf-8")
     missing = [verdict for verdict in DiffVerdict if f"`{verdict}`" not in text]
