@@ -216,9 +216,12 @@ def gxx(*arguments: str, text: str = "") -> str:
     if done.returncode:
         said = done.stderr.decode(errors="replace")  # the text may quote a source in any encoding
         errors = re.findall(r"^.*(?:rror:|undefined reference|cannot find).*$", said, re.MULTILINE)
+        error = next(iter(errors), said)
         missing = dict.fromkeys(re.findall(f"{MISSING_HEADER}([^’'\"\n]+)", said))
         why = f" (headers that g++ does not find: {', '.join(missing)})" if missing else ""
-        raise CompileError(f"g++: {clean(next(iter(errors), said)[:LONGEST_ERROR])}{clean(why)}")
+        if " Error: " in error:  # the assembler's, not the compiler's
+            why = " (inline PTX, which g++ does not assemble)"
+        raise CompileError(f"g++: {clean(error[:LONGEST_ERROR])}{clean(why)}")
     return done.stdout.decode(errors="replace")
 
 

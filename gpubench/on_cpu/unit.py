@@ -50,6 +50,9 @@ _STATEMENT = re.compile(r"[^;{}]*+[;{}]|[^;{}]++")
 _DECLARATION = re.compile(r"(?!\s*template)[^;{}()=]+\([^;{}]*\)\s*;")
 """Pattern of a function that is declared, but not defined or instantiated."""
 
+_ON_TENSORS = re.compile(r"^[\w \t]+\([^(){};]*\btorch::[^(){};]*\)\s*;", re.MULTILINE)
+"""Pattern of a declared function that takes PyTorch's tensors, which need no PyTorch then."""
+
 _LAUNCHED = re.compile(r"[A-Za-z_][\w:]*\s*\Z")
 
 
@@ -128,6 +131,7 @@ class _Reader:
             macro = "DYNAMIC_SHARED" if inside else "FILE_DYNAMIC_SHARED"
             cuts.append((*match.span(), f"{macro}({match[1]}{match[3]}, {match[2]});"))
         cuts += [(*match.span(), "") for match in EXTERN_C.finditer(text)]
+        cuts += [(*match.span(), "") for match in _ON_TENSORS.finditer(plain)]
         comments = [each.span() for each in _NO_CODE.finditer(text) if each[0].startswith("/*")]
         for match in _INCLUDE.finditer(text):
             if any(start < match.start() < end for start, end in comments):

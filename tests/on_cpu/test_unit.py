@@ -32,6 +32,13 @@ def test_only_host_code_that_a_kernel_needs_is_kept_and_lines_keep_their_numbers
         assert not any(name in line for line in lines)
 
 
+def test_declared_functions_on_tensors_are_left_out() -> None:
+    declared = "void elsewhere(torch::Tensor a,\n               torch::Tensor b);\n"
+    text = unit(declared + FILE, entry="run")
+    assert "torch" not in text
+    assert "twice(T)" in text.partition("#line 1")[2].splitlines()[9]
+
+
 def test_the_entry_is_kept_with_what_it_calls_and_its_launch_becomes_cpp() -> None:
     text = unit(entry="run")
     assert "static int up(int a" in text

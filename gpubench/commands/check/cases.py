@@ -90,6 +90,10 @@ def threads(variant: CudaVariant, tile: Config) -> int:
     return variant.launch(tile, problem).threads_per_block
 
 
+class TooFewSizesError(UsageError):
+    """A kernel refuses nearly all sizes at which kernels are checked."""
+
+
 def all_cases(variant: Source, tiles: Sequence[Config | None] = ()) -> list[Case]:
     """Return cases of all tiles in the first dtype, and of one tile in other dtypes and layouts.
 
@@ -134,7 +138,8 @@ def cases(
         if len(of_tile) < MIN_SIZES:
             why = variant.why_not(tile, Problem(op=variant.op, m=ODD, n=ODD, k=ODD, dtype=dtype))
             reason = f", such as {ODD}: {why}" if why else ""
-            raise UsageError(f"{titled(variant, tile)}, {dtype}, refuses nearly all sizes{reason}")
+            what = f"{titled(variant, tile)}, {dtype}, refuses nearly all sizes"
+            raise TooFewSizesError(what + reason)
         selected += [Case(variant=variant, tile=tile, problem=problem) for problem in of_tile]
     return selected
 

@@ -16,7 +16,13 @@ from time import perf_counter
 from gpubench.backends import backends
 from gpubench.backends.cuda import compile as compiler
 from gpubench.backends.cuda import nvcc
-from gpubench.commands.check.cases import all_cases, evenly, race_cases, tiles_to_run
+from gpubench.commands.check.cases import (
+    TooFewSizesError,
+    all_cases,
+    evenly,
+    race_cases,
+    tiles_to_run,
+)
 from gpubench.commands.check.source_file import SUFFIXES, described
 from gpubench.commands.check.wrong import stores_of_result, why_wrong
 from gpubench.engine.small_sweep import rows_at
@@ -119,7 +125,11 @@ def _check_file(source: Path, op: str, tiles: str | None, arch: str | None) -> i
                 continue
             if each.note:
                 say(each.note, "yellow")
-            codes.append(_check(each.variant, None, tiles, arch, advice))
+            try:
+                codes.append(_check(each.variant, None, tiles, arch, advice))
+            except TooFewSizesError as error:
+                say(f"not checked: {error}; {advice}", "yellow")
+                codes.append(NOT_RUN)
     return FAULTY if FAULTY in codes else min(codes)
 
 
@@ -312,7 +322,7 @@ def _say_launched(cases: Sequence[Case], advice: str) -> None:
             grid, block = ("×".join(map(str, extents)) for extents in (launch.grid, launch.block))
             say(
                 f"launched with a grid of {grid} and blocks of {block} threads: if the source "
-                f"expects another launch, {advice}"
+                f"expects another launch, or other sizes (refuse), {advice}"
             )
 
 

@@ -58,8 +58,6 @@ SUMS = ("float16", "float16_sum16")  # products of float16 that sum in float32, 
 BIG = 2048  # a sum that float16 cannot increase by 1
 
 HUNG = "fault: hung"  # beginning of the report on a launch that was killed
-_ON_TENSORS = re.compile(r"^[\w \t]+\([^(){};]*\btorch::[^(){};]*\)\s*;", re.MULTILINE)
-"""Matches declarations of functions that take PyTorch's tensors."""
 
 RUNS = 2
 MAX_WRONG_SHARE = 0.5  # share of wrong results above which other layouts are tried
@@ -151,7 +149,6 @@ class Trial:
             paths = map(Path.resolve, (self.variant.source, *map(Path, linked)))
             source.write_text("".join(f'#include "{path}"\n' for path in paths), encoding="utf-8")
         *_, text = expanded(source, folders)
-        text = _ON_TENSORS.sub("", text)
         files = whole_source(source, folders)
         near = {file.name for file in files}
         names = {name for file in files for name in included_names(read_source(file))}

@@ -290,6 +290,33 @@ def test_a_source_is_run_in_its_own_layout_and_in_all_that_it_takes(tmp_path: Pa
     assert list(dict.fromkeys(layouts)) == [("B",), (), ("A",)]
 
 
+def test_the_other_functions_of_a_file_are_checked_if_one_refuses_nearly_all_sizes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = "float s = 0; for (int k = 0; k < K; ++k) s += A[i * K + k] * B[k * N + j];"
+    text = "#include <torch/extension.h>\n" + "".join(
+        f"__global__ void {name}(const float* A, const float* B, float* C, int M, int N, int K) {{"
+        "int i = blockIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;"
+        f"if (i < M && j < N) {{ {loop} C[i * N + j] = s; }} }}\n"
+        f"void run_{name}(torch::Tensor a, torch::Tensor b, torch::Tensor c) {{"
+        "const int M = a.size(0), K = a.size(1), N = b.size(1);"
+        f"dim3 grid({columns}, M); {name}<<<grid, 64>>>(a.data_ptr<float>(),"
+        "b.data_ptr<float>(), c.data_ptr<float>(), M, N, K); }\n"
+        for name, columns in (("coarse", "N / 4096"), ("fine", "(N + 63) / 64"))
+    )
+    (tmp_path / "two.cu").write_text(text)
+    assert check(str(tmp_path / "two.cu")) == 0
+    out = capsys.readouterr().out
+    assert "not checked: coarse, float32, refuses nearly all sizes, such as 77" in out
+    assert "fine is right and clean" in out
+
+
+def test_the_assemblers_error_is_explained_by_inline_ptx(tmp_path: Path) -> None:
+    cases = own_source(tmp_path, 'asm volatile("cp.async.wait_all;");')
+    with pytest.raises(CompileError, match=r"\(inline PTX, which g\+\+ does not assemble\)"):
+        run_on_cpu(cases, Sanitizer.ADDRESS, tmp_path / "built" / "program")
+
+
 def test_messages_of_the_compiler_in_another_encoding_are_no_traceback(tmp_path: Path) -> None:
     cases = own_source(tmp_path, '#error "\xe9\xff"')
     with pytest.raises(CompileError, match="error"):
