@@ -17,6 +17,7 @@ from gpubench.backends.cpu.gauge import highest_rates
 from gpubench.engine.child.supervisor import START_LIMIT_S, recorded_variables, supervisor_of
 from gpubench.engine.device_lock import lock_device
 from gpubench.engine.judge.verdict import as_lost
+from gpubench.engine.measure.examiner import Examiner
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measure.walled import Walled
 from gpubench.engine.operands.make import SEED_BITS
@@ -284,7 +285,7 @@ class Worker:
         self._make_ready_for(point.variant)
         self._last = point  # a function of another owner gets another child
         hang_s = self._timing.hang_s
-        return self._child.request(hang_s, Runner.row_digests, point, rows, seed, launches)
+        return self._child.request(hang_s, Examiner.row_digests, point, rows, seed, launches)
 
     def _attempt(self, point: Point, wall_limit_s: float | None) -> tuple[Measurement, bool]:
         """Measure a point once. Return the measurement, and whether the point ended the child.

@@ -8,6 +8,7 @@ from rich.console import RenderableType
 
 from gpubench.engine.pool import LocalPool, Pool
 from gpubench.engine.prepare import Job
+from gpubench.engine.worker import Worker
 from gpubench.errors import ChildLostError
 from gpubench.grouping import grouped
 from gpubench.model import Point, Status
@@ -56,7 +57,7 @@ class Reproducibility:
 
 def compare_bits(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Reproducibility]:
     """Launch each point with right results several times, and compare the bits of the results."""
-    if not isinstance(pool, LocalPool):
+    if not isinstance(pool, LocalPool) or not isinstance(worker := pool.executor, Worker):
         say("bits are not compared, which needs one device: leave out --on", err=True)
         return []
     points = [(job.point_of(row.key), row) for row in rows if row.status == Status.OK]
@@ -64,20 +65,20 @@ def compare_bits(job: Job, pool: Pool, rows: Sequence[Row]) -> list[Reproducibil
     for _ in range(PROCESSES):
         pool.renew()
         for point, bits in compared:
-            _add_bits(bits, point, pool, job.sweep.seed)
+            _add_bits(bits, point, worker, job.sweep.seed)
     return [bits for _, bits in compared]
 
 
-def _add_bits(bits: Reproducibility, point: Point, pool: LocalPool, seed: int) -> None:
+def _add_bits(bits: Reproducibility, point: Point, worker: Worker, seed: int) -> None:
     """Launch a point `RUNS` times for each number of rows, and add the bits of the results."""
     own = point.problem.m
     for rows in dict.fromkeys((own, *(ROWS if point.problem.operation.is_by_rows else ()))):
         problem = replace(point.problem, m=rows)
-        if point.variant.why_not(point.tile, problem, pool.device.compute_capability):
+        if point.variant.why_not(point.tile, problem, worker.device.compute_capability):
             bits.refused[rows] = "refused"
             continue
         try:
-            digests = pool.executor.row_digests(point, rows, seed, RUNS)
+            digests = worker.row_digests(point, rows, seed, RUNS)
         except ChildLostError:
             bits.refused[rows] = "failed"
             continue

@@ -122,12 +122,6 @@ class Runner:
                 self._operand_cache.forget()  # this kernel may have overwritten other operands, too
         return result
 
-    def row_digests(
-        self, point: Point, rows: int, seed: int, launches: int
-    ) -> list[tuple[str, str]]:
-        """Launch on `rows` rows, and return digests of the results (`Examiner.row_digests`)."""
-        return self.examiner.row_digests(point, rows, seed, launches)
-
     def measure_pairs(self, point: Point, library: Point) -> PairedTimes | str:
         """Measure a kernel and a library in turns at the power limit (`measure.pairs`).
 
