@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from common import parser
 
-from gpubench.backends import find_devices
+from gpubench.backends import first_device
 from gpubench.errors import UsageError
 from gpubench.model import Status
 from gpubench.results.row import read
@@ -139,7 +139,7 @@ def main() -> int:
     options.add_argument("out", type=Path)
     options.add_argument("checkouts", type=Path, nargs="+")
     asked = options.parse_args()
-    device = find_devices("auto")[0][0].backend
+    device = first_device("auto").backend
     with tempfile.TemporaryDirectory() as folder, asked.out.open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["repository", "problem", "solution", "expected", "verdict", "reason"])

@@ -308,6 +308,11 @@ def find_devices(name: str) -> tuple[list[Device], dict[str, DeviceUnavailableEr
     return devices, missing
 
 
+def first_device(name: str) -> Device:
+    """Return the first device that `--device` names. Raises DeviceUnavailableError."""
+    return find_devices(name)[0][0]
+
+
 def passed_over(name: str) -> tuple[str, ...]:
     """Return a line for each backend that `auto` skips although its device seems to exist."""
     if name != AUTO:
@@ -326,7 +331,7 @@ def open_backend(name: str, timer: Timer = Timer.EVENTS) -> Backend:
     Raises DeviceUnavailableError if the device is missing, and UsageError if the backend lacks the
     timer.
     """
-    device = find_devices(name)[0][0]
+    device = first_device(name)
     entry = backends()[device.backend]
     if timer not in {Timer.EVENTS, *entry.timers}:  # events are the default of --timer
         names = [other.name for other in backends().values() if timer in other.timers]

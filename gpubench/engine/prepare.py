@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import gpubench
-from gpubench.backends import find_devices
+from gpubench.backends import first_device
 from gpubench.hardware.host import all_memory_bytes
 from gpubench.model import Device, Measurement, Point, PointKey, Variant, size_of
 from gpubench.plan.problems import ListedProblem
@@ -167,4 +167,4 @@ def prepare_dry(sweep: Sweep) -> Job:
 
     Raises UsageError if nothing can be measured, and DeviceUnavailableError for a missing device.
     """
-    return prepare(sweep, find_devices(sweep.device)[0][0])
+    return prepare(sweep, first_device(sweep.device))

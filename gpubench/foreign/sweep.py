@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from gpubench.backends import find_devices
+from gpubench.backends import first_device
 from gpubench.errors import UsageError
 from gpubench.hardware.host import cpu_threads
 from gpubench.model import OPERATIONS, Launches
@@ -102,7 +102,7 @@ class Compilations:
 
 
 def _device(options: Mapping[str, Any]) -> str:
-    return find_devices(options.get("device") or "auto")[0][0].backend
+    return first_device(options.get("device") or "auto").backend
 
 
 def _chosen(options: Mapping[str, Any]) -> list[int]:

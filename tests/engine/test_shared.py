@@ -22,7 +22,7 @@ import pytest
 from distributed import Client, LocalCluster, get_worker
 from fakes import Diary, FakeBackend, matmul, measurement, point, variant
 
-from gpubench.backends import find_devices
+from gpubench.backends import find_devices, first_device
 from gpubench.commands.tune import run as tuning
 from gpubench.commands.tune.run import Settings, tune
 from gpubench.commands.tune.schedule import Racing
@@ -84,7 +84,7 @@ Opened = Callable[[int], float]
 @pytest.fixture
 def devices(monkeypatch: pytest.MonkeyPatch) -> Callable[[Opened], None]:
     """Make workers open fake devices. A function of the worker's name has the time of a launch."""
-    device = find_devices("cpu")[0][0]
+    device = first_device("cpu")
 
     def use(launch_us: Opened) -> None:
         @contextmanager
@@ -146,7 +146,7 @@ def test_after_ctrl_c_what_was_measured_is_kept_and_the_rest_is_measured_on_resu
     finished = {row.key for row in stopped.rows if row.rounds == 2}
     diary, file = Diary(), ResultFile(path, resume=True)
     if alone:
-        pool = LocalPool(Runner(FakeBackend(10.0, device=find_devices("cpu")[0][0])))
+        pool = LocalPool(Runner(FakeBackend(10.0, device=first_device("cpu"))))
         outcome = run(prepare(ASKED, pool.device), pool, diary, file)
     else:
         outcome = run_shared(ASKED, client, diary, file)
@@ -206,7 +206,7 @@ def test_shares_of_tiles_that_cost_more_and_more_cost_the_same(count: int) -> No
 def test_devices_differ_by_the_median_of_the_points_that_several_measured() -> None:
     points = [point(variant(matmul, name)) for name in ("a", "b", "c", "only here")]
 
-    measurements = Measurements(prepare(ASKED, find_devices("cpu")[0][0]))
+    measurements = Measurements(prepare(ASKED, first_device("cpu")))
 
     def take(place: Place, times_us: dict[str, float]) -> None:
         for each in points:
@@ -224,7 +224,7 @@ def test_devices_differ_by_the_median_of_the_points_that_several_measured() -> N
 
 
 def test_workers_of_several_kinds_or_with_several_threads_are_refused(client: Client) -> None:
-    device = find_devices("cpu")[0][0]
+    device = first_device("cpu")
     mine = Member("0", "node1", device, "abc")
     for other, difference in (
         (replace(device, name="Other"), f"{device.name} and Other"),
@@ -369,7 +369,7 @@ LIES: dict[str, Callable[[bytes], object]] = {
 def test_a_worker_that_sends_no_valid_measurement_ends_the_sweep_with_one_line(
     client: Client, monkeypatch: pytest.MonkeyPatch, reason: str, by: str
 ) -> None:
-    job = prepare(ASKED, find_devices("cpu")[0][0])
+    job = prepare(ASKED, first_device("cpu"))
     lie = LIES[reason](encode_line(measurement(10.0, job.points[0])))
 
     def lying(share: shared.Share) -> shared.ShareResult:
@@ -441,7 +441,7 @@ def measure_or_wait(share: shared.Share) -> shared.ShareResult:
     elif str(worker.name) == "0":
         ENDS.wait(20)
     elif str(worker.name) == "1":
-        point = prepare(ASKED, find_devices("cpu")[0][0]).points[0]
+        point = prepare(ASKED, first_device("cpu")).points[0]
         for _ in range(60):
             worker.log_event(share.topic, encode_line(measurement(10.0, point)))
             if ENDS.wait(0.1):

@@ -15,7 +15,7 @@ from signal import strsignal
 from tempfile import TemporaryDirectory
 from time import monotonic
 
-from gpubench.backends import AUTO, find_devices
+from gpubench.backends import AUTO, first_device
 from gpubench.commands.diff.compare import compare
 from gpubench.commands.diff.findings import DiffVerdict, Limits
 from gpubench.commands.diff.options import AB_CPU_PAIRS, AB_PAIRS, Options
@@ -288,7 +288,7 @@ def _max_pairs(
 def _to_find(percent: str, device: str, settings: Options) -> tuple[int, Options]:
     """Return the number of pairs needed to find a slow-down of `percent`, and the settings."""
     threshold = read_limits(settings).threshold if settings.threshold else None
-    rounds = rounds_needed(percent, find_devices(device)[0][0], threshold)
+    rounds = rounds_needed(percent, first_device(device), threshold)
     say(rounds.sentence, err=True)
     if rounds.needed.kernel is None:
         raise UsageError(
@@ -354,4 +354,4 @@ def _decided(limits: Limits, files: tuple[Files, Files], q: float) -> bool:
 def _on_cpu(name: str) -> bool:
     """Return whether `--device` names a CPU. For `auto`, return whether no GPU is found."""
     backend = name.partition(":")[0]
-    return (find_devices(AUTO)[0][0].backend if backend == AUTO else backend) == "cpu"
+    return (first_device(AUTO).backend if backend == AUTO else backend) == "cpu"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import gpubench
-from gpubench.backends import find_devices
+from gpubench.backends import first_device
 from gpubench.backends.cuda import compile as compiler
 from gpubench.commands.explain.code import disassembler_version, missing_disassembler
 from gpubench.commands.explain.explanation import MAX_LEAST, Explanation, Instance, NotExplained
@@ -145,7 +145,7 @@ def _architectures(text: str | None) -> tuple[str, ...]:
             raise UsageError("--arch: the list is empty; write, for example, sm_80,sm_90")
         return names
     try:
-        return (find_devices("cuda")[0][0].architecture,)
+        return (first_device("cuda").architecture,)
     except DeviceUnavailableError:
         return (DEFAULT,)
 

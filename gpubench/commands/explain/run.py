@@ -6,7 +6,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from gpubench.backends import AUTO, find_devices
+from gpubench.backends import AUTO, first_device
 from gpubench.backends.cuda import compile as compiler
 from gpubench.commands.explain.code import missing_disassembler
 from gpubench.commands.explain.explanation import Explanation, NotExplained
@@ -86,7 +86,7 @@ def _target(kernel: CudaVariant, arch: str | None, name: str) -> tuple[str, Devi
             f"--device: explain is only for GPUs; write {kernel.backend}, or use --arch"
         )
     try:
-        gpu = find_devices(name.replace(AUTO, kernel.backend))[0][0]
+        gpu = first_device(name.replace(AUTO, kernel.backend))
     except DeviceUnavailableError as error:
         if name != AUTO:
             missing = str(error).partition(";")[0]  # the text after `;` is about --device cpu

@@ -16,7 +16,7 @@ from typing import Any
 import ml_dtypes
 
 import gpubench
-from gpubench.backends import find_devices
+from gpubench.backends import first_device
 from gpubench.engine.judge.sum_width import extents
 from gpubench.engine.judge.verify import ROUNDED_ONCE
 from gpubench.errors import DeviceUnavailableError, UsageError
@@ -137,7 +137,7 @@ def _device(variant: CudaVariant, arch: str | None) -> Device:
     """Return the GPU that launches are made for: this machine's GPU, or an example of `arch`."""
     if arch is None:
         try:
-            return find_devices(variant.backend)[0][0]
+            return first_device(variant.backend)
         except DeviceUnavailableError:
             arch = DEFAULT
     try:

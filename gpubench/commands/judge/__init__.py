@@ -100,7 +100,7 @@ def judge(
     """Judge whether kernels are right, and as fast as claimed, in each shape."""
     from rich.console import Group
 
-    from gpubench.backends import find_devices
+    from gpubench.backends import first_device
     from gpubench.commands.judge import view
     from gpubench.commands.judge.measured import measured, read_judged
     from gpubench.commands.judge.problems import Choices, judge_problems, names_problem
@@ -123,7 +123,7 @@ def judge(
     if resume:
         raise UsageError("--resume: only problems of other projects can be resumed")
     sweep = read_judged(options, defaults)
-    backend = find_devices(sweep.device)[0][0].backend
+    backend = first_device(sweep.device).backend
 
     sweep, baselines, compared = _with_baselines(sweep, backend, names, baseline)
     if backend == "cuda" and "launches" not in sweep.options:

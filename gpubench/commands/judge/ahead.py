@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from gpubench.backends import backends, find_devices
+from gpubench.backends import backends, first_device
 from gpubench.commands.judge.own_kernels import OwnKernels
 from gpubench.engine.child.supervisor import end_ahead, start_ahead
 from gpubench.foreign import process
@@ -29,7 +29,7 @@ class Ahead:
         self._compilations = Compilations(problems if self._size > 1 else (), options)
         self._folders = dict[Path, Path]()  # folders of kernels whose children are not started yet
         self._own_kernels: OwnKernels | None = None
-        device = find_devices(options.get("device") or "auto")[0][0]
+        device = first_device(options.get("device") or "auto")
         if self._size > 1 and device.backend != "cpu":
             name = f"{device.backend}:{device.index}"
             self._own_kernels = OwnKernels(name, device.backend)
@@ -59,7 +59,7 @@ class Ahead:
         """Start the children of each prepared problem, before any problem is measured."""
         if self._folders:
             name, timer = sweep.device, sweep.timer
-            backend = find_devices(name)[0][0].backend
+            backend = first_device(name).backend
             if self._own_kernels:
                 self._own_kernels.wait()
             # On a CPU, torch in many children at once could fill the memory.

@@ -74,7 +74,7 @@ def tune(
     **options: Any,
 ) -> None:
     """Find a kernel's fastest configurations by racing them."""
-    from gpubench.backends import find_devices
+    from gpubench.backends import first_device
     from gpubench.commands.tune.run import ENDING, check_files, race_job, read_settings, tune
     from gpubench.commands.tune.view import summary
     from gpubench.engine.run import open_pool, save_rows
@@ -100,7 +100,7 @@ def tune(
     settings = read_settings(texts | own)
     sweep = settings.sweep
     if dry_run:
-        device = find_devices(sweep.device)[0][0]
+        device = first_device(sweep.device)
         print_plan(race_job(settings, device), f"{sweep.op}-{ENDING}", resume=resume)
         return
     winners = winners or TUNED
@@ -123,7 +123,7 @@ def _table(
     texts: Mapping[str, Any], path: Path, *, force: bool, dry_run: bool, save: str | None
 ) -> None:
     """Write the table of `gpubench tune --table`, and print it."""
-    from gpubench.backends import find_devices
+    from gpubench.backends import first_device
     from gpubench.commands.tune.run import ENDING, read_settings
     from gpubench.commands.tune.table import make_table, open_table, table_job
     from gpubench.commands.tune.table_view import conclude_table, table_summary
@@ -137,7 +137,7 @@ def _table(
     settings = read_settings(texts, needs_variant=False)
     sweep = settings.sweep
     if dry_run:
-        job, _ = table_job(settings, find_devices(sweep.device)[0][0])
+        job, _ = table_job(settings, first_device(sweep.device))
         print_plan(job, f"{sweep.op}-{ENDING}")
         return
     file = open_table(path, sweep, force=force)

@@ -103,7 +103,7 @@ def test_the_scatter_of_earlier_results_chooses_the_number_of_pairs(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = Device(backend="cuda", name="NVIDIA H200")
-    monkeypatch.setattr(ab, "find_devices", lambda _: [(gpu,)])
+    monkeypatch.setattr(ab, "first_device", lambda _: gpu)
     sides = side("old", rows()), side("slow", rows(own=1.1))
     code, _, err = call(*sides, "--device", "cuda", "--to-find", "5%")
     assert (code, "no result of NVIDIA H200" in err) == (2, True)

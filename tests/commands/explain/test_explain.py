@@ -45,7 +45,7 @@ def recorded_code(monkeypatch: pytest.MonkeyPatch) -> None:
     listing = RECORDED.read_text(encoding="utf-8")
     disassembles_as(monkeypatch, "recorded", lambda _cubin: Listing(listing))
     monkeypatch.setattr(code_module, "cpu_threads", lambda: 1)
-    monkeypatch.setattr(module, "find_devices", no_gpu)
+    monkeypatch.setattr(module, "first_device", no_gpu)
 
 
 def disassembles_as(
@@ -164,7 +164,7 @@ def test_the_machines_gpu_is_the_default(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = replace(H200, name="NVIDIA A100-PCIE", compute_capability=(8, 0), multiprocessors=108)
-    monkeypatch.setattr(module, "find_devices", lambda _name: ([here], {}))
+    monkeypatch.setattr(module, "first_device", lambda _name: here)
     out, err = printed(capsys, "naive", tiles="16")
     assert "on NVIDIA A100-PCIE (sm_80)" in out
     assert "figures of" not in err

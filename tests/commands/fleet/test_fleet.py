@@ -20,7 +20,7 @@ from distributed import Client, LocalCluster
 from fakes import FakeBackend, FakeKernel, measurement
 from samples import printed
 
-from gpubench.backends import find_devices
+from gpubench.backends import first_device
 from gpubench.commands.fleet import run, times, units
 from gpubench.commands.fleet.run import run_fleet
 from gpubench.commands.fleet.units import ALONE, TOGETHER, Asked, Products, Report, unit_time
@@ -237,7 +237,7 @@ def measuring(
     cluster: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[[dict[int, float]], tuple[Fleet | None, Path]]:
     """Return a function that runs the command on fake devices; its factors slow some of them."""
-    device = find_devices("cpu")[0][0]
+    device = first_device("cpu")
     monkeypatch.setenv(store.VARIABLE, str(tmp_path / "store"))
     monkeypatch.setitem(units.PRODUCTS, "cpu", Products("cpu_blas", 16, ("float32",)))
 
