@@ -239,7 +239,7 @@ EXAMINED = {
 and a larger size."""
 
 SUSTAINED = {
-    "gemm_gelu_residual": ("bf16", "cublaslt", "4096x4096x4096,8192x8192x2048,4096x14336x4096"),
+    "gemm_gelu_residual": ("bf16", "cublas", "4096x4096x4096,8192x8192x2048,4096x14336x4096"),
     "gemm_batched": (
         "bf16",
         "cublas,torch_bmm",
