@@ -288,7 +288,14 @@ def operation_shapes() -> str:
 def model_products() -> str:
     """Return a table of products of language models, with the fastest kernel and library call."""
     lines = []
-    for name in ("gemm_scaled_few", "gemm_scaled", "gemm_grouped", "gemm_grouped_skewed"):
+    sustained = ("sustained/gemm_batched", "sustained/gemm_scaled", "sustained/gemm_grouped")
+    for name in (
+        "gemm_scaled_few",
+        "gemm_scaled",
+        "gemm_grouped",
+        "gemm_grouped_skewed",
+        *sustained,
+    ):
         timed = [row for row in rows_of(measured_file(f"{name}.csv")) if row.median_us]
         for of_problem in by_problem(timed):
             own, library = (
@@ -301,9 +308,18 @@ def model_products() -> str:
             ratio = (library.median_us or 0) / (own.median_us or 1)
             us = f"{own.median_us:.1f}", f"{library.median_us:.1f}"
             lines.append(
-                [own.op, own.size, own.tile, us[0], library.variant, us[1], f"{ratio:.2f}"]
+                [
+                    own.op,
+                    own.state,
+                    own.size,
+                    own.tile,
+                    us[0],
+                    library.variant,
+                    us[1],
+                    f"{ratio:.2f}",
+                ]
             )
-    heading = ["operation", "size", "our tile", "µs", "library", "its µs", "times as fast"]
+    heading = ["operation", "state", "size", "our tile", "µs", "library", "its µs", "times as fast"]
     return table(heading, lines)
 
 

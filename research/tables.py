@@ -83,6 +83,42 @@ def ladder_top() -> str:
     return table(heading, lines)
 
 
+PARTS = (
+    ("cublas", "float32"),
+    ("wgmma_parts", "bf16x6"),
+    ("triton_matmul", "bf16x6"),
+    ("wgmma_parts", "bf16x3"),
+    ("cublas", "tf32"),
+)
+"""Kernels and modes that are compared with float32 from bfloat16 parts."""
+
+
+def parts() -> str:
+    """Return a table of times, exact bits and joules of float32 products by parts at 4096."""
+    lines = []
+    for variant, mode in PARTS:
+        burst, sustained = (
+            min(
+                (
+                    row
+                    for row in read(measured_file(f"{name}.csv"))
+                    if (row.variant, row.compute_mode) == (variant, mode) and row.median_us
+                ),
+                key=lambda row: row.median_us or 0,
+                default=None,
+            )
+            for name in ("bits", "bits_sustained")
+        )
+        if burst is None:
+            continue
+        bits = (number(each, 1) for each in (burst.error_max_bits, burst.error_rms_bits))
+        times = (f"{row.median_us:,.0f} µs" if row else "–" for row in (burst, sustained))
+        joules = number(sustained.joules, 2) if sustained else "–"
+        lines.append([f"`{variant}`, {mode}", *bits, *times, joules])
+    heading = ["4096, cold", "bits, largest error", "bits, rms", "burst"]
+    return table([*heading, "long run", "joules"], lines)
+
+
 def rivals() -> str:
     """Return the rates of kernels, libraries, torch and Triton by size. Each precision has a table.
 

@@ -36,7 +36,7 @@ from gpubench.stats.intervals import known_median, rounds_interval
 
 _READS = "the output held zeros before the launch, because the kernel reads its output"
 _FIXED = "called at fixed addresses; a cold cache was flushed"
-_RETURNS = "its time includes a copy of the result that it returns"
+_RETURNS = "the time includes a copy of the returned result"
 
 _NUMBER = re.compile(r"\d[\d,.]*")
 

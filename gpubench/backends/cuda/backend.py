@@ -144,7 +144,9 @@ class CudaBackend:
                 for index in range(min(policy.count, len(FACTORS))):
                     factor = operand_factors(problem, index)[position]
                     if factor not in copies:
-                        copies[factor] = cupy.asarray(_storable(array * factor))
+                        copies[factor] = cupy.asarray(
+                            _storable(array if factor == 1 else array * factor)
+                        )
                     stack[index :: len(FACTORS)] = copies[factor]
             if policy.flush:
                 self.timers.allocate_flush_buffer()

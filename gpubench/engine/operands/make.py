@@ -24,6 +24,11 @@ LOW_BITS = 4  # bits of mantissa of operands with `--operands low-entropy`
 EXACT_STEP = 2**20  # number of products of 16-bit halves (< 2³²) whose sum is exact in float64
 
 
+PART = 2**16
+"""Number of uniform values that are made at once. An operand of 545 million values in bfloat16 then
+takes a quarter of the time."""
+
+
 def make_inputs(
     problem: Problem, seed: int, fill: Fill = Fill.UNIFORM, content: int = 0
 ) -> tuple[np.ndarray, ...]:
@@ -201,10 +206,15 @@ def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np
         limits = np.iinfo(kind)
         lowest = -limits.max if kind == np.int8 else limits.min
         return rng.integers(lowest, limits.max, size=shape, dtype=kind.type, endpoint=True)
-    values = rng.random(shape, dtype=np.float64 if kind == np.float64 else np.float32)
-    values *= 2
-    values -= 1
-    return values.astype(kind, copy=False)
+    values = np.empty(math.prod(shape), kind)
+    for start in range(0, values.size, PART):  # a part stays in the cache, so it is made faster
+        part = rng.random(
+            min(PART, values.size - start), np.float64 if kind == np.float64 else np.float32
+        )
+        part *= 2
+        part -= 1
+        values[start : start + PART] = part
+    return values.reshape(shape)
 
 
 def widened(array: np.ndarray) -> np.ndarray:
