@@ -88,13 +88,13 @@ def test_kernels_that_fork_or_write_into_all_files_spoil_own_points_only(tmp_pat
     code, rows = sweep(tmp_path, "--seed", "0", **parts)  # this seed puts `forks` before cpu_blas
     assert (code, rows["cpu_blas"].status) == (1, "ok")
     assert (rows["forks"].median_us or 0) > 4000 > (rows["cpu_blas"].median_us or 4000)
-    endings = {
-        "writes": ("sent data that is not an answer; killed",),
-        # A copy of the process may end during the timed launches.
-        "forks_always": ("ended by itself", "ended a process during its launches"),
-    }
-    for name, each in endings.items():
-        assert (rows[name].status, (rows[name].reason or "").startswith(each)) == ("error", True)
+    assert rows["writes"].status == "error"
+    assert (rows["writes"].reason or "").startswith("sent data that is not an answer; killed")
+    # The first copies of the process may end before, during or after the timed launches.
+    of_copies = ("ended by itself", "ended a process during its launches")
+    assert (rows["forks_always"].reason or "").startswith(of_copies) or (
+        rows["forks_always"].status == "ok" and (rows["forks_always"].median_us or 0) > 4000
+    )
 
 
 def test_a_patched_clock_times_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
