@@ -27,8 +27,7 @@ LINE_POINTS = 11  # height of a line of names, in 1/72 inch
 
 NEAR_BITS = 8.0
 """Two points are near if they differ by less than this number of bits, and if their speeds differ
-by a factor below `NEAR_RATIO`. The names of near points are written above and below the points in
-turn."""
+by a factor below `NEAR_RATIO`. Their names must not overlap."""
 
 NEAR_RATIO = 1.4
 
@@ -99,24 +98,33 @@ def _point(row: Row) -> tuple[float, float]:
 
 
 def _name_points(axes: Axes, rows: Sequence[Row]) -> None:
-    """Write the name of each precision beside its fastest point."""
-    named: list[tuple[float, float]] = []
+    """Write the name of each precision beside its fastest point.
+
+    A name extends to the right. So the name is below the point if the next near point is higher, or
+    if the names of near points on the left are all above. Other names are above their points.
+    """
     fastest = best_of_each(rows, lambda row: row.compute_mode)
-    for row in sorted(fastest.values(), key=_point):
-        bits, speed = _point(row)
-        near = sum(
-            bits - other_bits < NEAR_BITS and 1 / NEAR_RATIO < speed / other_speed < NEAR_RATIO
-            for other_bits, other_speed in named
-        )
-        line = -1 - near // 2 if near % 2 else near // 2
+    points = sorted((*_point(row), row.compute_mode) for row in fastest.values())
+    lines: dict[tuple[float, float, str], int] = {}  # 0 is just above a point, −1 just below
+    for index, point in enumerate(points):
+        on_left = [lines[each] for each in points[:index] if _are_near(each, point)]
+        is_higher = [each[1] > point[1] for each in points[index + 1 :] if _are_near(point, each)]
+        is_below = is_higher[0] if is_higher else bool(on_left) and min(on_left) >= 0
+        line = min([0, *on_left]) - 1 if is_below else max([-1, *on_left]) + 1
+        lines[point] = line
+        offset = LINE_POINTS * line + (ABOVE_POINTS if line >= 0 else 0)
         axes.annotate(
-            row.compute_mode,
-            (bits, speed),
-            (RIGHT_POINTS, ABOVE_POINTS + LINE_POINTS * line),
+            point[2],
+            point[:2],
+            (RIGHT_POINTS, offset),
             textcoords="offset points",
             fontsize="small",
         )
-        named.append((bits, speed))
+
+
+def _are_near(point: tuple[float, float, str], right: tuple[float, float, str]) -> bool:
+    """Return whether two points, the left point first, are near each other."""
+    return right[0] - point[0] < NEAR_BITS and 1 / NEAR_RATIO < right[1] / point[1] < NEAR_RATIO
 
 
 def _look(series: Series, looks: style.Looks) -> dict[str, Any]:
