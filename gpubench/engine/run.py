@@ -90,9 +90,10 @@ def run(
                 keep(skipped)  # the partial file must have every point of the CSV
                 measurements.add(skipped)
         pool.measure(job, measurements, keep, watcher)
+        rows = _rows(job, pool, measurements)
         complete = True
         if add_more:
-            rows = add_more(job, pool, _rows(job, pool, measurements))
+            rows = add_more(job, pool, rows)
     except KeyboardInterrupt:
         interrupted = True
     finally:  # keep all measurements, also after an exception

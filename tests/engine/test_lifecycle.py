@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from fakes import COPY_GBYTES_PER_S, CPU, Diary, FakeBackend, FakeKernel, matmul, run_sweep, variant
 
+from gpubench.engine import run as run_module
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.pool import Watcher
 from gpubench.errors import LaunchError, UsageError
@@ -279,6 +280,27 @@ def test_a_sweep_resumed_anywhere_measures_the_rest_and_no_more(tmp_path: Path, 
     assert timeless == [replace(each, started_utc=None) for each in whole.rows]
     assert table.read(path) == resumed.rows
     assert [left.name for left in tmp_path.iterdir()] == ["a.csv"]
+
+
+@pytest.mark.usefixtures("one_variant")
+def test_ctrl_c_after_the_last_visit_keeps_the_rows_for_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, path = [KeyboardInterrupt], tmp_path / "a.csv"
+
+    def rows(*facts: Any) -> list[table.Row]:
+        if built:
+            raise built.pop()
+        return original(*facts)
+
+    original = run_module._rows
+    monkeypatch.setattr(run_module, "_rows", rows)
+    outcome = run_sweep(asked(), InterruptedAfter(99), None, ResultFile(path))
+    assert outcome.interrupted
+    assert table.read(path) == outcome.rows
+    rest = InterruptedAfter(99)
+    assert run_sweep(asked(), rest, None, ResultFile(path, resume=True)).rows == outcome.rows
+    assert not rest.measured
 
 
 def test_a_sweep_with_a_skip_is_resumed_over_its_own_rows(tmp_path: Path) -> None:
