@@ -10,7 +10,7 @@ from gpubench.errors import UsageError
 from gpubench.model.expression import parse, value_of
 from gpubench.text import shown, unknown
 
-EXPECTS = "write a condition such as stages >= 3 and BM*BN >= 16384"
+EXPECTS = "write a condition such as stages == 3 and BM*BN >= 16384"
 
 COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
