@@ -29,6 +29,7 @@ from commandline import (
 import gpubench
 from gpubench.cli import summary
 from gpubench.errors import LONGEST_MESSAGE
+from gpubench.plan.registry import variants
 from gpubench.results.row import read
 
 HEAVY = {"numpy", "pandas", "cupy", "numba", "matplotlib", "scipy", "rich", "distributed", "torch"}
@@ -564,7 +565,15 @@ def test_no_color_is_honoured_in_a_terminal(tmp_path: Path) -> None:
 
 def test_named_variants_are_listed_alone(tmp_path: Path) -> None:
     listed = call(tmp_path, "variants", "cpu_tile*", "--op", "gemm").out.splitlines()
-    assert [line.split()[1] for line in listed[2:] if line.strip()] == [
-        "cpu_tile",
-        "cpu_tile_parallel",
-    ]
+    names = [line.split()[0] for line in listed if line.startswith("cpu_")]
+    assert names == 2 * ["cpu_tile", "cpu_tile_parallel"]  # with ideas, and with dtypes and tiles
+
+
+def test_a_list_of_variants_cuts_no_word_and_marks_those_left_out_of_a_sweep(
+    tmp_path: Path,
+) -> None:
+    listed = call(tmp_path, "variants", COLUMNS="80").out
+    assert max(map(len, listed.splitlines())) <= 80
+    words = {word for each in variants() for word in (each.name, *each.idea.split())}
+    assert words <= set(listed.split())
+    assert listed.split().count("default)") == sum(not each.default for each in variants())

@@ -33,8 +33,12 @@ def variants(
     ] = None,
     **options: Any,
 ) -> None:
-    """List the kernels with their dtypes, legal tiles and idea."""
+    """List the kernels with their ideas; and dtypes and legal tiles of named kernels."""
+    from rich.text import Text
+
     from gpubench.backends import backends
+    from gpubench.grouping import grouped
+    from gpubench.model import OPERATIONS
     from gpubench.plan.operations import operation_named
     from gpubench.plan.registry import of_op
     from gpubench.plan.registry import variants as all_variants
@@ -54,10 +58,21 @@ def variants(
             each for name in names for each in matching("VARIANT", "variant", name, all_names)
         }
         listed = [variant for variant in listed if variant.name in chosen]
-    listing = table("op", "variant", "on", "dtypes", "tiles", "idea", left=None)
-    for variant in listed:
-        if device in {None, variant.backend}:
-            dtypes = ", ".join(variant.dtypes)
+    listed = [variant for variant in listed if device in {None, variant.backend}]
+    screen = console()
+    for place, (operation, of_operation) in enumerate(
+        grouped(listed, lambda variant: variant.op).items()
+    ):
+        ideas = table("variant", "on", "idea", left=None)
+        tables = table("variant", "dtypes", "tiles", left=None)
+        for variant in of_operation:
+            mark = "" if variant.default else " (not default)"
+            ideas.add_row(variant.name, variant.backend, variant.idea + mark)
             tiles = variant.tiles.summary if variant.tiles else ""
-            listing.add_row(variant.op, variant.name, variant.backend, dtypes, tiles, variant.idea)
-    console().print(listing)
+            tables.add_row(variant.name, ", ".join(variant.dtypes), tiles)
+        heading = f"{operation}: {OPERATIONS[operation].idea}\n"
+        screen.print(Text("\n" * (place > 0) + heading, style="bold"))
+        screen.print(ideas)
+        if names:
+            screen.print()
+            screen.print(tables)
