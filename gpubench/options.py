@@ -220,9 +220,11 @@ OPTIONS = _named(
         complete=completion.dtypes,
     ),
     op=Option(
-        help=f"Operation of gpubench, or of the kernels in --kernels. Default: {DEFAULT.op}.",
+        help=f"Operation: {', '.join(OPERATIONS)}; or an operation in --kernels. "
+        f"Default: {DEFAULT.op}.",
         read=lambda _flag, text: text,  # `read_sweep` checks the text, with --kernels
-        metavar=_choice(*OPERATIONS),
+        metavar="OP",
+        complete=completion.one_of(_choice(*OPERATIONS)),
     ),
     device=Option(
         help="Device: auto, cuda, cuda:1 or cpu. Default: auto, the GPU if there is one.",
