@@ -170,8 +170,13 @@ def plan(
                 planned[point] = reason
     if all(planned.values()):
         refusals = [(point.variant.name, str(reason)) for point, reason in planned.items()]
+        every = choose(sweep.op, backend, (), sweep.kernels)
+        theirs = dict.fromkeys(dtype for variant in every for dtype in variant.dtypes)
         raise UsageError(
-            f"nothing to measure: {_once(refusals) or 'no variant takes these dtypes'}"
+            f"nothing to measure: {_once(refusals)}"
+            if refusals
+            else f"--dtypes: no kernel of {sweep.op} for {backend} has {', '.join(sweep.dtypes)}; "
+            f"the kernels have {', '.join(theirs)}"
         )
     return planned
 

@@ -107,6 +107,11 @@ def test_nothing_to_measure_is_a_usage_error_with_each_reason_once() -> None:
     )
     assert single.startswith("nothing to measure: cpu_blas has no int32")
     assert re.search(r"measure: cpu_blas, cpu_blas_parallel: has no int32, .*4$", both)
+    unnamed = refused("cpu", op="gemm_scaled", dtypes=("float8_e4m3",))
+    assert unnamed == (
+        "--dtypes: no kernel of gemm_scaled for cpu has float8_e4m3; the kernels have float32, "
+        "float64"
+    )
 
 
 @pytest.mark.parametrize(
