@@ -280,6 +280,8 @@ def _usage_message(error: Any) -> str:
         if why := _NOT_TAKEN.get(first["type"]):
             return f"{name}: '{shown(str(first['input']))}' {why.format(**first.get('ctx', {}))}"
         return f"{name}: {first['msg'].removeprefix('Value error, ')}"
+    if message.startswith("Missing") and (context := getattr(error, "ctx", None)):
+        return f"{message.rstrip('.')}; usage: {context.get_usage().removeprefix('Usage: ')}"
     if message.startswith("Got unexpected extra"):
         for before, word in pairwise(sys.argv[1:]):
             if before.endswith(","):

@@ -61,7 +61,7 @@ def test_unusable_input_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
         (("report", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
         (("plot", str(SWEEP), "--bandwidth", "0"), "--bandwidth: '0' is below the minimum"),
         (("report", str(SWEEP), "--bandwidth", "inf"), "--bandwidth: inf is not a rate"),
-        (("plot",), "Missing argument 'CSV'"),
+        (("plot",), "Missing argument 'CSV'; usage: gpubench plot [OPTIONS] {CSV}..."),
     ):
         done = call(tmp_path, *arguments)
         assert (done.code, done.out, done.files) == (2, "", [])
