@@ -160,9 +160,11 @@ def make_table(
     timing, max_near = settings.sweep.timing, MAX_NEAR
     if timing.budget_s is not None:
         left_s = max(1.0, timing.budget_s - (perf_counter() - began_s))
-        timing = replace(timing, budget_s=left_s)
         visits = left_s / timing.rounds / len(job.sweep.problems) / VISIT_S
         max_near = min(MAX_NEAR, max(MIN_NEAR, int(visits) - LIBRARIES))
+        is_short = visits < MIN_NEAR + LIBRARIES and "rounds" not in settings.sweep.options
+        rounds = MIN_ROUNDS if is_short else timing.rounds
+        timing = replace(timing, budget_s=left_s, rounds=rounds)
     keys = {row.key for row in _staying(first.rows, max_near)}
     if not keys:
         why = next((f": {row.label}: {row.reason}" for row in first.rows if row.reason), "")

@@ -128,6 +128,17 @@ def test_a_table_is_written_and_a_sweep_takes_its_tiles(tmp_path: Path) -> None:
     assert {row.tile for row in read(tmp_path / "a.csv")} == {"3"}
 
 
+def test_a_budget_that_round_1_used_up_leaves_three_rounds_unless_rounds_are_named(
+    tmp_path: Path,
+) -> None:
+    for words, rounds in ((), 3), (("--rounds", "4", "--force"), 4):
+        with nothing_measured():
+            sizes = ("--sizes", "8..15", "--budget", "1", "-o", "rounds.csv")
+            done = call(tmp_path, "tune", *HERE, "--table", "best.csv", *sizes, *words)
+        assert done.code == 0, done
+        assert {row.rounds for row in read(tmp_path / "rounds.csv")} == {rounds}
+
+
 def test_a_library_is_not_counted_among_the_configurations_of_a_table(tmp_path: Path) -> None:
     words = ("--device", "cpu", "--sizes", "8", "--rounds", "3", "-o", "rounds.csv")
     with nothing_measured():
