@@ -133,7 +133,7 @@ def test_a_budget_that_round_1_used_up_leaves_three_rounds_unless_rounds_are_nam
 ) -> None:
     for words, rounds in ((), 3), (("--rounds", "4", "--force"), 4):
         with nothing_measured():
-            sizes = ("--sizes", "8..15", "--budget", "1", "-o", "rounds.csv")
+            sizes = ("--sizes", "8,12,16", "--budget", "1", "-o", "rounds.csv")
             done = call(tmp_path, "tune", "cpu_naive", *HERE, "--table", "best.csv", *sizes, *words)
         assert done.code == 0, done
         assert {row.rounds for row in read(tmp_path / "rounds.csv")} == {rounds}
