@@ -162,6 +162,8 @@ def _made(answer: _Description, path: Path, op: str) -> Variant:
             if isinstance(axis, _Range):
                 tiles["axes"][name] = range(axis.start, axis.stop, axis.step)
         fields["tiles"] = Space(**tiles, constraint=constraint)
+    # The other process may send any text, and the name becomes a part of a folder's path.
+    fields |= {"name": path.stem, "op": op}
     return kind(**fields, **functions, path=path)
 
 

@@ -62,6 +62,11 @@ def load(path: Path, op: str, read: Reader | None = None) -> Variant:
     """
     if op not in OPERATIONS:
         add_operation(path.with_name(OPERATION_FILE))
+    if not is_name(path.stem):
+        raise UsageError(
+            f"{path}: '{shown(path.stem)}' cannot name a kernel: {NAME_RULE}; "
+            "the name of a file that is not a kernel starts with _"
+        )
     try:
         facts = path.stat()
     except OSError as error:
@@ -86,11 +91,6 @@ copyreg.pickle(HostVariant, _by_its_file)  # type: ignore[arg-type]
 
 @cache
 def _load(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant:
-    if not is_name(path.stem):
-        raise UsageError(
-            f"{path}: '{shown(path.stem)}' cannot name a kernel: {NAME_RULE}; "
-            "the name of a file that is not a kernel starts with _"
-        )
     # Numba keeps the module's name in its cache on disk, so the name depends on the file alone.
     module = loaded(path, f"gpubench_variants.{path.parent.name}.{path.stem}", "VARIANT")
     with described_by(path), recursion_kept():

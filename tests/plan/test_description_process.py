@@ -105,3 +105,22 @@ def test_a_description_answers_as_it_does_in_this_process(name: str) -> None:
     for field in ("idea", "dtypes", "capability", "architecture_suffix", "compile_options"):
         assert getattr(there, field) == getattr(here, field)
     assert hash(there) == hash(description_process.load(path, "gemm"))
+
+
+def test_a_description_cannot_choose_the_name_or_the_operation(tmp_path: Path) -> None:
+    """The name is a part of the path of the only folder into which the function may write."""
+    description_process.end()
+    hostile = (
+        "from gpubench.plan import description_process as d; answer = d._description\n"
+        "d._description = lambda v: answer(v) | "
+        "{'plain': answer(v)['plain'] | {'name': '../../..', 'op': 'other'}}"
+    )
+    variant = description_process.load(described(tmp_path, before=hostile), "gemm")
+    description_process.end()
+    assert (variant.name, variant.op) == ("mine", "gemm")
+
+
+def test_this_process_checks_names_of_files_itself(tmp_path: Path) -> None:
+    path = described(tmp_path).rename(tmp_path / "Mine!.py")
+    with pytest.raises(UsageError, match="'Mine!' cannot name a kernel"):
+        load_here(path, "gemm", read=lambda *_: pytest.fail("was read"))
