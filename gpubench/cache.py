@@ -134,19 +134,19 @@ def environment_with_caches() -> tuple[dict[str, str], str]:
     return compiler_caches | {**os.environ, "XDG_CACHE_HOME": str(directory)}, notice
 
 
-def environment_of_foreign(kernels: Path, part: str) -> tuple[dict[str, str], Path | None]:
+def environment_of_foreign(kernels: Path, part: str) -> tuple[dict[str, str], Path]:
     """Return the environment and the folder of a process that runs a user's kernels.
 
     Compilers store their files for the kernels in the folder, and the process can write only there.
     `part` is the folder's path in the whole folder for these kernels: `DESCRIPTIONS`, or a result
     of `part_of`. The whole folder is in the user's cache, unless the kernels are in a temporary
-    folder themselves, or the cache cannot be used.
+    folder themselves, or the cache cannot be used. If the folder cannot be made, the process can
+    write nowhere.
     """
     whole = _folder_for(kernels.resolve())
-    if whole is None:
-        return few_variables(os.environ, None), None
     folder = whole / part
-    _make_private(folder)
+    with suppress(OSError):
+        _make_private(folder)
     source = folder_of(user_cache(OWN).resolve()) if part == SHARED else whole
     return few_variables(os.environ, folder) | {COMPILED_IN: str(source / SHARED)}, folder
 
@@ -184,20 +184,26 @@ def folder_of(kernels: Path) -> Path:
     return user_cache("foreign", hashlib.sha256(bytes(kernels)).hexdigest()[:16])
 
 
-def _folder_for(kernels: Path) -> Path | None:
-    """Return the whole folder for foreign code, or None if no folder can be made."""
-    folder = _temporary.get(kernels) or folder_of(kernels)
-    is_temporary = kernels.is_relative_to(_temporary_folder())
-    if kernels not in _temporary and (is_temporary or _why_unusable(folder)):
+def _folder_for(kernels: Path) -> Path:
+    """Return the whole folder for foreign code, which stays the same until this process ends.
+
+    Otherwise a function that fills the disk could change the folder of later processes. If no
+    folder can be made, return a path below which no file can be made.
+    """
+    preferred = folder_of(kernels)
+    if preferred not in _folders:
+        folder = preferred
         try:
-            folder = _temporary[kernels] = Path(tempfile.mkdtemp(prefix=TEMPORARY))
+            if kernels.is_relative_to(_temporary_folder()) or _why_unusable(folder):
+                folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
+                atexit.register(shutil.rmtree, folder, ignore_errors=True)
         except OSError:
-            return None
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+            folder = Path(os.devnull)
+        _folders[preferred] = folder
+    return _folders[preferred]
 
 
-_temporary: dict[Path, Path] = {}  # temporary folders for foreign code, by the kernels' folders
+_folders: dict[Path, Path] = {}  # folders for foreign code, by the preferred folders (`folder_of`)
 
 
 def _temporary_folder() -> Path:

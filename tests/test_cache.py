@@ -1,5 +1,6 @@
 """The user's cache returns a kept value whole, or not at all."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -143,3 +144,45 @@ def test_kernels_in_a_temporary_folder_leave_nothing_in_the_cache(
     assert folder
     assert folder.is_relative_to(tempfile.gettempdir())
     assert not user_cache().exists()
+
+
+def no_folder(*_: object, **_named: object) -> str:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("name", ["mkdtemp", "gettempdir"])
+def test_foreign_code_is_confined_even_if_no_folder_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Otherwise a function could fill the disk, and its next process could write everywhere."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(tempfile, name, no_folder)
+    environment, folder = environment_of_foreign(tmp_path, part_of("mine"))
+    monkeypatch.undo()
+    assert environment["HOME"] == str(folder)
+    confined = (
+        "import sys; from gpubench.process.confine import settle; settle(sys.argv[1]); "
+        "open(sys.argv[2], 'w')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", confined, folder, tmp_path / "file"], stderr=subprocess.PIPE,
+        text=True, check=False,
+    )  # fmt: skip
+    assert "PermissionError" in done.stderr
+
+
+def test_the_folder_of_foreign_code_stays_the_same_if_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "other"))
+    folders = [environment_of_foreign(tmp_path, part_of("mine"))[1]]
+    for name in ("mkdtemp", "TemporaryFile"):
+        monkeypatch.setattr(tempfile, name, no_folder)
+    folders.append(environment_of_foreign(tmp_path, part_of("mine"))[1])
+    assert folders[0] == folders[1]
+    folders[0].parent.chmod(0o500)
+    monkeypatch.setattr(Path, "mkdir", no_folder)
+    _, later = environment_of_foreign(tmp_path, part_of("other"))
+    assert later == folders[0].with_name("other")

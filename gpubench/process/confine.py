@@ -50,7 +50,7 @@ _CACHES = {
 }  # fmt: skip
 
 
-def few_variables(environment: Mapping[str, str], folder: Path | None) -> dict[str, str]:
+def few_variables(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return the environment variables that foreign code may have for its libraries and compilers.
 
     Foreign code gets no tokens, and no files by which the steps of a CI job exchange data. Foreign
@@ -63,8 +63,6 @@ def few_variables(environment: Mapping[str, str], folder: Path | None) -> dict[s
         for name, text in environment.items()
         if (name in _NAMES or name.startswith(_PREFIXES)) and name not in _CACHES
     }
-    if folder is None:
-        return kept
     return kept | places(folder) | {"PYTHONNOUSERSITE": "1"}
 
 
