@@ -43,12 +43,19 @@ COMPILED = (".cupy/kernel_cache", "cache/gpubench/cubin")  # subfolders that kee
 COMPILED_IN = "GPUBENCH_COMPILED_IN"
 """Variable with the folder from which a process that runs users' kernels copies `COMPILED`."""
 
+NOWHERE = Path(os.devnull, "gpubench")
+"""Path of the cache if there is no cache. No file or folder can be made there."""
+
 Value = TypeVar("Value")
 
 
 def user_cache(*names: str) -> Path:
     """Return a path in the user's cache, even if no file or folder has this path."""
-    return Path(platformdirs.user_cache_dir("gpubench"), *names)
+    try:
+        folder = Path(platformdirs.user_cache_dir("gpubench"))
+    except RuntimeError:  # the user has no home directory
+        folder = Path()
+    return Path(folder if folder.is_absolute() else NOWHERE, *names)
 
 
 def cache_file(kind: str, *facts: object) -> Path:
@@ -198,7 +205,7 @@ def _folder_for(kernels: Path) -> Path:
                 folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
                 atexit.register(shutil.rmtree, folder, ignore_errors=True)
         except OSError:
-            folder = Path(os.devnull)
+            folder = NOWHERE
         _folders[preferred] = folder
     return _folders[preferred]
 
@@ -217,7 +224,7 @@ def _temporary_folder() -> Path:
 
 
 def _why_unusable(directory: Path) -> str | None:
-    if not directory.is_absolute():
+    if directory.is_relative_to(NOWHERE):
         return "there is no home directory"
     try:
         _make_private(directory)

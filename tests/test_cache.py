@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from gpubench.cache import (
@@ -186,3 +187,20 @@ def test_the_folder_of_foreign_code_stays_the_same_if_the_disk_is_full(
     monkeypatch.setattr(Path, "mkdir", no_folder)
     _, later = environment_of_foreign(tmp_path, part_of("other"))
     assert later == folders[0].with_name("other")
+
+
+def test_a_user_without_a_home_directory_has_no_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_home(_: str) -> str:
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.setattr(platformdirs, "user_cache_dir", without_home)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.chdir(tmp_path)
+    environment, notice = environment_with_caches()
+    assert "cannot be used: there is no home directory" in notice
+    assert Path(environment["XDG_CACHE_HOME"]).is_absolute()
+    assert not keep_value(user_cache("a"), b"")
+    assert environment_of_foreign(tmp_path / "kernels", SHARED)[1].is_absolute()
+    assert not list(tmp_path.iterdir())
