@@ -17,6 +17,7 @@ from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Statement, read_t
 from gpubench.model import OPERATIONS
 from gpubench.plan.foreign_process import ForeignProcess
 from gpubench.plan.operations import OPERATION_FILE
+from gpubench.plan.scrutiny import function_name
 from gpubench.text import unknown
 
 _NOT_OF_NAMES = re.compile(r"[^a-z0-9]+")
@@ -84,7 +85,8 @@ def prepared(
 
 def functions_in(folder: Path) -> list[str]:
     """Return the names of the functions in a folder that `prepared` has written."""
-    return sorted(path.stem for path in folder.glob("*/*.py") if path.name != OPERATION_FILE)
+    paths = (path for path in folder.glob("*/*.py") if path.name != OPERATION_FILE)
+    return sorted(function_name(path.parent.name, path.stem) for path in paths)
 
 
 class _Spec(msgspec.Struct):
@@ -123,7 +125,8 @@ def compile_ahead(
         for path in filter(_has_binding, solutions):
             with suppress(UsageError):
                 request = Request("load", form, str(file), device, 1, solution=str(path.absolute()))
-                process.ask_for(request, memoryview, own, home.path, _name_of(path))
+                function = function_name(home.op, _name_of(path))
+                process.ask_for(request, memoryview, own, home.path, function)
 
 
 def _facts(statement: Statement, number: int, device: str, own: ForeignProcess | None) -> Facts:

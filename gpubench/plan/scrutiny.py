@@ -58,5 +58,14 @@ def scrutiny_of(variant: Variant) -> Scrutiny:
 
 
 def owner_of(variant: Variant) -> str:
-    """Return the variant's name if it has a process of its own, or else an empty text."""
-    return variant.name if scrutiny_of(variant).has_own_process else ""
+    """Return the variant's name with its operation if it has a process of its own.
+
+    Otherwise return an empty text. Two operations may have functions with the same name.
+    """
+    is_owner = scrutiny_of(variant).has_own_process
+    return function_name(variant.op, variant.name) if is_owner else ""
+
+
+def function_name(op: str, variant: str) -> str:
+    """Return the name of a user's function among the functions in a folder of kernels."""
+    return f"{op}.{variant}"

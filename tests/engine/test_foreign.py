@@ -96,6 +96,11 @@ def test_a_function_shares_no_process_with_another_variant(worker: Worker, folde
     assert pids[0] != pids[1]
 
 
+def test_two_operations_may_have_functions_with_the_same_name(folder: Path) -> None:
+    path = folder / "honest.py"
+    assert owner_of(load(path, "gemm")) != owner_of(load(path, "gemm_batched"))
+
+
 def test_functions_whose_bits_are_compared_share_no_process(worker: Worker, folder: Path) -> None:
     worker.next_round()
     pids = []

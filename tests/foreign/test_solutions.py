@@ -13,7 +13,9 @@ from gpubench.errors import CompileError, DoesNotFitError
 from gpubench.foreign import folder, solutions, sweep
 from gpubench.foreign.kernelbench import Program
 from gpubench.foreign.statement import Facts
+from gpubench.plan import description_process
 from gpubench.plan.foreign_process import ForeignProcess
+from gpubench.plan.scrutiny import owner_of
 
 BODY = "def square(x):\n    return x * x\n"
 
@@ -77,6 +79,9 @@ def test_a_solution_may_have_the_name_of_a_file_of_the_problem(
     texts = {file.stem: file.read_text() for file in (home.path / home.op).glob("*.py")}
     assert texts.keys() == {"operation", "reference", f"{name}_solution"}
     assert "OPERATION = " in texts["operation"]
+    files = (home.path / home.op / f"{each}.py" for each in ("reference", f"{name}_solution"))
+    owners = sorted(owner_of(description_process.load(each, home.op)) for each in files)
+    assert folder.functions_in(home.path) == owners
 
 
 def test_a_compiled_solution_is_kept_for_one_version_of_python(
