@@ -408,3 +408,28 @@ def test_a_child_that_is_started_only_when_a_device_is_opened_ahead_lives_on(
         assert not serving.living.has_ended
     finally:
         serving.end_all()
+
+
+def test_a_child_that_is_lost_is_no_reason_to_let_the_next_one_write_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Foreign code that runs already could end the child or slow it down."""
+    folders = list[Path | None]()
+
+    def recorded(*words: str, **options: Any) -> Child:
+        folders.append(options["folder"])
+        return start(*words, **options)
+
+    monkeypatch.setattr(supervisor, "start", recorded)
+    serving = supervisor.Supervisor("cpu", Timer.EVENTS, tmp_path)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(supervisor, "START_LIMIT_S", 0.0)
+            with pytest.raises(ChildLostError):
+                serving.open()
+        serving.open()
+    finally:
+        serving.end_all()
+    assert len(folders) == 2
+    assert None not in folders
+    assert not serving.unkept

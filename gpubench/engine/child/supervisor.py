@@ -122,8 +122,10 @@ class Supervisor:
                 self._require_scheduling(thread)
         try:
             opened = self.request(START_LIMIT_S, Server.open, self.device_name, self._timer)
-        except DeviceUnavailableError:
-            if not self._is_confined or self._has_opened:
+        except DeviceUnavailableError as error:
+            # Foreign code could end a child. The device's driver reports an error.
+            is_lost = isinstance(error, ChildLostError)
+            if is_lost or not self._is_confined or self._has_opened:
                 raise
             self.end_all()
             self._is_confined = False
