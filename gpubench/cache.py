@@ -154,6 +154,8 @@ def environment_of_foreign(kernels: Path, part: str) -> tuple[dict[str, str], Pa
     folder = whole / part
     with suppress(OSError):
         _make_private(folder)
+    if os.path.realpath(folder) != os.path.join(os.path.realpath(whole), part):  # noqa: PTH118
+        folder = NOWHERE  # a link, which a function may have written on a system without Landlock
     source = folder_of(user_cache(OWN).resolve()) if part == SHARED else whole
     return few_variables(os.environ, folder) | {COMPILED_IN: str(source / SHARED)}, folder
 
@@ -188,7 +190,8 @@ def _copy_if_missing(source: str, target: str) -> None:
 
 def folder_of(kernels: Path) -> Path:
     """Return the folder in which processes that run the kernels in `kernels` store their files."""
-    return user_cache("foreign", hashlib.sha256(bytes(kernels)).hexdigest()[:16])
+    # The folder `foreign` has files that functions wrote by the rules of earlier versions.
+    return user_cache("foreign-2", hashlib.sha256(bytes(kernels)).hexdigest()[:16])
 
 
 def _folder_for(kernels: Path) -> Path:

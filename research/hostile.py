@@ -285,7 +285,7 @@ class PullRequest:
         These are files of git, of Numba's cache and of the job.
         """
         paths = [*(self.checkout / ".git" / "hooks").iterdir(), self.checkout / ".git" / "config"]
-        paths += [path for path in self.cache.rglob("*.nb?") if "foreign" not in path.parts]
+        paths += [path for path in self.cache.rglob("*.nb?") if "foreign-2" not in path.parts]
         paths += [self.temporary / "env", self.temporary / "path"]
         return {str(path): path.read_bytes() for path in paths}
 

@@ -14,6 +14,7 @@ from gpubench.cache import (
     COMPILED,
     COMPILED_IN,
     DESCRIPTIONS,
+    NOWHERE,
     OWN,
     SHARED,
     copy_compiled,
@@ -204,3 +205,18 @@ def test_a_user_without_a_home_directory_has_no_cache(
     assert not keep_value(user_cache("a"), b"")
     assert environment_of_foreign(tmp_path / "kernels", SHARED)[1].is_absolute()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_link_in_place_of_a_functions_folder_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function that ran without Landlock may have written the link."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "cache").symlink_to("real")  # the user's own link
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "other"))
+    _, folder = environment_of_foreign(tmp_path, part_of("mine"))
+    assert folder.resolve().is_relative_to(tmp_path / "real")
+    folder.rmdir()
+    folder.symlink_to(tmp_path)
+    assert environment_of_foreign(tmp_path, part_of("mine"))[1] == NOWHERE
