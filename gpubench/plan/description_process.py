@@ -36,6 +36,7 @@ from gpubench.plan import descriptor
 from gpubench.plan.descriptor import FUNCTIONS, plain_fields
 from gpubench.plan.foreign_process import ForeignProcess, ProcessEndedError, serve_requests
 from gpubench.plan.python_file import described_by, recursion_kept
+from gpubench.text import clean
 
 ANSWER_S = 60.0
 """Time limit for an answer. For a process's first answer, the time includes the start and
@@ -145,9 +146,13 @@ def _described(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant | str:
     A file that ended the process is not run again.
     """
     try:
-        return _made(_asked(path, op), path, op)
+        answer = _asked(path, op)
     except ProcessEndedError as error:
         return str(error)
+    try:
+        return _made(answer, path, op)
+    except (LookupError, TypeError, ValueError) as error:  # foreign code sent this answer
+        return f"{path}: its process sent an invalid description: {clean(str(error))}"
 
 
 def _made(answer: _Description, path: Path, op: str) -> Variant:

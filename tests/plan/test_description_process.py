@@ -124,3 +124,16 @@ def test_this_process_checks_names_of_files_itself(tmp_path: Path) -> None:
     path = described(tmp_path).rename(tmp_path / "Mine!.py")
     with pytest.raises(UsageError, match="'Mine!' cannot name a kernel"):
         load_here(path, "gemm", read=lambda *_: pytest.fail("was read"))
+
+
+@pytest.mark.parametrize("part", ["'kind': 'x'", "'plain': {'x': 1}", "'plain': {'idea': 1}"])
+def test_an_answer_that_describes_no_variant_is_one_line(tmp_path: Path, part: str) -> None:
+    description_process.end()
+    hostile = (
+        "from gpubench.plan import description_process as d; answer = d._description\n"
+        f"d._description = lambda v: answer(v) | {{{part}}}"
+    )
+    path = described(tmp_path, before=hostile)
+    with pytest.raises(UsageError, match=r"mine\.py: "):
+        description_process.load(path, "gemm")
+    description_process.end()
