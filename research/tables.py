@@ -95,22 +95,16 @@ PARTS = (
 
 def parts() -> str:
     """Return a table of times, exact bits and joules of float32 products by parts at 4096."""
+    fastest, fastest_sustained = (
+        best_of_each(
+            (row for row in read(measured_file(f"{name}.csv")) if row.median_us),
+            attrgetter("variant", "compute_mode"),
+        )
+        for name in ("bits", "bits_sustained")
+    )
     lines = []
     for variant, mode in PARTS:
-        burst, sustained = (
-            min(
-                (
-                    row
-                    for row in read(measured_file(f"{name}.csv"))
-                    if (row.variant, row.compute_mode) == (variant, mode) and row.median_us
-                ),
-                key=lambda row: row.median_us or 0,
-                default=None,
-            )
-            for name in ("bits", "bits_sustained")
-        )
-        if burst is None:
-            continue
+        burst, sustained = fastest[variant, mode], fastest_sustained.get((variant, mode))
         bits = (number(each, 1) for each in (burst.error_max_bits, burst.error_rms_bits))
         times = (f"{row.median_us:,.0f} µs" if row else "–" for row in (burst, sustained))
         joules = number(sustained.joules, 2) if sustained else "–"
