@@ -154,7 +154,7 @@ def environment_of_foreign(kernels: Path, part: str) -> tuple[dict[str, str], Pa
     folder = whole / part
     with suppress(OSError):
         _make_private(folder)
-    if os.path.realpath(folder) != os.path.join(os.path.realpath(whole), part):  # noqa: PTH118
+    if Path(os.path.realpath(folder)) != Path(os.path.realpath(whole), part):
         folder = NOWHERE  # a link, which a function may have written on a system without Landlock
     source = folder_of(user_cache(OWN).resolve()) if part == SHARED else whole
     return few_variables(os.environ, folder) | {COMPILED_IN: str(source / SHARED)}, folder
