@@ -3,7 +3,7 @@
 Completing a word imports no large package and runs no kernel.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import typer
@@ -28,9 +28,8 @@ def dtypes(incomplete: str) -> list[str]:
     return _next_item(DTYPES, incomplete)
 
 
-def one_of(metavar: str) -> Callable[[str], list[str]]:
-    """Return the function that completes an option with a metavar such as `[cold|hot|both]`."""
-    choices = metavar.strip("[]").split("|")
+def one_of(choices: Sequence[str]) -> Callable[[str], list[str]]:
+    """Return the function that completes an option whose value is one of these texts."""
     return lambda incomplete: [choice for choice in choices if choice.startswith(incomplete)]
 
 

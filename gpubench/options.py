@@ -93,7 +93,8 @@ class Option:
         """The declaration of the option for Typer."""
         names = [self.flag, *([self.short] if self.short else [])]
         metavar, complete = _SHOWN[self.kind]
-        one_of = completion.one_of(self.metavar) if self.metavar.startswith("[") else None
+        choices = self.metavar.strip("[]").split("|") if self.metavar.startswith("[") else ()
+        one_of = completion.one_of(choices) if choices else None
         return typer.Option(
             *names,
             help=self.help,
@@ -224,7 +225,7 @@ OPTIONS = _named(
         f"Default: {DEFAULT.op}.",
         read=lambda _flag, text: text,  # `read_sweep` checks the text, with --kernels
         metavar="OP",
-        complete=completion.one_of(_choice(*OPERATIONS)),
+        complete=completion.one_of(tuple(OPERATIONS)),
     ),
     device=Option(
         help="Device: auto, cuda, cuda:1 or cpu. Default: auto, the GPU if there is one.",
