@@ -276,14 +276,10 @@ def _quick_size(op: str, n: int) -> Size:
     The extents are `n`, or a fraction of `n` if the arrays would exceed `QUICK_BYTES` in float32,
     because an operation may have more extents than a product.
     """
-
-    def size() -> Size:
-        operation = OPERATIONS[op]
-        return operation.size_of([n] * len(operation.extents))
-
-    while n > 1 and Problem.of(op, size(), "float32").bytes > QUICK_BYTES:
-        n //= 2
-    return size()
+    operation = OPERATIONS[op]
+    size = operation.size_of([n] * len(operation.extents))
+    is_small = n == 1 or Problem.of(op, size, "float32").bytes <= QUICK_BYTES
+    return size if is_small else _quick_size(op, n // 2)
 
 
 def _layouts(sweep: Sweep, variant: Variant, dtype: str) -> Iterator[tuple[str, ...]]:
