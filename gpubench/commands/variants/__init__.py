@@ -63,16 +63,18 @@ def variants(
     for place, (operation, of_operation) in enumerate(
         grouped(listed, lambda variant: variant.op).items()
     ):
+        if place:
+            screen.print()
+        screen.print(Text(f"{operation}: {OPERATIONS[operation].idea}\n", style="bold"))
         ideas = table("variant", "on", "idea", left=None)
-        tables = table("variant", "dtypes", "tiles", left=None)
         for variant in of_operation:
             mark = "" if variant.default else " (not default)"
             ideas.add_row(variant.name, variant.backend, variant.idea + mark)
-            tiles = variant.tiles.summary if variant.tiles else ""
-            tables.add_row(variant.name, ", ".join(variant.dtypes), tiles)
-        heading = f"{operation}: {OPERATIONS[operation].idea}\n"
-        screen.print(Text("\n" * (place > 0) + heading, style="bold"))
         screen.print(ideas)
         if names:
+            values = table("variant", "dtypes", "tiles", left=None)
+            for variant in of_operation:
+                tiles = variant.tiles.summary if variant.tiles else ""
+                values.add_row(variant.name, ", ".join(variant.dtypes), tiles)
             screen.print()
-            screen.print(tables)
+            screen.print(values)
