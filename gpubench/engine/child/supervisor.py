@@ -143,12 +143,13 @@ class Supervisor:
         Return None if no child of this owner waits.
         """
         for each in list(self._waiting):
-            if each[1].has_ended:  # killed while it waited
+            owner_of_child, child = each
+            if child.has_ended:  # killed while it waited
                 self._waiting.remove(each)
-                each[1].kill()
-            elif each[0] == owner:
+                child.kill()
+            elif owner_of_child == owner:
                 self._waiting.remove(each)
-                return each[1]
+                return child
         return None
 
     def open_ahead(self, owner: str = "") -> None:
@@ -174,18 +175,18 @@ class Supervisor:
         keeps the CPU busy.
         """
         missing = Counter(owners) - Counter(owner for owner, _ in self._waiting)
-        children = [
+        started_ahead = [
             (owner, self._start(owner, backend, torch=torch)) for owner in missing.elements()
         ]
-        self._waiting += children
+        self._waiting += started_ahead
         yield
         started = perf_counter()
-        for child in children:
+        for owner, child in started_ahead:
             try:
-                Channel(child[1].socket).receive(START_LIMIT_S)
+                Channel(child.socket).receive(START_LIMIT_S)
             except (EOFError, OSError):  # killed, or hung; `open` starts another child
-                self._waiting.remove(child)
-                child[1].kill()
+                self._waiting.remove((owner, child))
+                child.kill()
         self._spent_s["starting"] += perf_counter() - started
 
     def _start(self, owner: str = "", backend: str = "", *, torch: bool = False) -> Child:
@@ -311,7 +312,8 @@ class Supervisor:
         """Kill all children."""
         self.end()
         while self._waiting:
-            self._waiting.pop()[1].kill()
+            _, child = self._waiting.pop()
+            child.kill()
 
 
 _ahead: dict[tuple[str, Timer, Path | None], Supervisor] = {}
