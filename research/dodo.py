@@ -292,6 +292,25 @@ SANITIZED = {
 """Arguments of `sanitize.py` by task. A task without kernels runs all kernels whose first dtype is the
 named dtype. Kernels in clusters also run at sizes where each block has several steps of K."""
 
+SQUARES_IN_BURSTS = (1024, 1536, 2048, 3072, 4096, 4864, 6144, 6912, 7296, 8192)
+
+LOST = {
+    "bfloat16": (
+        "4608x424x440,4168x1168x480,2576x1736x1408,6728x8576x11400",
+        "273x9472x5616,379x10624x1488",
+    ),
+    "float16": (
+        "7576x880x2120,1328x5376x2344,1520x1736x2416,6928x6312x9480",
+        "297x4416x11616,206x2496x2416",
+    ),
+    "float8_e4m3": (
+        "576x544x2720,2064x1808x7264,15584x5440x6128",
+        "325x12384x8048,361x4720x6128",
+    ),
+}
+"""Maps a precision to shapes at which the library is fastest: large or random shapes, and products
+of 65 to 383 rows. Every candidate configuration is measured."""
+
 SHAPES = {
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count 80 --dtype {dtype}" for dtype, seed in ALONE_SEEDS.items()},
     **{f"alone_small_{dtype}": f"--seed {seed} --count 30 --small --dtype {dtype}" for seed, dtype in enumerate(ALONE_DTYPES, 211)},
@@ -307,6 +326,9 @@ SHAPES = {
     **{f"alone_large_{dtype}": f"--seed {seed} --count 16 --large --dtype {dtype}" for dtype, seed in LARGE.items()},
     "alone_named_bfloat16": "--dtype bfloat16 --shapes 824x6320x672,5496x920x712,992x1816x1864,3048x1928x400,872x5608x6608,904x4592x672,416x1984x3920,416x3752x2184",
     "alone_named_float8_e4m3": "--dtype float8_e4m3 --shapes 832x1328x6816",
+    **{f"alone_squares_{dtype}": f"--dtype {dtype} --shapes {','.join(f'{n}x{n}x{n}' for n in SQUARES_IN_BURSTS)}" for dtype in ("bfloat16", "float16", "float8_e4m3")},
+    **{f"lost_{dtype}": f"--every --dtype {dtype} --shapes {shapes}" for dtype, (shapes, _) in LOST.items()},
+    **{f"lost_rows_{dtype}": f"--every --some-rows --dtype {dtype} --shapes {rows}" for dtype, (_, rows) in LOST.items()},
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count {count} --dtype {dtype}" for seed, count, dtype in ((401, 80, "bfloat16"), (404, 80, "tf32"), (17, 60, "bfloat16"), (18, 30, "float16"))},
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count 60 --dtype {dtype}" for seed, dtype in ((618, "bf16x6"), (619, "bf16x3"))},
     **{f"alone_{op}_{dtype}": f"--op {op} --seed {seed} --count 30 --graph --dtype {dtype}" for seed, (op, dtype) in enumerate(OPERATIONS, 961)},
@@ -315,8 +337,8 @@ SHAPES = {
     **{f"fit_11_{dtype}": f"--seed 11 --count 30 --dtype {dtype} --every" for dtype in ("float64", "float32")},
 }
 """Arguments of `shapes.py` for each file. The first files have the shapes of the README's figures,
-to which no constant was fitted. The next files have the shapes that the ladder names. The last
-files have the shapes to which constants were fitted."""
+to which no constant was fitted. The next files have the shapes that the ladder names, squares, and
+shapes that are lost. The last files have the shapes to which constants were fitted."""
 
 SCALED = {
     "": (2, "wgmma_scaled,cublaslt,torch_scaled_mm", "128x256x128/s4/cluster=1x1/group=8,128x256x128/s4/cluster=2x1/group=8,128x192x128/s4/cluster=1x1/group=8,128x192x128/s4/cluster=2x1/group=8,128x128x128/s5/cluster=1x1/group=8,128x128x128/s5/cluster=2x1/group=8,64x256x128/s4/cluster=2x1/group=8", "4096x4096x7168,4096x7168x2048,4096x2112x7168,1024x7168x2048,2048x4096x4096"),
