@@ -182,7 +182,7 @@ def is_one_kernel(call: Callable[[], None], stream: int) -> bool:
 # ---- in the process of the user
 
 
-def profiled(cases: Sequence[Line]) -> dict[tuple[str, ...], Line]:
+def profiled(cases: Sequence[Line], timeout_s: float = TIMEOUT_S) -> dict[tuple[str, ...], Line]:
     """Run the cases under Nsight Compute, and return a line with times for each case.
 
     If a case has several visits, the times are medians.
@@ -191,7 +191,7 @@ def profiled(cases: Sequence[Line]) -> dict[tuple[str, ...], Line]:
         log, path = Path(folder) / "ncu.csv", Path(folder) / "lines.csv"
         write(cases, path)
         command = (*ncu_command(log), sys.executable, __file__, "launch", path)
-        ended = child(command, timeout_s=TIMEOUT_S, out=subprocess.DEVNULL, err=subprocess.PIPE)
+        ended = child(command, timeout_s=timeout_s, out=subprocess.DEVNULL, err=subprocess.PIPE)
         print(ended.err[-2000:], file=sys.stderr)
         lines, groups = read(path), between_markers(log.read_text(errors="replace"))
     measured = [line for line in lines if line.several]

@@ -346,6 +346,9 @@ SCALED = {
 }
 """Sweeps of products with scales at shapes of language models: rounds, kernels, tiles and sizes."""
 
+CHECKOUTS = "${CHECKOUTS:?a folder of checkouts}"
+"""A variable of the user with the absolute path of a folder of checkouts."""
+
 CHECKED_OUT = " ".join(f"checkouts/{name}" for name in ("SOL-ExecBench", "flashinfer-bench", "reference-kernels", "KernelBench"))
 """Folders of the projects whose problems are judged."""
 
@@ -406,7 +409,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o CARD/layouts.csv")
     for name, folder in CLAIMS.items():
         path = f"CARD/claims/{name}"
-        yield step(f"gpu:claim_{name}", f"gpubench reproduce {name} --checkout ${{CHECKOUTS:?a folder of checkouts}}/{folder} --force --dir {path}", *(f"{path}/{file}" for file in (f"{name}.csv", "reproduce.csv", "reproduce.md")))
+        yield step(f"gpu:claim_{name}", f"gpubench reproduce {name} --checkout {CHECKOUTS}/{folder} --force --dir {path}", *(f"{path}/{file}" for file in (f"{name}.csv", "reproduce.csv", "reproduce.md")))
     judged = "for run in first second; do gpubench judge problems --sizes 1 --budget 530 --json | tee $run.json; done"
     yield step("gpu:field_folder", f"python SCRIPTS/field_folder.py make problems {CHECKED_OUT.replace('checkouts/flashinfer-bench ', '')}; {judged}; python SCRIPTS/field_folder.py table CARD/field_folder.csv first.json second.json", "CARD/field_folder.csv")
     yield step("gpu:cheats", "python SCRIPTS/cheats.py > CARD/cheats.txt")
@@ -421,7 +424,7 @@ def _products_of_models() -> Iterator[dict[str, Any]]:
         yield step(f"gpu:sustained_{op}", f"{swept} --state sustained -o CARD/sustained/{op}.csv")
     for name, (rounds, kernels, tiles, sizes) in SCALED.items():
         yield step(f"gpu:gemm_scaled{name}", f"gpubench sweep --op gemm_scaled --dtypes fp8 --variants {kernels} --operands normal --rounds {rounds} --tiles {tiles} --sizes {sizes} -o CARD/gemm_scaled{name}.csv")
-    yield step("gpu:foreign", "python SCRIPTS/foreign_gpu.py checkouts --gpus 2 -o CARD/foreign.csv")
+    yield step("gpu:foreign", f"python SCRIPTS/foreign_gpu.py {CHECKOUTS} --own ${{OWN:-own}} --gpus 2 --limit-s 420 -o CARD/foreign.csv")
     swept = f"{SWEEP} --kernels ../../../examples/functions --sizes 1024,2048 --rounds 3"
     yield step("gpu:functions", f"{swept} --variants torch_gpu,triton_product,gluon_product,numba_cuda,cublas -o CARD/functions.csv")
     yield step("gpu:functions_waited", f"{swept} --variants jax_matmul,pallas_product,cublas --launches waited -o CARD/functions_waited.csv")
@@ -443,7 +446,7 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     yield step("cpu:fuzz", "python SCRIPTS/fuzz.py 100000 -o cpu/fuzz.json")
     yield step("cpu:hostile", "python SCRIPTS/hostile.py -o cpu/hostile.json")
     yield step("cpu:surroundings", "python SCRIPTS/surroundings.py -o cpu/surroundings.json")
-    yield step("cpu:foreign", "python SCRIPTS/foreign.py checkouts --compile -o cpu/foreign.csv")
+    yield step("cpu:foreign", f"python SCRIPTS/foreign.py {CHECKOUTS} --compile -o cpu/foreign.csv")
     yield step("cpu:field_problems", f"python SCRIPTS/field_problems.py cpu/field_problems.csv {CHECKED_OUT}", "cpu/field_problems.csv")
     yield step("cpu:field_cheats", "python SCRIPTS/field_cheats.py > cpu/field_cheats.json")
     yield step("cpu:ab", "python SCRIPTS/ab_runs.py -o cpu/ab.json")

@@ -1,6 +1,7 @@
 """Every figure in the README and the pages follows from the files of results/."""
 
 import gzip
+import math
 import re
 import signal
 import sys
@@ -102,7 +103,7 @@ def test_rows_of_an_earlier_sweep_are_not_taken_for_those_of_a_refused_one(
     write([sample()], tmp_path / "gemm_float32_f001.csv")
     gpus: Queue[int] = Queue()
     gpus.put(0)
-    assert foreign_gpu.swept("gemm", "float32", ["f001"], tmp_path, gpus) == []
+    assert foreign_gpu.swept("gemm", "float32", ["f001"], tmp_path, gpus, math.inf) == []
 
 
 def test_an_interrupted_sweep_verifies_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
