@@ -425,9 +425,9 @@ def _products_of_models() -> Iterator[dict[str, Any]]:
     for name, (rounds, kernels, tiles, sizes) in SCALED.items():
         yield step(f"gpu:gemm_scaled{name}", f"gpubench sweep --op gemm_scaled --dtypes fp8 --variants {kernels} --operands normal --rounds {rounds} --tiles {tiles} --sizes {sizes} -o CARD/gemm_scaled{name}.csv")
     yield step("gpu:foreign", f"python SCRIPTS/foreign_gpu.py {CHECKOUTS} --own ${{OWN:-own}} --gpus 2 --limit-s 420 -o CARD/foreign.csv")
-    swept = f"{SWEEP} --kernels ../../../examples/functions --sizes 1024,2048 --rounds 3"
-    yield step("gpu:functions", f"{swept} --variants torch_gpu,triton_product,gluon_product,numba_cuda,cublas -o CARD/functions.csv")
-    yield step("gpu:functions_waited", f"{swept} --variants jax_matmul,pallas_product,cublas --launches waited -o CARD/functions_waited.csv")
+    swept = f"{SWEEP} --kernels ../../../examples/functions --sizes 1024,2048"
+    yield step("gpu:functions", f"{swept} --rounds 3 --variants torch_gpu,triton_product,gluon_product,numba_cuda,cublas -o CARD/functions.csv")
+    yield step("gpu:functions_waited", f"{swept} --rounds 1 --variants jax_matmul,pallas_product,cublas --launches waited -o CARD/functions_waited.csv")
     for op in ("gemm_grouped", "gemm_grouped_skewed"):
         yield step(f"gpu:{op}", f"gpubench sweep --op {op} --dtypes bf16 --variants wgmma_grouped,cublas,torch_grouped_mm --tiles auto --sizes 32x16x1536x2048,32x256x1536x2048,32x256x2048x768,8x1024x4096x2048 --rounds 1 -o CARD/{op}.csv")
 
