@@ -1,5 +1,6 @@
 """Make the tables of ratios at random shapes, from the files of `research/shapes.py`."""
 
+import csv
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -288,14 +289,9 @@ def operation_shapes() -> str:
 def model_products() -> str:
     """Return a table of products of language models, with the fastest kernel and library call."""
     lines = []
-    sustained = ("sustained/gemm_batched", "sustained/gemm_scaled", "sustained/gemm_grouped")
-    for name in (
-        "gemm_scaled_few",
-        "gemm_scaled",
-        "gemm_grouped",
-        "gemm_grouped_skewed",
-        *sustained,
-    ):
+    bursts = ("gemm_scaled_few", "gemm_scaled", "gemm_grouped", "gemm_grouped_skewed")
+    sustained = ("gemm_gelu_residual", "gemm_batched", "gemm_scaled", "gemm_grouped")
+    for name in (*bursts, *(f"sustained/{op}" for op in sustained)):
         timed = [row for row in rows_of(measured_file(f"{name}.csv")) if row.median_us]
         for of_problem in by_problem(timed):
             own, library = (
@@ -321,6 +317,55 @@ def model_products() -> str:
             )
     heading = ["operation", "state", "size", "our tile", "µs", "library", "its µs", "times as fast"]
     return table(heading, lines)
+
+
+def squares_in_bursts() -> str:
+    """Return a table of ratios at squares in short bursts, by precision."""
+    by_dtype = {
+        path.stem.removeprefix("alone_squares_"): list(outcomes(path))
+        for path in sorted(path_alone("bfloat16").parent.glob("alone_squares_*.csv"))
+    }
+    sizes = (str(each.own.m) for each in next(iter(by_dtype.values())))
+    lines = ([dtype, *(f"{x.ratio:.3f}" for x in every)] for dtype, every in by_dtype.items())
+    return table(["precision", *sizes], lines)
+
+
+def lost_shapes() -> str:
+    """Return a table of shapes where the library was fastest, with the best of all candidates."""
+    lines = []
+    for path in sorted(path_alone("bfloat16").parent.glob("lost_*.csv")):
+        for results in read_shapes(path):
+            picked = outcome(results)
+            alone = [x for x in results if x.launches == Launches.ALONE and x.kind != "library"]
+            best = min(alone, key=attrgetter("median_us"))
+            library_us, size = picked.library.median_us, (best.m, best.n, best.k)
+            cells = [f"{picked.ratio:.3f}", f"{library_us / best.median_us:.3f}"]
+            what = f"{best.variant} {best.tile}"
+            shape = "×".join(map(str, size))
+            lines.append([best.dtype, shape, best.cache, f"{library_us:.2f}", *cells, what])
+    heading = ["precision", "shape", "cache", "library, µs", "picks", "best of all", "the best"]
+    return table(heading, lines)
+
+
+def tuned_models() -> str:
+    """Return a table of the choices for two models' products, from the file of `tune --table`."""
+    with measured_file("tune_models.csv").open(newline="", encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    cells = (
+        [
+            row["problem"],
+            "×".join((row["m"], row["n"], row["k"])),
+            f"{row['variant']} {row['tile']}".strip(),
+            f"{float(row['median_us']):.1f}",
+            row["library"],
+            f"{float(row['library_us']):.1f}",
+            f"{float(row['ratio']):.2f}",
+            row["ties"] or "–",
+        ]
+        for row in rows
+    )
+    heading = ["problem", "size", "choice", "µs", "library", "its µs", "times as fast", "ties"]
+    return table(heading, cells)
 
 
 def picks(name: str) -> str:
