@@ -21,9 +21,7 @@ or if the control agrees.
 import csv
 import math
 import os
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -35,8 +33,9 @@ from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import SEED, WIDTH, child, point, read_lines, table
+from common import SEED, WIDTH, point, read_lines, table
 
+from gpubench.backends.cuda.ncu import marked_call, profile
 from gpubench.commands.selfcheck.check import CONTROL, FITTED, KERNELS, SIZES
 from gpubench.grouping import grouped
 from gpubench.model import Launches, Problem
@@ -45,10 +44,6 @@ from gpubench.view.numbers import number
 
 METRICS = ("gpu__time_duration.sum", "sm__cycles_elapsed.max")
 """Metrics of Nsight Compute: how many nanoseconds and how many cycles a kernel takes."""
-
-MARKER = "gpubench_marker"
-"""Kernel that runs before and after the calls of a case, to mark the calls in Nsight Compute's
-list."""
 
 WARM_UP_CALLS = 10
 NCU_CALLS = 7
@@ -113,20 +108,16 @@ def all_cases(sizes: Sequence[str]) -> list[Line]:
 
 
 def launched(cases: Sequence[Line]) -> Iterator[Line]:
-    """Yield each case with its time on hot operands, and launch it between two markers.
+    """Yield each case with its time on hot operands, and launch it for the profiler.
 
-    The profiler measures the launches between the markers. Kernels of one precision and size share
-    their operands, because making operands takes longest.
+    Kernels of one precision and size share their operands, because making operands takes longest.
     """
-    import cupy
-
     from gpubench.backends.cuda.backend import CudaBackend
     from gpubench.engine.operands.make import make_inputs
 
     backend = CudaBackend(0)
     backend.warm_up()
     timer, stream = backend.timers.events, backend.timers.stream
-    marker = cupy.RawKernel(f'extern "C" __global__ void {MARKER}() {{}}', MARKER)
     shared: dict[Problem, Any] = {}
     for case in sorted(cases, key=lambda case: (case.dtype, case.n)):
         try:
@@ -156,14 +147,9 @@ def launched(cases: Sequence[Line]) -> Iterator[Line]:
         timer.take_clock_mhz()
         median_us = statistics.median(timer.sample(repeat(call), count, SAMPLES))
         mhz = timer.take_clock_mhz()
-        cupy.cuda.runtime.profilerStart()
-        marker((1,), (1,), ())
-        for _ in range(NCU_CALLS):
-            call()
-        marker((1,), (1,), ())
-        stream.synchronize()
-        cupy.cuda.get_current_stream().synchronize()
-        cupy.cuda.runtime.profilerStop()
+        with marked_call():
+            for _ in range(NCU_CALLS):
+                call()
         yield replace(case, gpubench_us=median_us, gpubench_mhz=mhz)
 
 
@@ -188,16 +174,25 @@ def profiled(cases: Sequence[Line], timeout_s: float = TIMEOUT_S) -> dict[tuple[
     If a case has several visits, the times are medians.
     """
     with tempfile.TemporaryDirectory() as folder:
-        log, path = Path(folder) / "ncu.csv", Path(folder) / "lines.csv"
+        path = Path(folder) / "lines.csv"
         write(cases, path)
-        command = (*ncu_command(log), sys.executable, __file__, "launch", path)
-        ended = child(command, timeout_s=timeout_s, out=subprocess.DEVNULL, err=subprocess.PIPE)
-        print(ended.err[-2000:], file=sys.stderr)
-        lines, groups = read(path), between_markers(log.read_text(errors="replace"))
+        command = (sys.executable, __file__, "launch", str(path))
+        result = profile(
+            command,
+            METRICS,
+            flush=False,
+            limit_s=timeout_s,
+            environment=os.environ,
+            output=sys.stderr.fileno(),
+        )
+        if result.error:
+            print(result.error, file=sys.stderr)
+        lines = read(path)
     measured = [line for line in lines if line.several]
     timed = (line for line in lines if not line.several)
-    for line, kernels in zip(timed, groups, strict=True):
-        nanoseconds, cycles = np.transpose(kernels)
+    for line, kernels in zip(timed, result.calls, strict=True):
+        values = [{x.metric: x.value or math.nan for x in kernel.counters} for kernel in kernels]
+        nanoseconds, cycles = np.array([[each[x] for each in values] for x in METRICS])
         by_ncu = float(np.median(nanoseconds)) / 1e3, float(1e3 * cycles.sum() / nanoseconds.sum())
         measured.append(replace(line, ncu_us=by_ncu[0], ncu_mhz=by_ncu[1]))
     names = ("gpubench_us", "gpubench_mhz", "ncu_us", "ncu_mhz")
@@ -209,35 +204,6 @@ def profiled(cases: Sequence[Line], timeout_s: float = TIMEOUT_S) -> dict[tuple[
         )
         for case, visits in grouped(measured, lambda line: line.case).items()
     }
-
-
-def ncu_command(log: Path) -> tuple[str, ...]:
-    """Return the words to put before a program's command, so that ncu writes metrics into a log.
-
-    Raises FileNotFoundError if Nsight Compute is missing.
-    """
-    places = [*Path("/usr/local/cuda/bin").glob("ncu")]
-    places += sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), reverse=True)
-    command = shutil.which("ncu") or (str(places[0]) if places else None)
-    if command is None:
-        raise FileNotFoundError("ncu (Nsight Compute) is not installed")
-    return (
-        command, "--log-file", str(log), "--metrics", ",".join(METRICS), "--csv",
-        "--page", "raw", "--print-units", "base", "--clock-control", "none",
-        "--cache-control", "none", "--profile-from-start", "off", "--target-processes", "all",
-    )  # fmt: skip
-
-
-def between_markers(log: str) -> list[list[list[float]]]:
-    """Read a log of `ncu_command`, and return the nanoseconds and cycles of each case's kernels."""
-    rows = list(csv.DictReader(line for line in log.splitlines() if line.startswith('"')))
-    groups: list[list[list[float]]] = [[]]
-    for row in rows[1:]:  # the first row has the units
-        if MARKER in row["Kernel Name"]:
-            groups.append([])
-        else:
-            groups[-1].append([float(row[metric].replace(",", "")) for metric in METRICS])
-    return groups[1::2]
 
 
 class Judged(NamedTuple):

@@ -5,7 +5,6 @@ and records calls of the CUDA runtime. A prebuilt `.so` is loaded unchanged.
 """
 
 import ctypes
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 
 from gpubench.backends.c_function import as_number, load_library
 from gpubench.backends.cuda.driver import kernel_arguments
-from gpubench.backends.cuda.nvcc import ENTRY, compile_library, demangled
+from gpubench.backends.cuda.nvcc import ENTRY, compile_library, demangled, without_parameters
 from gpubench.errors import CompileError, LaunchError
 from gpubench.model import Config, HostVariant, Problem
 from gpubench.results.provenance import hash_of
@@ -102,11 +101,10 @@ def note(recorded: Sequence[str]) -> str:
 
 def kernel_name(symbol: str) -> str:
     """Return the name of a kernel in C++, without its parameters."""
-    name = demangled(symbol).replace("(anonymous namespace)::", "")
+    name = demangled(symbol)
     if name.startswith("_ZN"):  # only nvcc can read its template arguments, as in CUTLASS
         name = demangled(f"{symbol.partition('I')[0]}E")
-    name = re.sub(r"\((int|unsigned int|unsigned long|bool)\)", "", name)
-    return name.partition("(")[0].removeprefix("void ")
+    return without_parameters(name)
 
 
 def _loaded(content: bytes, source: Path) -> ctypes.CDLL:

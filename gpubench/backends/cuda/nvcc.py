@@ -269,3 +269,10 @@ def demangled(symbol: str) -> str:
     name = ctypes.string_at(text).decode(errors="replace")
     library.free(ctypes.c_void_p(text))
     return name
+
+
+def without_parameters(name: str) -> str:
+    """Return the name of a kernel in C++ without its parameters and without casts of constants."""
+    name = name.replace("(anonymous namespace)::", "")
+    name = re.sub(r"\((int|unsigned int|unsigned long|bool)\)", "", name)
+    return name.partition("(")[0].removeprefix("void ")
