@@ -121,6 +121,7 @@ def nothing_measured() -> Iterator[None]:
             "gpubench.engine.cluster._own_cluster": _no_cluster,
             "gpubench.engine.cluster.devices_of": _no_cluster,
             "gpubench.commands.check.run._check_source": lambda *_, **__: 3,
+            "gpubench.backends.cuda.ncu.find_ncu": lambda: None,
             "gpubench.commands.diff.ab.unpacked": lambda _name, path: nullcontext(path),
             "gpubench.plan.description_process.load": load,
             "gpubench.plan.from_source.files.shutil": SimpleNamespace(which=lambda _name: None),

@@ -108,6 +108,7 @@ def test_options_of_the_command_line_are_those_of_toml(name: str) -> None:
         "dry_run",
         "to_find",
         "save",
+        "counters",
         "ladder",
         "rivals",
         "help",

@@ -26,13 +26,8 @@ _key, _outcome, _time, _rates, _why, _pairs, _clocks, _host, _context = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row(OfSize):
-    """A row of a sweep's CSV, which describes one point. The fields are the columns, in order.
-
-    None is written as an empty field.
-
-    Each text is one printable line (`clean`), even if it came from a compiler or a file.
-    """
+class PointRow(OfSize):
+    """A row that describes a point. The fields are the columns of the point's key, in order."""
 
     op: str = _key("operation, such as gemm")
     variant: str = _key("kernel or library routine")
@@ -53,6 +48,21 @@ class Row(OfSize):
     timer: str = _key(
         "events: per launch in a stream; cupti: execution; host: CPU; outside: parent"
     )
+
+    @property
+    def key(self) -> PointKey:
+        """The key that identifies the point, within a file and across files."""
+        return PointKey._make(_KEY_OF(self))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row(PointRow):
+    """A row of a sweep's CSV, which describes one point. The fields are the columns, in order.
+
+    None is written as an empty field.
+
+    Each text is one printable line (`clean`), even if it came from a compiler or a file.
+    """
 
     status: str | None = _outcome("ok, skipped, wrong, error, or eliminated (by tune)")
     reason: str | None = _outcome("why the status is not ok, or what failed before it was ok")
@@ -177,11 +187,6 @@ class Row(OfSize):
             text = getattr(self, name)
             if text and not text.isprintable():
                 object.__setattr__(self, name, clean(text))
-
-    @property
-    def key(self) -> PointKey:
-        """The key that identifies the point, within a file and across files."""
-        return PointKey._make(_KEY_OF(self))
 
     @property
     def problem_key(self) -> tuple[str | int, ...]:

@@ -37,6 +37,7 @@ from gpubench.plan.toml_file import decode
 from gpubench.plan.tuned import Winner, keep_winners, read_winners
 from gpubench.results import row as table
 from gpubench.results import store
+from gpubench.results.counter_row import CounterRow, encode
 from gpubench.view.pictures import Kind
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -166,6 +167,15 @@ def _rows(least_us: float = 10.0) -> tuple[table.Row, ...]:
 
 def _csv() -> list[bytes]:
     return [table.encode(_rows())]
+
+
+def _counters() -> list[bytes]:
+    facts = {"kernel": 1, "function": "fake<16>", "metric": "dram__bytes.sum", "unit": "byte"}
+    rows = [
+        CounterRow(**row.key._asdict(), started_utc=row.started_utc, value=value, **facts)
+        for row, value in zip(_rows(), (98_304.0, None, 0.5), strict=False)
+    ]
+    return [encode(rows)]
 
 
 def _csv_of_another_sweep(least_us: float = 12.0) -> list[bytes]:
@@ -512,6 +522,7 @@ READERS: Mapping[str, Reader] = {
         "show a.csv.gz",
         name="a.csv.gz",
     ),
+    "counters": of_commands(TABLE, _counters, "show base.csv", name="base.counters.csv", base=_csv),
     "scheduler": Reader(scheduler, lambda: (SCHEDULER,), TEXT),
     "diff": CSV(
         _csv,

@@ -58,7 +58,12 @@ def show(
     force: option.Force = False,
 ) -> None:
     """Show the tables of result files again; files with common points are shown side by side."""
-    from gpubench.commands.show.view import as_json, build_tables, result_tables
+    from gpubench.commands.show.view import (
+        as_json,
+        build_tables,
+        result_tables,
+        tables_of_counters,
+    )
     from gpubench.files import Output
     from gpubench.plan.selection import read_selected
     from gpubench.results.build_row import is_build_file, read
@@ -83,6 +88,7 @@ def show(
             content = encode(sides[0]) if form == Format.CSV else as_json(sides[0], JSON_FORMAT)
         else:
             parts = result_tables(files, sides, sort, top)
+            parts += tables_of_counters(files, sides)
     if not are_rows:
         if claimed is None and form == Format.TEXT:
             console().print(*parts, sep="\n")

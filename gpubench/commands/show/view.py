@@ -14,8 +14,10 @@ from gpubench.errors import UsageError
 from gpubench.grouping import grouped
 from gpubench.model import PointKey, Status
 from gpubench.results.build_row import BuildRow
+from gpubench.results.counter_row import counters_path, read
 from gpubench.results.row import Row, objects
 from gpubench.text import clean
+from gpubench.view.counters import counter_tables
 from gpubench.view.numbers import number
 from gpubench.view.problem_list import list_summaries
 from gpubench.view.row_tables import (
@@ -62,6 +64,14 @@ def result_tables(
         names = [clean(path.stem if stems.count(path.stem) == 1 else str(path)) for path in files]
         return side_by_side(names, sides, sort, top).renderables
     return tables(rows, sort, top).renderables
+
+
+def tables_of_counters(
+    files: Sequence[Path], sides: Sequence[Sequence[Row]]
+) -> list[RenderableType]:
+    """Return the tables of the counters that sweeps wrote beside the files."""
+    paths = filter(Path.is_file, map(counters_path, files))
+    return counter_tables([*chain(*sides)], [*chain.from_iterable(map(read, paths))])
 
 
 def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None) -> Group:

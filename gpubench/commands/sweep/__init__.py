@@ -1,7 +1,7 @@
 """`gpubench sweep`."""
 
 import shlex
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -22,13 +22,23 @@ def sweep(
     dry_run: option.DryRun = False,
     to_find: option.ToFind = None,
     save: option.Save = None,
+    counters: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METRICS",
+            help="Also launch each timed point once under Nsight Compute, and show these of its "
+            "metrics, such as dram__bytes.sum,sm__cycles_elapsed.max.",
+        ),
+    ] = None,
     **options: Any,
 ) -> None:
     """Time kernels over tile and matrix sizes; save a CSV."""
     from rich.console import Group
 
+    from gpubench.commands.sweep.counters import read_counters, require_counters
     from gpubench.engine.prepare import prepare_dry
     from gpubench.engine.run import measure
+    from gpubench.view.counters import counter_tables
     from gpubench.view.job import conclude, print_plan
     from gpubench.view.problem_list import list_summaries
     from gpubench.view.progress import SweepProgress
@@ -50,11 +60,19 @@ def sweep(
     if resume:
         options, config = option.resumed(resume, option.option_texts(options, config)), None
     sweep = option.read_sweep(options, config)
+    overwrite, metrics = force or resume is not None, list[str]()
+    if counters is not None:
+        metrics = require_counters(counters, sweep, on, overwrite=overwrite)
     with SweepProgress() as watcher:
         outcome = measure(sweep, watcher, on=on, resume=resume is not None, force=force, save=save)
     rows = outcome.rows
     console().print(Group(*results(rows).renderables, *list_summaries(rows), *sentences(rows)))
-    code = conclude(outcome)
+    try:
+        if metrics and outcome.timed and not outcome.interrupted:
+            counted = read_counters(outcome, metrics, overwrite=overwrite)
+            console().print(*counter_tables(rows, counted), sep="\n")
+    finally:
+        code = conclude(outcome)
     if outcome.timed and outcome.path and console(stderr=True).is_terminal:
         say(f"next: {shlex.join(['gpubench', 'plot', str(outcome.path)])}", err=True)
     raise typer.Exit(code)

@@ -66,6 +66,21 @@ variable that is set, whether or not the child gets the variable."""
 MAX_RECORDED = 200  # maximum number of characters that rows record of a variable's value
 
 
+def environment_of_child(
+    environment: Mapping[str, str], kernels: Path | None, owner: str
+) -> tuple[dict[str, str], Path | None]:
+    """Return the environment variables of a child, and the only folder into which it may write.
+
+    If the child runs no kernel of the folder `kernels`, the variables come from `environment`, and
+    the child may write into all folders. `owner` is the user's function that the child may run.
+    """
+    folder = None
+    if kernels is not None:
+        environment, folder = environment_of_foreign(kernels, part_of(owner))
+    kept = {name: text for name, text in environment.items() if name not in SILENT_VARIABLES}
+    return QUIET | kept | THREADS_SLEEP, folder
+
+
 class Supervisor:
     """Controls one child at a time. Children that were started ahead wait until `open` uses them.
 
@@ -197,17 +212,14 @@ class Supervisor:
         loaded, the child sends a message.
         """
         module = "gpubench.engine.child.serve"
-        environment, folder = self._environment, None
-        if self._kernels is not None:
-            environment, folder = environment_of_foreign(self._kernels, part_of(owner))
-        kept = {name: text for name, text in environment.items() if name not in SILENT_VARIABLES}
+        environment, folder = environment_of_child(self._environment, self._kernels, owner)
         return start(
             module,
             "serve",
             backend,
             "torch" if torch else "",
             speaker="kernels",
-            environment=QUIET | kept | THREADS_SLEEP,
+            environment=environment,
             folder=folder if self._is_confined else None,
         )
 
