@@ -11,7 +11,7 @@ interrupted. Points that were not measured until then have no row.
 
 Nsight Compute profiles the first PROFILED kernels in a process that times them with hot operands
 (`compare_with_profiler.py`). `ratio` is the time by gpubench over the time by Nsight Compute, for
-kernels with one launch.
+kernels with one launch. Exits with 2 if no sweep has rows.
 """
 
 import csv
@@ -179,7 +179,7 @@ def main() -> int:
     pool.shutdown(wait=False, cancel_futures=True)
     os.environ["KERNELS"] = str(chosen.own)
     write(rows, table, profiles_of(rows, table, end), chosen.output)
-    return int(not rows)
+    return 0 if rows else 2  # 2: no file of results was made
 
 
 def write(rows: Rows, table: Table, profiles: Mapping[tuple[str, str], Line], output: Path) -> None:
