@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from subprocess import DEVNULL, TimeoutExpired
 from typing import NamedTuple
@@ -105,9 +106,10 @@ def read_log(text: str, metrics: Sequence[str], ending: str = "") -> Profile:
         return Profile([], error or "ncu profiled no kernel")
     units = rows[0]  # the first row has the units
     # A metric without a suffix, such as dram__bytes, has a column for each of several suffixes.
-    names = dict.fromkeys(
-        name for metric in metrics for name in units if f"{name}.".startswith(f"{metric}.")
-    )
+    columns = {x: [name for name in units if f"{name}.".startswith(f"{x}.")] for x in metrics}
+    names = dict.fromkeys(chain.from_iterable(columns.values()))
+    if not error and (lacking := [metric for metric in metrics if not columns[metric]]):
+        error = _unknown(lacking[0])
     calls: list[list[ProfiledKernel]] = []
     for row in rows[1:]:
         if MARKER in row["Kernel Name"]:
@@ -126,11 +128,14 @@ def _explained(error: str, metrics: Sequence[str]) -> str:
             f"this user may not read the GPU's counters ({_FORBIDDEN}): run as root, or see "
             f"https://developer.nvidia.com/{_FORBIDDEN}"
         )
-    if _UNKNOWN in error:
-        named = [x for x in metrics if x.partition(".")[0] in error]
-        what = f"'{max(named, key=len)}'" if named else error
-        return f"{what} is not a metric of this GPU; 'ncu --query-metrics' lists the metrics"
+    named = [metric for metric in metrics if metric.partition(".")[0] in error]
+    if _UNKNOWN in error and named:
+        return _unknown(max(named, key=len))
     return f"Nsight Compute: {error}"
+
+
+def _unknown(metric: str) -> str:
+    return f"'{metric}' is not a metric of this GPU; 'ncu --query-metrics' lists the metrics"
 
 
 def _number(text: str) -> float | None:
