@@ -94,7 +94,7 @@ class Row(PointRow):
     overhead_us: float | None = _time(
         "time that is subtracted from each sample (timers events and outside)", low=-MAX_VALUE
     )
-    host_us: float | None = _time("time in which the host enqueues a launch (timer events)")
+    host_us: float | None = _time("time until a launch's call returns (timer events)")
     first_call_s: float | None = _time(
         "time of a function's first calls, which may compile or tune; not in other times"
     )

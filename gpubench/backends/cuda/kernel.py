@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, repeat
-from time import sleep
+from time import perf_counter_ns, sleep
 from typing import Any, Self
 
 import cupy
@@ -296,8 +296,10 @@ class CudaKernel:
                 stream.synchronize()  # work in the queue would hide the time of the first call
             start = stream.record_start()
             for launch in islice(self.rotation, launches):
+                called_ns = perf_counter_ns()
                 launch()
                 if waited:
+                    self.timers.events.add_host_us((perf_counter_ns() - called_ns) / 1e3)
                     cupy.cuda.get_current_stream().synchronize()
             stop = stream.record_stop()
             stream.synchronize()

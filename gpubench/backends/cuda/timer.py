@@ -96,6 +96,10 @@ class BlockedBatchTimer:
         times_us, self._host_us = self._host_us, []
         return max(0.0, statistics.median(times_us)) if times_us else None
 
+    def add_host_us(self, host_us: float) -> None:
+        """Add the host's time of a launch that another timer measures."""
+        self._host_us.append(host_us)
+
     def calibrate(self, launch: Callable[[], None]) -> None:
         """Measure `overhead_us` with an empty kernel.
 

@@ -440,6 +440,7 @@ def test_a_call_that_waits_for_the_gpu_is_an_error_that_says_so(cuda: SimpleName
 
 def test_launches_that_are_waited_for_are_timed_with_each_wait(cuda: SimpleNamespace) -> None:
     done: list[str] = []
+    host_us: list[float] = []
     stream = SimpleNamespace(
         record_start=lambda: done.append("start"),
         record_stop=lambda: done.append("stop"),
@@ -448,7 +449,11 @@ def test_launches_that_are_waited_for_are_timed_with_each_wait(cuda: SimpleNames
     )
     vars(sys.modules["cupy.cuda"])["get_current_stream"] = lambda: stream
     kernel = SimpleNamespace(
-        timers=SimpleNamespace(stream=stream, flush=lambda: done.append("flush")),
+        timers=SimpleNamespace(
+            stream=stream,
+            flush=lambda: done.append("flush"),
+            events=SimpleNamespace(add_host_us=host_us.append),
+        ),
         rotation=iter(lambda: lambda: done.append("launch"), None),
         point=SimpleNamespace(scope=Scope.KERNEL, launches=Launches.WAITED),
     )
@@ -457,6 +462,7 @@ def test_launches_that_are_waited_for_are_timed_with_each_wait(cuda: SimpleNames
         assert cuda.kernel.CudaKernel._sample_unblocked(kernel, 2, 2, flush) == [12.0, 12.0]
         sample = ["wait", "start", "launch", "wait", "launch", "wait", "stop", "wait"]
         assert done == 2 * (["flush", *sample] if flush else sample)
+    assert len(host_us) == 8
 
 
 def test_a_host_function_gets_the_arrays_addresses(cuda: SimpleNamespace, tmp_path: Path) -> None:
