@@ -186,8 +186,8 @@ class WithReference:
         if not count:
             return ""
         return (
-            f"within their tolerance, but {count:,} of {len(values):,} elements are off by more "
-            f"than {limit:.0f} times the tolerance: {_span(*span)}"
+            f"within their tolerance, but the error at {count:,} of {len(values):,} elements is "
+            f"more than {limit:.0f} times the tolerance: {_span(*span)}"
         )
 
     def _why_not_computed(self, off: Values, right: _Right, spread: Values, part: Part) -> str:

@@ -11,7 +11,7 @@ from gpubench.model import DTYPE_ALIASES, OPERATIONS
 from gpubench.plan.ranges import parse_names, parse_sizes, parse_tiles
 from gpubench.results.build_row import BuildRow
 from gpubench.results.row import Row, read
-from gpubench.text import unknown
+from gpubench.text import counted, unknown
 
 AnyRow = TypeVar("AnyRow", Row, BuildRow)
 
@@ -44,7 +44,7 @@ def selection(
 
     if rows and not any(map(keep, rows)):
         flags = " and ".join((["--only"] if only else []) + (["--exclude"] if exclude else []))
-        raise UsageError(f"{flags}: none of the {len(rows)} rows is left")
+        raise UsageError(f"{flags}: none of {counted(len(rows), 'row')} is left")
     return keep
 
 

@@ -143,8 +143,9 @@ def remarks(rows: Sequence[Row], *, tiles: bool = False, intervals: bool = True)
         )
     for note in dict.fromkeys(row.notes for row in measured if row.notes):
         first, *more = dict.fromkeys(row.variant for row in measured if row.notes == note)
-        named = f"{first} and {len(more)} more" if more else first
-        lines.append(f"{named}: {note.replace(';', '; ')}")
+        others = counted(len(more), "other variant") if more[1:] else "".join(more)
+        also = f" (also true of {others})" if more else ""
+        lines.append(f"{first}: {'; '.join(map(str.strip, note.split(';')))}{also}")
     lines = list(filter(None, [*lines, *_contradicting(measured), _devices_differ(measured)]))
     return [Text(f"\n{line}" if line is lines[0] else line, style="dim") for line in lines]
 

@@ -68,7 +68,7 @@ def test_a_number_is_a_size_if_a_row_has_it_unless_its_kind_is_named() -> None:
         ("naive,1025", "--only: unknown size or tile '1025'; did you mean '1024'?"),
         ("tile=65", "--only: unknown tile '65'; known: 16, 64"),
         (" ,", "--only: the list is empty"),
-        ("naive,float64", "--only: none of the 7 rows is left"),
+        ("naive,float64", "--only: none of 7 rows is left"),
     ],
 )
 def test_a_term_that_matches_no_row_is_refused(only: str, message: str) -> None:

@@ -276,6 +276,21 @@ def test_times_whose_rounds_disagree_are_marked_and_the_mark_is_explained() -> N
         assert "!" not in printed(show([stable]))
 
 
+@pytest.mark.parametrize(
+    ("names", "also"),
+    [
+        ("a", ""),
+        ("ab", " (also true of b)"),
+        ("abc", " (also true of 2 other variants)"),
+    ],
+)
+def test_a_note_is_a_sentence_for_one_variant_and_for_several(names: str, also: str) -> None:
+    note = "computes in float32;called at fixed addresses; a cold cache was flushed"
+    rows = [replace(row_of(8, 10.0, variant=variant(name=name)), notes=note) for name in names]
+    line = "a: computes in float32; called at fixed addresses; a cold cache was flushed"
+    assert f"\n{line}{also}\n" in printed(results(rows))
+
+
 def test_speed_ups_over_the_naive_loop_stand_in_a_column_with_a_warning() -> None:
     loop = measured(5_000.0, at(None, variant(name="cpu_naive"), size=(512, 512, 512)))
     fast = measured(10.0, at(8, size=(512, 512, 512)))

@@ -255,7 +255,9 @@ def _check_source(
     code = _conclude(
         variant,
         [(f"{Status.WRONG}: {case.label}", reason) for case, reason in wrong],
-        ", ".join(f"{len(watched)} cases ({names[by]})" for by, watched in cases.items()),
+        ", ".join(
+            f"{counted(len(watched), 'case')} ({names[by]})" for by, watched in cases.items()
+        ),
     )
     for case, _ in wrong[:1]:
         say(_cause(case), "red")

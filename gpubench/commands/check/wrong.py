@@ -27,7 +27,8 @@ def why_wrong(
     place = tuple(map(int, differing[0]))
     if np.array_equal(output.ravel(), right.T.ravel()):
         return "the result is transposed: are the indices of the store exchanged?"
-    count = f"{len(differing)} of {right.size} elements are wrong"
+    verb = "is" if len(differing) == 1 else "are"
+    count = f"{len(differing)} of {right.size} elements {verb} wrong"
     return f"{count}, the first at {list(place)}: {_what(output, right, variant, place)}"
 
 

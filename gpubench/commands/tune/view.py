@@ -35,7 +35,7 @@ def summary(tuned: Tuned, within: float) -> RenderableType:
         if group := group_of(race):
             parts += [Text(), _group_table(group)]
         if len(group) > SHOWN:
-            parts.append(Text(f"and {len(group) - SHOWN} more, which have status ok in the CSV"))
+            parts.append(Text(f"and {len(group) - SHOWN} more, with status ok in the CSV"))
         again = [
             row
             for row in sorted(confirmed, key=lambda row: row.median_us or 0.0)

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes import variant
 
 from gpubench.commands.check import run
 from gpubench.commands.check.cases import all_cases
 from gpubench.commands.check.run import FAULTY, NOT_RUN, run_check
+from gpubench.commands.check.wrong import why_wrong
 from gpubench.errors import CompileError, UsageError
 from gpubench.kernel_options import find_variant
 from gpubench.model import CudaVariant, Problem
@@ -49,6 +51,16 @@ def check(name: str, kernels: Path | None = None, tiles: str | None = None) -> i
 def own(folder: Path, body: str, on: str = "cpu") -> Path:
     (folder / "mine.py").write_text(CALL.format(body=body, on=on))
     return folder
+
+
+@pytest.mark.parametrize(
+    ("count", "are"), [(1, "1 of 16 elements is"), (2, "2 of 16 elements are")]
+)
+def test_the_number_of_wrong_elements_agrees_with_its_verb(count: int, are: str) -> None:
+    output, right = np.ones(16), np.ones(16)
+    output[:count] = 2
+    reason = why_wrong(output, right, 0.0, variant())
+    assert reason == f"{are} wrong, the first at [0]: 2.0, not 1.0"
 
 
 @pytest.mark.slow
