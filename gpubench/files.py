@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -174,6 +174,29 @@ class Output:
         appeared = isinstance(error, FileExistsError)
         why = "another file has appeared there" if appeared else error.strerror
         return not_written(error)(f"{self._at}cannot write {self.path}: {why}")
+
+
+def write_all(texts: Mapping[Path, str], *, overwrite: bool) -> None:
+    """Write several files. No file appears before the contents of all files are on disk.
+
+    Raises UsageError if a file exists and `overwrite` is false, or if writing fails.
+    """
+    outputs = [Output(path, overwrite=overwrite, flag="") for path in texts]
+    _write_together([*zip(outputs, texts.values(), strict=True)])
+
+
+def _write_together(texts: Sequence[tuple[Output, str]]) -> None:
+    if not texts:
+        return
+    (output, text), *others = texts
+
+    def fill(file: IO[bytes]) -> None:
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
+        _write_together(others)
+
+    output.write(fill)
 
 
 def _remove_unlocked(path: Path) -> None:

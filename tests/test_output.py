@@ -1,13 +1,14 @@
 """Text and files that the program writes."""
 
 import os
+import resource
 from pathlib import Path
 from typing import IO
 
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.files import Output, lock
+from gpubench.files import Output, lock, write_all
 from gpubench.text import clean, unknown
 
 
@@ -55,6 +56,23 @@ def test_a_file_is_written_whole_or_what_was_there_is_left(tmp_path: Path) -> No
         Output(path, overwrite=True, flag="--there").write(full)
     assert path.read_bytes() == b"first"
     assert [each.name for each in path.parent.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("before", [{}, {"a": "old a", "b": "old b"}])
+def test_several_files_are_written_all_or_none(tmp_path: Path, before: dict[str, str]) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for name, text in before.items():
+        (tmp_path / name).write_text(text)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(UsageError, match=r"cannot write .*b: File too large"):
+            write_all(dict(zip(paths, ("new a", "b" * 20_000), strict=True)), overwrite=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == before
+    write_all(dict.fromkeys(paths, "new"), overwrite=True)
+    assert [path.read_text() for path in paths] == ["new", "new"]
 
 
 def test_what_a_killed_writer_left_is_removed_by_the_next_one_of_this_file(tmp_path: Path) -> None:

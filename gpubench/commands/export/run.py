@@ -20,7 +20,7 @@ from gpubench.backends import first_device
 from gpubench.engine.judge.sum_width import extents
 from gpubench.engine.judge.verify import ROUNDED_ONCE
 from gpubench.errors import DeviceUnavailableError, UsageError
-from gpubench.files import Output
+from gpubench.files import write_all
 from gpubench.hardware.architectures import DEFAULT, example
 from gpubench.kernel_options import find_kernel, read_options
 from gpubench.model import OPERATIONS, Config, CudaVariant, Device, Launch, Problem, TensorMap
@@ -46,13 +46,10 @@ def run_export(
     device = _device(variant, arch)
     tile, problem = _chosen(variant, options, device)
     texts = exported(variant, tile, problem, device)
-    outputs = [
-        Output(folder / f"{name}{ending}", overwrite=force, flag="") for ending in (".cu", ".py")
-    ]
-    for output, text in zip(outputs, texts, strict=True):
-        output.write(text.encode())
+    paths = [folder / f"{name}{ending}" for ending in (".cu", ".py")]
+    write_all(dict(zip(paths, texts, strict=True)), overwrite=force)
     where, command = shlex.quote(str(folder)), compile_command(variant, tile, problem, device)
-    say("\n".join(str(output.path) for output in outputs))
+    say("\n".join(map(str, paths)))
     say(f"\n  cd {where} && {command} && ./{name}")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gpubench.commands.new_kernel.proof import prove
 from gpubench.errors import UsageError
-from gpubench.files import Output
+from gpubench.files import Output, write_all
 from gpubench.model import CudaVariant
 from gpubench.model.sources import whole_source
 from gpubench.plan.description_text import Description
@@ -76,9 +76,7 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
             path = path.with_name(f"_{path.name}")
         if not path.exists():
             texts[path] = _source(header)
-    outputs = [Output(path, overwrite=force, flag="") for path in texts]
-    for output, text in zip(outputs, texts.values(), strict=True):
-        output.write(text.encode())
+    write_all(texts, overwrite=force)
     what = f"{start.name} under a new name, which compiles and is correct. Change the kernel, then:"
     _say_next(texts, op, folder, what, f"{start.name},{name}")
 
@@ -109,10 +107,9 @@ def describe_source(
         )
         for each, entry in chosen.items()
     }
-    paths = {each: folder / op / f"{each}.py" for each in chosen}
-    outputs = [Output(path, overwrite=force, flag="") for path in paths.values()]
-    for output, description in zip(outputs, descriptions.values(), strict=True):
-        output.write(description.text.encode())
+    paths = [folder / op / f"{each}.py" for each in chosen]
+    texts = [description.text for description in descriptions.values()]
+    write_all(dict(zip(paths, texts, strict=True)), overwrite=force)
     told = []
     for each, description in descriptions.items():
         redescribe = partial(
@@ -120,7 +117,7 @@ def describe_source(
         )
         verdict = _proved(each, op, folder, description, redescribe)
         told.append(verdict if len(chosen) == 1 else f"{each}: {verdict}")
-    _say_next(paths.values(), op, folder, "\n".join((*told, "Then:")), ",".join(chosen))
+    _say_next(paths, op, folder, "\n".join((*told, "Then:")), ",".join(chosen))
 
 
 def _describe_python(

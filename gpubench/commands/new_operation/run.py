@@ -5,7 +5,7 @@ from keyword import iskeyword
 from pathlib import Path
 
 from gpubench.errors import UsageError
-from gpubench.files import Output
+from gpubench.files import write_all
 from gpubench.model import OPERATIONS
 from gpubench.plan.python_file import NAME_RULE, is_name
 from gpubench.text import shown
@@ -28,12 +28,10 @@ def write_operation(name: str, folder: Path, *, force: bool) -> None:
     texts = {
         folder / name / path.name.removesuffix(".txt").replace("NAME", name): path.read_text(
             "utf-8"
-        )
+        ).replace("NAME", name)
         for path in sorted(TEMPLATE.glob("*.txt"))
     }
-    outputs = [Output(path, overwrite=force, flag="") for path in texts]
-    for output, text in zip(outputs, texts.values(), strict=True):
-        output.write(text.replace("NAME", name).encode())
+    write_all(texts, overwrite=force)
     say("\n".join(map(str, texts)))
     options = f"--op {name} --kernels {shlex.quote(str(folder))}"
     say(
