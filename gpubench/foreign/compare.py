@@ -139,7 +139,7 @@ class WithReference:
         self, result: Any, right: _Right, launches: _Launches, tolerance: Tolerance, part: Part
     ) -> Compared:
         elements = self._elements
-        ratios, off = _errors(elements, result, right.values, tolerance, part)
+        ratios, off = _errors(elements, result, right.values, tolerance, part, right.own)
         error = judged(ratios, tolerance, elements)
         worst = elements.largest(off)
         largest = _relative(worst, elements.magnitude(right.values))
@@ -204,15 +204,21 @@ class WithReference:
 
 
 def _errors(
-    elements: ModuleType, result: Any, right: Values, tolerance: Tolerance, part: Part
+    elements: ModuleType,
+    result: Any,
+    right: Values,
+    tolerance: Tolerance,
+    part: Part,
+    own: Any = None,
 ) -> tuple[Values, Values]:
     """Return each element's error divided by the allowed error, and each element's error.
 
     The allowed error is the tolerance plus the rounding of the right value to the result's type.
+    With the reference's `own` results, errors of integers are exact.
     """
     relative = tolerance.relative + ROUNDED_ONCE * _roundoff(part.dtype)
     absolute = tolerance.absolute + _smallest(part.dtype)
-    ratios, off = elements.errors(result, right, absolute, relative)
+    ratios, off = elements.errors(result, right, absolute, relative, own)
     return ratios, off
 
 

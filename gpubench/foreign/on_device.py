@@ -12,7 +12,7 @@ import msgspec
 import torch
 from torch.nn.functional import pad
 
-from gpubench.foreign.on_host import CHUNK, NAMES, VARIES
+from gpubench.foreign.on_host import CHUNK, EXACT_BELOW, NAMES, VARIES
 from gpubench.foreign.statement import Facts, Part
 from gpubench.foreign.tensors import view
 
@@ -51,15 +51,22 @@ def widened(values: Any) -> Values:
     return values.double()
 
 
-def errors(result: Any, right: Values, absolute: float, relative: float) -> tuple[Values, Values]:
+def errors(
+    result: Any, right: Values, absolute: float, relative: float, own: Any = None
+) -> tuple[Values, Values]:
     """Return each element's error divided by the allowed error, and each element's error.
 
-    The ratio is infinite if only one of the two values is a finite number.
+    The ratio is infinite if only one of the two values is a finite number. `own` has the
+    reference's results in the result's type. With `own`, errors of integers are exact.
     """
     values = result.double()
-    error = (values - right).abs()
+    error = values - right
+    if own is not None and not result.is_floating_point():  # float64 rounds integers above 2⁵³
+        exact = (result.long() - own.long()) + (own.double() - right)
+        error = exact.where(error.abs() < EXACT_BELOW, error)
+    error = error.abs()
     ratio = error / (right.abs() * relative + absolute)
-    same = (values == right) | (values.isnan() & right.isnan())
+    same = ((values == right) & ~(error > 0)) | (values.isnan() & right.isnan())
     ratio = ratio.where(ratio.isfinite(), math.inf).where(~same, 0.0)
     return ratio, error.where(~(same | error.isnan()), 0.0)
 

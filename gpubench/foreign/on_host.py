@@ -30,6 +30,8 @@ VARIES = 0.5
 """Maximum error of a chunk, as a multiple of how much the chunk's right values vary between
 launches."""
 
+EXACT_BELOW = 2.0**62  # a larger difference of two integers may exceed an int64
+
 NAMES = {"float4_e2m1fn_x2": "uint8"}  # types that NumPy lacks, and types that replace them
 
 
@@ -69,11 +71,16 @@ def of_blocks(count: int, function: Callable[[slice], T]) -> list[T]:
 
 
 def errors(
-    result: NDArray[Any], right: Values, absolute: float, relative: float
+    result: NDArray[Any],
+    right: Values,
+    absolute: float,
+    relative: float,
+    own: NDArray[Any] | None = None,
 ) -> tuple[Values, Values]:
     """Return each element's error divided by the allowed error, and each element's error.
 
-    The ratio is infinite if only one of the two values is a finite number.
+    The ratio is infinite if only one of the two values is a finite number. `own` has the
+    reference's results in the result's type. With `own`, errors of integers are exact.
     """
     ratios, off = np.empty(result.size), np.empty(result.size)
 
@@ -81,13 +88,18 @@ def errors(
     def compare(block: slice) -> None:
         values, expected = result[block].astype(np.float64), right[block]
         error = np.subtract(values, expected, out=off[block])
+        if own is not None and result.dtype.kind in "iu":  # float64 rounds integers above 2⁵³
+            exact = result[block].astype(np.int64) - own[block].astype(np.int64)
+            rounding = own[block].astype(np.float64) - expected
+            np.add(exact, rounding, out=error, where=np.abs(error) < EXACT_BELOW)
         np.abs(error, out=error)
         allowed = np.abs(expected)
         allowed *= relative
         allowed += absolute
         ratio = np.divide(error, allowed, out=ratios[block])
         if not np.isfinite(ratio).all():
-            same = (values == expected) | (np.isnan(values) & np.isnan(expected))
+            is_equal = (values == expected) & ~(error > 0)
+            same = is_equal | (np.isnan(values) & np.isnan(expected))
             ratio[same] = 0.0
             ratio[~np.isfinite(ratio)] = np.inf
             error[same | np.isnan(error)] = 0.0

@@ -75,6 +75,24 @@ def test_the_result_of_an_earlier_launch_is_named(seed: int) -> None:
     assert reason == "the result is that of an earlier launch: it was kept, and not computed"
 
 
+@pytest.mark.parametrize("off", [0, 1, -1, 500])
+@pytest.mark.parametrize("right", [3, 2**53, 2**60 + 1, -(2**62), 2**63 - 501])
+def test_integers_that_float64_rounds_are_compared_exactly(right: int, off: int) -> None:
+    own, result = np.full(4, right), np.full(4, right)
+    result[2] += off
+    part = Part((4,), (1,), "int64", 0, 0)
+
+    def in_type(tolerance: Tolerance) -> Compared:
+        comparison = Comparison(Facts((), (part,), 256, 32, 1, (tolerance,)))
+        reference = comparison.with_reference(own.tobytes(), [own.astype(float).tobytes()])
+        return reference(result.view(np.uint8))
+
+    assert in_type(Tolerance(0.0, 0.0)).reason == (
+        "75 % of the elements are right by their tolerance (they are equal)" if off else ""
+    )
+    assert bool(in_type(Tolerance(1.0, 0.0)).reason) == (abs(off) > 1)
+
+
 def test_exactly_the_share_that_must_be_right_is_enough() -> None:
     share = 0.55  # 0.55 * 100 is larger than 55
     ratios = np.repeat([0.5, 2.0], [55, 45])

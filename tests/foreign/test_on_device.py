@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import stated_problems
 
-from gpubench.foreign import kernelbench, values
+from gpubench.foreign import kernelbench, on_host, values
 from gpubench.foreign.arrange import arrange, is_independent
 from gpubench.foreign.compare import MIN_PAIRS, Comparison
 from gpubench.foreign.statement import ALIGNMENT, Facts, Part, Tolerance
@@ -82,6 +82,18 @@ def test_results_on_a_device_are_compared_as_on_the_host(
     assert found.reason == expected.reason
     assert found[1:] == pytest.approx(expected[1:], rel=1e-12)
     assert isinstance(found, Compared)
+
+
+def test_integers_that_float64_rounds_are_compared_exactly_on_a_device() -> None:
+    own = torch.tensor([2**60 + 1, 2**53, 2**63 - 1, 5])
+    result = own + torch.tensor([1, 500, 1, 0])  # the third sum wraps around
+    arrays = own.numpy(), result.numpy()
+    ratios, off = on_device.errors(result, own.double(), 1.0, 0.0, own)
+    on_host_ratios, on_host_off = on_host.errors(
+        arrays[1], arrays[0].astype(float), 1.0, 0.0, arrays[0]
+    )
+    assert off.tolist() == on_host_off.tolist() == [1, 500, 2**64, 0]
+    assert ratios.tolist() == on_host_ratios.tolist()
 
 
 def test_values_are_drawn_on_the_device_unless_the_problem_needs_them_on_the_host(
