@@ -119,7 +119,7 @@ def _listed(op: str, size: Size, dtype: str) -> ListedProblem:
 def padded_size(sweep: Sweep, listed: ListedProblem) -> Size:
     """Return the size, padded so that rows of matrices in memory are multiples of 16 bytes."""
     problem = Problem.of(sweep.op, listed.size, listed.dtype)
-    if sweep.layouts:
+    if sweep.layouts and not problem.precision.column_major:  # 8 bits have a fixed layout
         problem = replace(problem, column_major=LAYOUTS[sweep.layouts[0]])
     operation, extents = problem.operation, dict(problem.extents)
     if not operation.has_layouts:  # zeros may change the result of another operation

@@ -78,20 +78,22 @@ def test_a_padded_problem_has_no_row_and_becomes_a_hint_if_it_is_faster() -> Non
 
 
 @pytest.mark.parametrize(
-    ("op", "dtype", "size", "padded"),
+    ("op", "dtype", "layouts", "size", "padded"),
     [
-        ("gemm", "bfloat16", (7, 1003, 1001), (7, 1008, 1008)),
-        ("gemm", "float32", (7, 1003, 1000), (7, 1004, 1000)),
-        ("gemm", "float8_e4m3", (7, 1008, 1001), (7, 1008, 1008)),
-        ("gemv", "float32", (7, 1003, 1), (7, 1003, 1)),
+        ("gemm", "bfloat16", None, (7, 1003, 1001), (7, 1008, 1008)),
+        ("gemm", "float32", None, (7, 1003, 1000), (7, 1004, 1000)),
+        ("gemm", "float32", "tn", (7, 1003, 1001), (8, 1004, 1001)),
+        ("gemm", "int8", "tn", (7, 1008, 1001), (7, 1008, 1008)),
+        ("gemm", "float8_e4m3", None, (7, 1008, 1001), (7, 1008, 1008)),
+        ("gemv", "float32", None, (7, 1003, 1), (7, 1003, 1)),
     ],
 )
 def test_rows_of_matrices_are_padded_to_16_bytes(
-    op: str, dtype: str, size: Size, padded: Size
+    op: str, dtype: str, layouts: str | None, size: Size, padded: Size
 ) -> None:
     m, n, k = size
     listed = ListedProblem(name="a", m=m, n=n, k=k, dtype=dtype)
-    assert padded_size(read_sweep({"op": op}), listed) == padded
+    assert padded_size(read_sweep({"op": op, "layouts": layouts}), listed) == padded
 
 
 def test_the_printed_table_fits_80_columns() -> None:
