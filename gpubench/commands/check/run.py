@@ -63,6 +63,10 @@ SIZES = ((1, 1, 1), (32, 32, 32), (13, 7, 5), (33, 1, 20))
 NO_SHARED = "extern __shared__ memory in a launch without any"
 """Message of shim/runtime.cpp if a kernel uses dynamic shared memory, but its launch has none."""
 
+EXCLUDES = """a line of the description excludes sizes, such as
+  refuse=lambda tile, problem: "needs N % 16 == 0" if problem.n % 16 else None,"""
+"""Advice for a kernel that lacks bounds checks on purpose."""
+
 NO_FILE = re.compile(r"No such file or directory|cannot open source file")
 """Pattern of the messages in which nvcc and NVRTC report a missing header."""
 
@@ -318,14 +322,14 @@ def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Conf
 
 
 def _say_launched(cases: Sequence[Case], advice: str) -> None:
-    """Print how kernels were launched, because the description of the launch may be wrong."""
+    """Print how kernels were launched, because the description may be wrong."""
     for launch in (case.launch.main for case in cases):
+        expects = "takes only some sizes"
         if launch.blocks:  # a host function makes its own launches
             grid, block = ("×".join(map(str, extents)) for extents in (launch.grid, launch.block))
-            say(
-                f"launched with a grid of {grid} and blocks of {block} threads: if the source "
-                f"expects another launch, or other sizes (refuse), {advice}"
-            )
+            say(f"launched with a grid of {grid} and blocks of {block} threads")
+            expects = f"expects another launch, or {expects}"
+        say(f"if the source {expects}, {advice}\n{EXCLUDES}")
 
 
 def _conclude(variant: Variant, faults: Sequence[tuple[str, str]], what: str) -> int:
