@@ -4,6 +4,7 @@ Without the cache, gpubench takes longer, and nothing else changes.
 """
 
 import atexit
+import fcntl
 import hashlib
 import os
 import shutil
@@ -42,6 +43,10 @@ COMPILED = (".cupy/kernel_cache", "cache/gpubench/cubin")  # subfolders that kee
 
 COMPILED_IN = "GPUBENCH_COMPILED_IN"
 """Variable with the folder from which a process that runs users' kernels copies `COMPILED`."""
+
+LOCKED = f"{TEMPORARY}locked-"  # prefix of temporary folders that a process locks until it ends
+
+_TO_LOCK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 NOWHERE = Path(os.devnull, "gpubench")
 """Path of the cache if there is no cache. No file or folder can be made there."""
@@ -129,12 +134,11 @@ def environment_with_caches() -> tuple[dict[str, str], str]:
         return {"NUMBA_CACHE_DIR": str(directory / "numba-2"), **os.environ}, ""
     notice = f"kernels are compiled only for this run, because {directory} cannot be used: {why}"
     try:
-        directory = Path(tempfile.mkdtemp(prefix=TEMPORARY))
+        directory = _temporary_until_exit()
     except OSError as error:
         return {
             **os.environ
         }, f"{notice}; a temporary directory cannot be used either: {error.strerror}"
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
     compiler_caches = {
         name: str(directory / name) for name in ("NUMBA_CACHE_DIR", "CUPY_CACHE_DIR")
     }
@@ -205,8 +209,7 @@ def _folder_for(kernels: Path) -> Path:
         folder = preferred
         try:
             if kernels.is_relative_to(_temporary_folder()) or _why_unusable(folder):
-                folder = Path(tempfile.mkdtemp(prefix=TEMPORARY))
-                atexit.register(shutil.rmtree, folder, ignore_errors=True)
+                folder = _temporary_until_exit()
         except OSError:
             folder = NOWHERE
         _folders[preferred] = folder
@@ -214,6 +217,28 @@ def _folder_for(kernels: Path) -> Path:
 
 
 _folders: dict[Path, Path] = {}  # folders for foreign code, by the preferred folders (`folder_of`)
+
+
+def _temporary_until_exit() -> Path:
+    """Make a temporary folder that is removed when this process ends.
+
+    Each such folder is locked. Remove folders whose processes were killed: they are not locked.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{LOCKED}*"):
+        with suppress(OSError):  # locked, or another user's
+            descriptor = os.open(left, _TO_LOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+    folder = Path(tempfile.mkdtemp(prefix=LOCKED))
+    with suppress(OSError):  # a file system without locks, where no folder is removed above
+        fcntl.flock(os.open(folder, _TO_LOCK), fcntl.LOCK_EX)
+    if not folder.exists():  # another process removed the folder before it was locked
+        return _temporary_until_exit()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _temporary_folder() -> Path:

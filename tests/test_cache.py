@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 import pytest
@@ -146,6 +147,31 @@ def test_kernels_in_a_temporary_folder_leave_nothing_in_the_cache(
     assert folder
     assert folder.is_relative_to(tempfile.gettempdir())
     assert not user_cache().exists()
+
+
+def test_the_temporary_folder_of_a_killed_process_is_removed_by_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = tmp_path / "kernels"
+    kernels.mkdir()
+    wait = (
+        "import sys; from pathlib import Path; from gpubench.cache import environment_of_foreign; "
+        "print(environment_of_foreign(Path(sys.argv[1]), 'shared')[1], flush=True); input()"
+    )
+    command = [sys.executable, "-c", wait, str(kernels)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with subprocess.Popen(command, **pipes) as killed, subprocess.Popen(command, **pipes) as living:
+        streams = filter(None, (killed.stdout, living.stdout))
+        folders = [Path(stream.readline().strip()) for stream in streams]
+        killed.kill()
+        killed.wait()
+        assert all(folder.is_dir() for folder in folders)
+        environment_of_foreign(kernels, SHARED)
+        assert [folder.is_dir() for folder in folders] == [False, True]
+        living.communicate("\n")
+    assert not folders[1].exists()
 
 
 def no_folder(*_: object, **_named: object) -> str:
