@@ -52,9 +52,13 @@ class Returning:
             raise TypeError(
                 f"the function returns {what}, not an array of shape {(*output.shape,)}"
             )
-        if type(output).__module__.startswith("cupy") and not isinstance(result, type(output)):
-            result = import_module("cupy").from_dlpack(result)  # the stream waits for the result
-        output[...] = result
+        if not type(output).__module__.startswith("cupy") or isinstance(result, type(output)):
+            output[...] = result
+            return
+        cupy = import_module("cupy")
+        output[...] = cupy.from_dlpack(result)  # the stream waits for the result
+        if is_jax(result):  # JAX's next launch may get the memory of this result
+            cupy.cuda.get_current_stream().synchronize()
 
 
 def writing(function: Callable[..., Any], variant: CallVariant) -> Callable[..., None]:
@@ -84,8 +88,12 @@ def as_tensors(package: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
     if not package:
         return (*arrays,)
     *inputs, output = (_tensor(import_module(package), array) for array in arrays)
-    is_jax = type(output).__module__.startswith("jax")
-    return (*inputs, arrays[-1] if is_jax else output)
+    return (*inputs, arrays[-1] if is_jax(output) else output)
+
+
+def is_jax(array: Any) -> bool:
+    """Return whether an array is JAX's, which JAX computes in a stream of its own."""
+    return type(array).__module__.startswith("jax")
 
 
 def _tensor(module: Any, array: Any) -> Any:

@@ -17,7 +17,7 @@ from fakes import FakeBackend, matmul, point, row, variant
 
 from gpubench.backends.cpu.backend import CpuBackend
 from gpubench.backends.cpu.gauge import describe_cpu
-from gpubench.backends.functions import as_tensors
+from gpubench.backends.functions import Returning, as_tensors
 from gpubench.engine.judge import verify
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import Check, errors_of
@@ -299,6 +299,29 @@ def test_a_returning_function_reports_its_algorithm() -> None:
 
     call.algorithm = "the only one"  # type: ignore[attr-defined]
     assert measured(variant(call, returns=True))[0].algorithm == "the only one"
+
+
+@pytest.mark.parametrize(("package", "waits"), [("jaxlib._jax", True), ("torch", False)])
+def test_a_result_of_jax_is_copied_before_its_memory_is_used_again(
+    package: str, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = []
+    result = type("Array", (), {"__module__": package, "shape": (2,)})()
+
+    class Output:
+        __module__, shape = "cupy", (2,)
+
+        def __setitem__(self, _all: Any, copied: Any) -> None:
+            done.append(copied)
+
+    stream = SimpleNamespace(synchronize=lambda: done.append("wait"))
+    cupy = SimpleNamespace(
+        from_dlpack=lambda array: ["copy", array],
+        cuda=SimpleNamespace(get_current_stream=lambda: stream),
+    )
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    Returning(lambda _a: result)(np.ones(2), Output())
+    assert done == [["copy", result], *(["wait"] if waits else [])]
 
 
 def test_arrays_that_cannot_be_written_are_inputs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
