@@ -18,15 +18,19 @@ from common import ROOT, load, measured, measured_file, table
 from scipy import stats
 from shape_tables import (
     ALONE,
+    CACHES,
     KINDS,
+    OPERATIONS,
     OTHERS,
     alone_mean,
     in_pairs,
     other_ratios,
+    path_of_operation,
     path_of_others,
     plain_mean,
     said,
 )
+from shapes import outcomes
 
 from gpubench.commands.diff.options import AB_CPU_PAIRS
 from gpubench.model import DTYPES
@@ -326,6 +330,14 @@ def field_problems() -> Figure:
     return met(f"{right} of {len(rows)} as expected", right == len(rows))
 
 
+def foreign_times() -> Figure:
+    """Judge the times of other projects' kernels by Nsight Compute's."""
+    with measured_file("foreign.csv").open(newline="", encoding="utf-8") as lines:
+        ratios = [float(row["ratio"]) for row in csv.DictReader(lines) if row["ratio"]]
+    within = sum(abs(ratio - 1) <= 0.01 for ratio in ratios)  # noqa: PLR2004 # bound
+    return met(f"{within} of {len(ratios)} within 1 %", within == len(ratios))
+
+
 def two_gpus() -> Figure:
     many = load(measured_file("many_gpus_2.json"))
     turns = many.get("turns", [many])  # older files have one turn
@@ -352,6 +364,13 @@ def random_shapes(dtype: str, at_least: float) -> Figure:
 def other_shapes(dtype: str, kind: str, at_least: float) -> Figure:
     """Judge the geometric mean of ratios at other random shapes, by Student's interval."""
     return ratio_figure(plain_mean(other_ratios(dtype, kind)), at_least)
+
+
+def operation_shapes(op: str, dtype: str, cache: str, at_least: float) -> Figure:
+    """Judge the geometric mean of an operation's ratios, by Student's interval."""
+    every = outcomes(path_of_operation(op, dtype))
+    ratios = [outcome.ratio for outcome in every if outcome.own.cache == cache]
+    return ratio_figure(plain_mean(ratios), at_least)
 
 
 def long_runs(dtype: str) -> Figure:
@@ -464,6 +483,7 @@ CLAIMS: dict[str, list[Claim]] = {
     ],
     "Problems of other projects": [
         Claim("no solution that cheats passes, and no honest solution is wrong", "cpu/field_cheats.json", field_cheats),
+        Claim("times of the projects' kernels are within 1 % of Nsight Compute's in the same process", "h?00/foreign.csv", foreign_times),
         Claim("solutions in the projects' repositories get the expected verdict, if they can run on two CPU cores", "cpu/field_problems.csv", field_problems),
     ],
     "Times as fast as the better of cuBLAS and a tuned cuBLASLt (95 % interval)": [
@@ -471,6 +491,7 @@ CLAIMS: dict[str, list[Claim]] = {
         *(speedups(LADDER, f"float32 ladder, {cache}", "h?00/ladder_top.csv", cache=cache) for cache in ("cold", "hot")),
         *(Claim(f"{dtype}, random shapes, launches alone: geometric mean {SHAPES.get(dtype, 1.0):.2f}", f"h?00/shapes/{name}.csv", partial(random_shapes, dtype, SHAPES.get(dtype, 1.0))) for dtype, name in ALONE.items()),
         *(Claim(f"{dtype}, {KINDS[kind]}, launches alone: geometric mean {at_least:.2f}", f"{path_of_others(dtype, kind).relative_to(RESULTS)}", partial(other_shapes, dtype, kind, at_least)) for (dtype, kind), at_least in OTHERS.items()),
+        *(Claim(f"{op}, {dtype}, {cache} operands, random shapes, launches alone: geometric mean {at_least:.2f}", f"{path_of_operation(op, dtype).relative_to(RESULTS)}", partial(operation_shapes, op, dtype, cache, at_least)) for (op, dtype), at_least in OPERATIONS.items() for cache in CACHES),
         *(Claim(f"{dtype}, squares in pairs in long runs, launches alone: at least 1", f"h?00/squares_{dtype}.csv", partial(long_runs, dtype)) for dtype in ALONE),
     ],
     "`gpubench diff` at five rounds, by recorded rounds that shaped no rule": [

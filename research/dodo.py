@@ -311,6 +311,25 @@ LOST = {
 """Maps a precision to shapes at which the library is fastest: large or random shapes, and products
 of 65 to 383 rows. Every candidate configuration is measured."""
 
+SQUARES_BEHIND = "1024,4864"  # squares at which the library is fastest in bursts
+
+COUNTERS = "gpu__time_duration.sum,sm__cycles_elapsed.max,lts__t_bytes.sum,dram__bytes.sum"
+
+COUNTED = {
+    **{
+        dtype: f"--dtypes {dtype} --variants cublas,cublaslt,{own} --sizes {','.join(LOST[dtype])}"
+        for dtype, own in (
+            ("bfloat16", "wgmma_fitted,wgmma_pingpong"),
+            ("float16", "wgmma_fitted,wgmma_pingpong"),
+            ("float8_e4m3", "wgmma_bytes_cluster,wgmma_bytes_pingpong"),
+        )
+    },
+    "squares": f"--dtypes bfloat16 --variants cublas,cublaslt,wgmma_* --sizes {SQUARES_BEHIND}",
+    "batched": "--op gemm_batched --dtypes bfloat16 --variants cublas,torch_bmm,wgmma_batched,wgmma_batched_pingpong --sizes 18x424x440x240,86x216x184x120",
+    "scaled": "--op gemm_scaled --dtypes fp8 --variants cublaslt,torch_scaled_mm,wgmma_scaled --sizes 1280x1296x7120,6992x2320x8080",
+}
+"""Options of sweeps with counters, at shapes where the library is fastest."""
+
 SHAPES = {
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count 80 --dtype {dtype}" for dtype, seed in ALONE_SEEDS.items()},
     **{f"alone_small_{dtype}": f"--seed {seed} --count 30 --small --dtype {dtype}" for seed, dtype in enumerate(ALONE_DTYPES, 211)},
@@ -405,6 +424,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     yield step("gpu:errors_of_parts", "python SCRIPTS/errors_of_parts.py -o CARD/errors_of_parts.csv")
     yield step("gpu:alone", "python SCRIPTS/compare_with_profiler.py measure CARD/alone.csv 208,496,848,1072,1808,2416", "CARD/alone.csv")
     yield from _products_of_models()
+    yield from _counters()
     yield step("gpu:operands", f"{SWEEP} --variants cublas,packed_panels,wgmma_persistent --sizes 8192 --dtypes float32,bfloat16 --tiles 128x256x64/16x8/s2,128x256x64/s4/pdl=0 --operands uniform,normal,integers,low-entropy,ones,zeros --state sustained --rounds 2 -o CARD/operands.csv")
     yield step("gpu:layouts", f"{SWEEP} --variants cublas,cublaslt,torch_matmul,naive,shared_tile,mma_sync --sizes 1000x1032x520 --dtypes float32,float64,int32,tf32,float16,bfloat16 --layouts nn,nt,tn,tt --tiles 16,128x256x64/64x64/s2 --rounds 1 --budget 30 -o CARD/layouts.csv")
     for name, folder in CLAIMS.items():
@@ -414,6 +434,12 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     yield step("gpu:field_folder", f"python SCRIPTS/field_folder.py make problems {CHECKED_OUT.replace('checkouts/flashinfer-bench ', '')}; {judged}; python SCRIPTS/field_folder.py table CARD/field_folder.csv first.json second.json", "CARD/field_folder.csv")
     yield step("gpu:cheats", "python SCRIPTS/cheats.py > CARD/cheats.txt")
     yield step("gpu:verify_cost", "python SCRIPTS/verify_cost.py > CARD/verify_cost.txt")
+
+
+def _counters() -> Iterator[dict[str, Any]]:
+    for name, chosen in COUNTED.items():
+        path = f"CARD/counters/{name}"
+        yield step(f"gpu:counters_{name}", f"{SWEEP} {chosen} --tiles auto --cache hot --rounds 1 --precision 5% --counters {COUNTERS} -o {path}.csv", f"{path}.counters.csv")
 
 
 def _products_of_models() -> Iterator[dict[str, Any]]:

@@ -48,9 +48,9 @@ OTHERS = {
     ("float32", "few_hot"): 1.15,
     **{(dtype, "few_cold"): 1.0 for dtype in ("bfloat16", "float16")},
     **{
-        (dtype, kind): 1.05
-        for dtype in ("bfloat16", "float8_e4m3")
-        for kind in ("some_hot", "some_cold")
+        (dtype, kind): at_least
+        for dtype in ("bfloat16", "float16", "float8_e4m3")
+        for kind, at_least in (("some_hot", 1.05), ("some_cold", 1.05), ("large", 1.01))
     },
     **{(dtype, "small"): 1.0 for dtype in ("bfloat16", "float32")},
     **{(dtype, "odd_1"): 1.8 for dtype in ("bfloat16", "float16")},
@@ -60,6 +60,15 @@ OTHERS = {
     **{(dtype, "odd_4"): 1.0 for dtype in ("bfloat16", "float16", "int8")},
 }
 """Maps a precision and a kind of shapes to the bound of the geometric mean."""
+
+OPERATIONS = {
+    **{("gemm_gelu", dtype): 1.03 for dtype in ("bfloat16", "float16")},
+    **{(op, "bfloat16"): 1.03 for op in ("gemm_bias_residual", "gemm_gelu_residual")},
+    **{("gemm_batched", dtype): 1.05 for dtype in ("bfloat16", "float16")},
+    ("gemm_scaled", "float8_e4m3"): 1.03,
+    ("gemm_grouped", "bfloat16"): 1.1,
+}
+"""Maps an operation and a precision to the bound of the geometric mean, hot and cold."""
 
 MIN_SHAPES = 8
 """The tables list a class only if the class has at least this number of shapes."""
@@ -88,6 +97,11 @@ def path_of_others(dtype: str, kind: str) -> Path:
     rows, _, cache = kind.partition("_")
     name = f"{rows}_rows_{dtype}" if cache in CACHES else f"shapes/alone_{kind}_{dtype}"
     return measured_file(f"{name}.csv")
+
+
+def path_of_operation(op: str, dtype: str) -> Path:
+    """Return the path of the file with random shapes of an operation that is no plain product."""
+    return measured_file(f"shapes/alone_{op}_{dtype}.csv")
 
 
 def other_ratios(dtype: str, kind: str) -> list[float]:
@@ -330,6 +344,16 @@ def squares_in_bursts() -> str:
     return table(["precision", *sizes], lines)
 
 
+def library_kernels(dtype: str) -> Mapping[tuple[str, ...], str]:
+    """Return the device function of each library call whose counters were read, by M, N and K."""
+    path = measured_file(f"counters/{dtype}.counters.csv")
+    if not path.exists():
+        return {}
+    with path.open(newline="", encoding="utf-8") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["kernel"] == "1"]
+    return {(row["variant"], row["m"], row["n"], row["k"]): row["function"] for row in rows}
+
+
 def lost_shapes() -> str:
     """Return a table of shapes where the library was fastest, with the best of all candidates."""
     lines = []
@@ -341,9 +365,13 @@ def lost_shapes() -> str:
             library_us, size = picked.library.median_us, (best.m, best.n, best.k)
             cells = [f"{picked.ratio:.3f}", f"{library_us / best.median_us:.3f}"]
             what = f"{best.variant} {best.tile}"
-            shape = "×".join(map(str, size))
-            lines.append([best.dtype, shape, best.cache, f"{library_us:.2f}", *cells, what])
-    heading = ["precision", "shape", "cache", "library, µs", "picks", "best of all", "the best"]
+            call = picked.library.variant, *map(str, size)
+            function = library_kernels(best.dtype).get(call, "–")
+            shape = "×".join(call[1:])
+            us = f"{library_us:.2f}"
+            lines.append([best.dtype, shape, best.cache, us, function, *cells, what])
+    heading = ["precision", "shape", "cache", "library, µs", "its kernel", "picks", "best of all"]
+    heading.append("the best")
     return table(heading, lines)
 
 

@@ -30,6 +30,7 @@ from common import ROOT, WIDTH, measured_file, table
 
 from gpubench.commands.compare_cublas.ladder import ladder_tables, steps
 from gpubench.commands.compare_cublas.sustained_pairs import pairs_table
+from gpubench.grouping import grouped
 from gpubench.model import Variant
 from gpubench.plan.registry import KERNELS, choose, variants
 from gpubench.results import build_row
@@ -225,6 +226,38 @@ def claims_of_others() -> str:
         link = f"[`{folder.name}`](../results/{folder.relative_to(RESULTS)}/reproduce.md)"
         lines.append([link, gpu.split()[0], *(counts[verdict] or "" for verdict in verdicts)])
     return table(["claim", "GPU", *verdicts], lines)
+
+
+def foreign_kernels() -> str:
+    """Return a table of kernels of other projects, sorted by operation and compute mode."""
+    with measured_file("foreign.csv").open(newline="", encoding="utf-8") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["repository"]]
+    rows.sort(key=itemgetter("op", "compute_mode", "kernel"))
+    cells = []
+    for of_kernel in grouped(rows, lambda row: row["kernel"]).values():
+        first, last = of_kernel[0], of_kernel[-1]
+        file = first["file"].rpartition("/")[2]
+        ratio = next((row["ratio"] for row in of_kernel if row["ratio"]), "–")
+        part = f"{float(last['percent_of_cublas']):.0f} %" if last["percent_of_cublas"] else "–"
+        cells.append(
+            [
+                f"{first['repository'].partition('/')[2]}: {file} {first['function']}".strip(),
+                first["op"],
+                first["compute_mode"],
+                *(us_or_status(row) for row in of_kernel),
+                part,
+                ratio,
+            ]
+        )
+    sizes = (f"µs at {row['n']}" for row in of_kernel)
+    return table(
+        ["kernel", "operation", "mode", *sizes, "of cuBLAS at 4096", "by Nsight Compute"], cells
+    )
+
+
+def us_or_status(row: Mapping[str, str]) -> str:
+    """Return a row's time in microseconds, or the status of a row without a time."""
+    return f"{float(row['gpubench_us']):,.0f}" if row["gpubench_us"] else row["status"]
 
 
 def reproduced(first: str, after: str) -> str:
