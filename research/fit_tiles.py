@@ -2,6 +2,7 @@
 
     python research/fit_tiles.py results/h100/shapes/alone_1[78]_*float16.csv --judge judged.csv
     python research/fit_tiles.py fit_float64.csv --judge judged_float64.csv
+    python research/fit_tiles.py fit.csv --only l2_of_a step_of_turns in_line
 
 The model is in `gpubench/kernels/tile_costs.py`.
 
@@ -35,7 +36,7 @@ from gpubench.kernels.tile_costs import (
     first_together,
     predicted_us,
 )
-from gpubench.model import Launches, Problem
+from gpubench.model import Cache, Launches, Problem
 
 MULTIPROCESSORS = 132
 
@@ -56,6 +57,8 @@ ROBUST = 0.04
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "tensor": (0.6, 1.5),
     "not_transposed": (0.9, 1.3),
+    "l2_of_a": (0.5, 1.5),
+    "step_of_turns": (0.9, 1.1),
     "shared": (0.3, 2.5),
     "barriers": (0.0, 0.3),
     "idle": (0.0, 1.0),
@@ -89,9 +92,11 @@ class Timed:
 
 
 def timed(path: Path) -> Iterator[Timed]:
-    """Yield each configuration in a file for which there is a model."""
+    """Yield each configuration in a file for which there is a model, with operands in the cache."""
     for results in read(path):
         first = results[0]
+        if first.cache != Cache.HOT:
+            continue
         problem = Problem(op="gemm", m=first.m, n=first.n, k=first.k, dtype=first.dtype)
         alone = [result for result in results if result.launches == Launches.ALONE]
         own = [result for result in alone or results if result.kind != "library"]
@@ -137,12 +142,12 @@ def modelled_us(row: Timed, costs: Costs) -> float:
     return predicted_us(row.choice, row.problem, MULTIPROCESSORS, costs)
 
 
-def fitted(rows: Sequence[Timed], start: Costs) -> Costs:
+def fitted(rows: Sequence[Timed], start: Costs, names: Sequence[str] = ()) -> Costs:
     """Fit the constants, so that the weighted error of the logarithms of times is smallest.
 
-    Constants that are 0 at the start stay 0.
+    If there are no `names`, all constants are fitted, but constants that are 0 at the start stay 0.
     """
-    names = [name for name, value in asdict(start).items() if value]
+    names = names or [name for name, value in asdict(start).items() if value]
     low, high = zip(*(BOUNDS.get(name, (0.0, 6.0)) for name in names), strict=True)
     decay, in_common = DECAY[type(rows[0].choice)], IN_COMMON[type(rows[0].choice)]
     weights = np.array([math.exp(-decay * (row.median_us / row.best_us - 1)) for row in rows])
@@ -209,6 +214,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("files", nargs="*", type=Path)
     options.add_argument("--judge", nargs="*", type=Path, default=[])
+    options.add_argument("--only", nargs="+", default=[], help="constants to fit")
     options.add_argument("--keep", action="store_true", help="judge the constants as they are")
     arguments = options.parse_args()
     rows = [row for path in arguments.files for row in timed(path)]
@@ -216,7 +222,7 @@ def main() -> None:
         options.error("the files have no configuration of these kernels")
     costs = COSTS[rows[0].problem.dtype]
     if not arguments.keep:
-        costs = fitted(rows, costs)
+        costs = fitted(rows, costs, arguments.only)
         for name, value in asdict(costs).items():
             print(f"        {name}={value:g},")
     for path in (*arguments.files, *arguments.judge):

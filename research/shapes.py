@@ -30,8 +30,9 @@ library calls, with hot and with cold operands, at shapes that a library accepts
 average, with N and K of 512 to 4096. With `--graph`, launches are also timed as nodes of a CUDA
 graph.
 
-Constants were fitted to the seeds 1, 2, 3, 7, 8, 9, 17, 18 and 901 in 16 bits, 204 and 304 in TF32,
-602 in 8 bits, and 11 in float64 and float32. Use other seeds to judge the model.
+Constants were fitted to the seeds 1, 2, 3, 7, 8, 9, 17, 18, 31, 32, 201, 202 and 901 in 16 bits,
+204 and 304 in TF32, 602 in 8 bits, and 11 in float64 and float32. Use other seeds to judge the
+model.
 """
 
 from __future__ import annotations

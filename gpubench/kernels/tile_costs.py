@@ -113,6 +113,12 @@ class Costs:
     time by the fraction f · `idle`. The busy multiprocessors probably get more power and more of
     the L2 cache."""
 
+    l2_of_a: float = 1  # factor on the time to fetch a row of A, compared with a row of B
+    step_of_turns: float = 1  # factor on the time of a step if warpgroups take turns
+    in_line: float = 0
+    """Time by which a step is shorter if the four blocks of a cluster share only one operand. These
+    blocks compute tiles in one row or in one column."""
+
     shared_rows: float = 0
     """Fraction of a row that a block fetches in addition to its part, if blocks share rows."""
 
@@ -135,6 +141,13 @@ alone_17_bfloat16 and alone_18_float16 in results/h100/shapes, and to the produc
 seed 61 (few_rows_bfloat16 at commit e975581f). The fit compares the configurations of a shape with
 each other. So the error of a predicted time can exceed the difference of two configurations."""
 
+COSTS_OF_16_BITS = replace(
+    COSTS_OF_TENSOR_CORES, l2_of_a=0.8761, step_of_turns=0.9806, in_line=0.009694
+)
+"""Costs with three constants that were fitted to times of an H200: alone_201_bfloat16 and
+alone_202_float16 at commit 3230886c, and alone_31_bfloat16 and alone_32_float16 at commit
+7b5b86f8."""
+
 COSTS_OF_8_BITS = replace(
     COSTS_OF_TENSOR_CORES, launch=3.233, launch_of_turns=3.829, end=0.6708, end_of_turns=0.1442,
     tensor=1.1, l2=1.819, not_transposed=1.041, sector=0.167, barriers=0.0008969, idle=0.15,
@@ -151,8 +164,8 @@ COSTS_OF_FLOAT32 = Costs(
 constants of float64 were."""
 
 COSTS = {
-    "bfloat16": COSTS_OF_TENSOR_CORES,
-    "float16": COSTS_OF_TENSOR_CORES,
+    "bfloat16": COSTS_OF_16_BITS,
+    "float16": COSTS_OF_16_BITS,
     "tf32": replace(
         COSTS_OF_TENSOR_CORES, launch=4.779, end=1.227, tensor=0.9118, l2=1.811, shared_rows=0.2099,
         barriers=0.03767, idle=0.1714, norm=5.801, add_elements=0.1066, add_parts=1.081,
@@ -227,6 +240,8 @@ class Choice(Tile):
             fullest = min(math.ceil(busy / GPCS) * GPCS * blocks / multiprocessors, 1)
             step_us = _step_us(self, fetched, fullest, costs)
             step_us *= 1 - costs.idle * (1 - busy / at_once)
+            if self.form.in_turns:
+                step_us *= costs.step_of_turns
             if from_memory:
                 # A row of tiles finds some columns of B in the cache, because other rows read them.
                 read_us = READ_US * self.columns / self.down * share / math.sqrt(rows_of_tiles)
@@ -334,7 +349,10 @@ def _norm(bounds_us: Sequence[float], exponent: float) -> float:
 
 
 def _rows_fetched(choice: Choice, problem: Problem, costs: Costs) -> float:
-    """Return the data that a block fetches in a step, as a number of aligned rows of 128 bytes."""
+    """Return the data that a block fetches in a step, as a number of aligned rows of 128 bytes.
+
+    A row of A counts as `costs.l2_of_a` rows.
+    """
     pitch_of_b = problem.k if "B" in problem.column_major else problem.n
 
     def fetched(rows: int, blocks: int, pitch: int) -> float:
@@ -346,7 +364,7 @@ def _rows_fetched(choice: Choice, problem: Problem, costs: Costs) -> float:
         return each * (1 + costs.sector * (pitch_bytes % SECTOR_BYTES != 0))
 
     of_a = fetched(choice.rows, choice.across, problem.k)
-    return of_a + fetched(choice.columns, choice.down, pitch_of_b)
+    return costs.l2_of_a * of_a + fetched(choice.columns, choice.down, pitch_of_b)
 
 
 def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> float:
@@ -361,7 +379,9 @@ def _step_us(choice: Choice, fetched: float, share: float, costs: Costs) -> floa
     if choice.columns % BY_64:
         tensor *= costs.not_transposed
     arrival = ARRIVAL_US * (choice.rows + choice.columns)
-    return costs.barriers + _norm((tensor, costs.l2 * fetched * 1e-3 * share, arrival), costs.norm)
+    bounds_us = (tensor, costs.l2 * fetched * 1e-3 * share, arrival)
+    in_line = {choice.down, choice.across} == {1, 4}
+    return costs.barriers - costs.in_line * in_line + _norm(bounds_us, costs.norm)
 
 
 def choices(form: Form, problem: Problem) -> Iterator[Choice]:
