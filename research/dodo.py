@@ -171,12 +171,12 @@ CLAIMS = {"sgemm-cuda": "SGEMM_CUDA", "fast-cu": "fast.cu", "cuda-l2": "CUDA-L2"
 EXPERIMENTS = ("blog-2009", "double-tile", "lecture-sdk", "p100-tiles", "titan-atax", "reproduce")
 RIVALS = ("bfloat16", "float16", "tf32", "float32")
 TENSOR_CORE_DTYPES = ("bfloat16", "float16", "float8_e4m3", "int8")
-FEW_ROWS = {dtype: seed for seed, dtype in enumerate(ALONE_DTYPES, 231) if dtype != "tf32"}
+FEW_ROWS = {dtype: seed for seed, dtype in enumerate(ALONE_DTYPES, 731) if dtype != "tf32"}
 """Maps a precision to the seed of the shapes of products with 1 to 64 rows. TF32 is left out,
 because its library multiplies a single row in float32."""
 
-SOME_ROWS = {dtype: seed for seed, dtype in enumerate(TENSOR_CORE_DTYPES, 931)}
-LARGE = {dtype: seed for seed, dtype in enumerate(TENSOR_CORE_DTYPES, 941)}
+SOME_ROWS = {dtype: seed for seed, dtype in enumerate(TENSOR_CORE_DTYPES, 1031)}
+LARGE = {dtype: seed for seed, dtype in enumerate(TENSOR_CORE_DTYPES, 1041)}
 """Seeds of products with 65 to 383 rows, and of products with extents of 4096 to 16384."""
 
 CLUSTERS = {
@@ -332,7 +332,7 @@ COUNTED = {
 
 SHAPES = {
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count 80 --dtype {dtype}" for dtype, seed in ALONE_SEEDS.items()},
-    **{f"alone_small_{dtype}": f"--seed {seed} --count 30 --small --dtype {dtype}" for seed, dtype in enumerate(ALONE_DTYPES, 211)},
+    **{f"alone_small_{dtype}": f"--seed {seed} --count 30 --small --dtype {dtype}" for seed, dtype in enumerate(ALONE_DTYPES, 1011)},
     **{
         f"alone_odd_{multiple}_{dtype}": f"--seed {seed} --count 30 --odd {multiple} --dtype {dtype}"
         for first, multiple, dtypes in (
