@@ -69,7 +69,8 @@ def test_a_sweep_is_saved_under_its_name_and_compared_with_it() -> None:
     assert (code, "holds the same measurements" in err) == (2, True)
     write([replace(row, round_medians_us=(2, 2.1)) for row in read(kept)], Path("second.csv"))
     code, out, _ = call("diff", "--against", "main", "second.csv")
-    assert (code, "of 1 point 1 ambiguous" in out.splitlines()[0]) == (0, True)
+    assert (code, "1 ambiguous of 1 point" in out.splitlines()[0]) == (0, True)
+    assert "a single sweep" not in out  # the headline has the cause
 
 
 def test_a_store_that_cannot_be_written_costs_no_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,9 @@ class Cause(StrEnum):
     OTHER_GPU = "the other side's GPU is another one"
 
 
+TOO_FEW = {Cause.TOO_FEW_ROUNDS, Cause.TOO_FEW_SWEEPS}
+
+
 class DiffVerdict(StrEnum):
     """The verdicts on a point, starting with the worst. docs/diff.md explains each verdict."""
 
@@ -209,8 +212,7 @@ class Comparison:
     @property
     def untested(self) -> dict[Key, Finding]:
         """The findings on points with too few rounds, or sweeps, to be judged."""
-        too_few = {Cause.TOO_FEW_ROUNDS, Cause.TOO_FEW_SWEEPS}
-        return {key: item for key, item in self.findings.items() if item.cause in too_few}
+        return {key: item for key, item in self.findings.items() if item.cause in TOO_FEW}
 
     def of(self, verdict: DiffVerdict) -> dict[Key, Finding]:
         """Return the findings that have this verdict, starting with the largest change."""

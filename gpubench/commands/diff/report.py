@@ -10,6 +10,7 @@ from itertools import chain
 from gpubench.commands.diff.compare import NO_INTERVAL
 from gpubench.commands.diff.findings import (
     ABSENT,
+    TOO_FEW,
     Cause,
     Comparison,
     DiffVerdict,
@@ -153,14 +154,14 @@ def _headline(
     kind = "not settled" if code == STRICT else "no confirmed regression"
     if too_long:
         longest = max(too_long, key=lambda total: total.ratio)
-        return f"{shift}slower: the weighted total of {longest}; {points} {listed}"
+        return f"{shift}slower: the weighted total of {longest}; {listed} {points}"
     if not comparison.two_sided:
         kind = "nothing compared"
     elif 2 * counts[DiffVerdict.AMBIGUOUS] > len(comparison.two_sided):
         kind = "not decided"
     if not_judged:
-        return f"{shift}not judged: {not_judged}; {points} {listed}"
-    return f"{shift}{kind}: {points} {listed}"
+        return f"{shift}not judged: {not_judged}; {listed} {points}"
+    return f"{shift}{kind}: {listed} {points}"
 
 
 def _blind(comparison: Comparison) -> str:
@@ -351,6 +352,8 @@ def _cells(finding: Finding) -> tuple[str, ...]:
 def _brief(finding: Finding) -> str:
     """Return a point's change for a list, or the reason why the change is unknown."""
     *_, change, interval, remark = _cells(finding)
+    if finding.cause in TOO_FEW:
+        return f" {change}"  # a note states the cause
     if not change:
         return "" if remark in {"", ABSENT} else f" ({remark})"
     if finding.verdict == DiffVerdict.CLOCK:

@@ -110,7 +110,7 @@ def _headline(counts: Counter[BuildVerdict], code: int | None, compilers: tuple[
     kinds = {BROKEN: "broken", SLOWER: "worse", STRICT: "changed", None: "nothing compared"}
     before, after = (name or "none" for name in compilers)
     changed = f"another compiler, {before} → {after}: " if before != after else ""
-    return f"{changed}{kinds.get(code, 'nothing worse')}: {rows} {listed}".rstrip()
+    return f"{changed}{kinds.get(code, 'nothing worse')}: {f'{listed} {rows}'.lstrip()}"
 
 
 def _line(key: BuildKey, label: str, finding: BuildFinding, limit: int | None) -> Line:

@@ -22,7 +22,7 @@ from gpubench.results.row import KEY, Row, objects, read, write
 def test_no_regression_is_exit_0_and_faster_rows_never_fail(file: Write, run: Run) -> None:
     code, out, err = run(file("base.csv", rows()), file("new.csv", rows(own=0.9)))
     assert (code, err) == (0, "")
-    assert out.splitlines()[0] == "no confirmed regression: of 9 points 6 same, 3 faster"
+    assert out.splitlines()[0] == "no confirmed regression: 6 same, 3 faster of 9 points"
     assert "faster (3): own at 64 -10.0 %; " in out
 
 
@@ -55,7 +55,7 @@ def test_open_points_are_exit_3_only_if_strict(file: Write, run: Run) -> None:
     assert run(base, new)[0] == 0
     code, out, _ = run(base, new, "--strict")
     assert code == 3
-    assert out.splitlines()[0] == "not settled: of 9 points 8 same, 1 missing"
+    assert out.splitlines()[0] == "not settled: 8 same, 1 missing of 9 points"
     assert "missing (1): cublas at 64\n" in out
     assert run(base, file("slower.csv", rows(own=1.1)[1:]), "--strict")[0] == 1
 
@@ -141,7 +141,7 @@ def test_another_gpu_of_one_kind_is_said_and_allowed_for(file: Write, run: Run) 
     slow, slower = on_gpu("GPU-2", rows(own=1.05)), on_gpu("GPU-2", rows(own=1.2))
     code, out, err = run(base, file("new.csv", slow))
     assert (code, err) == (0, "")
-    assert out.splitlines()[0] == "no confirmed regression: of 9 points 6 same, 3 ambiguous"
+    assert out.splitlines()[0] == "no confirmed regression: 6 same, 3 ambiguous of 9 points"
     assert "the sides ran on different GPUs of one kind" in out
     assert run(base, file("slower.csv", slower))[0] == 1
     two_gpus = file("several.csv", on_gpu("GPU-1;GPU-2", rows()))
@@ -158,14 +158,14 @@ def test_gpus_and_clocks_that_some_files_lack_are_unknown(file: Write, run: Run)
     lower = dict.fromkeys(("cublas", "own", "other"), 1980 / 1600)
     base, slower = file("d.csv", rows(mhz=1980.0)), file("e.csv", rows(mhz=1600.0, **lower))
     unknown = file("f.csv", rows(**lower))
-    assert "of 9 points 9 clock" in run(base, slower)[1]
-    assert "of 9 points 9 ambiguous" in run("--base", base, "--new", slower, unknown)[1]
+    assert "9 clock of 9 points" in run(base, slower)[1]
+    assert "9 ambiguous of 9 points" in run("--base", base, "--new", slower, unknown)[1]
 
 
 def test_a_configuration_that_a_race_eliminated_is_missing(file: Write, run: Run) -> None:
     new = swapped(rows(), replace(row("other", 64), status="eliminated"))
     code, out, _ = run(file("base.csv", rows()), file("new.csv", new))
-    assert (code, "of 9 points 8 same, 1 missing" in out) == (0, True), out
+    assert (code, "8 same, 1 missing of 9 points" in out) == (0, True), out
 
 
 def test_unusable_input_is_one_line_and_exit_2(file: Write, run: Run) -> None:
@@ -189,7 +189,7 @@ def test_unusable_input_is_one_line_and_exit_2(file: Write, run: Run) -> None:
         (("BASE", "NEW", "--only", "oth"), "unknown variant or dtype 'oth'; did you mean 'other'?"),
         (("FIRST", "OTHERS"), "no point in common"),
         (("UNTIMED", "UNTIMED"), "no point in common that has a time"),
-        (("BASE", "NEW", "--exclude", "64,128,256"), "--exclude: none of the 18 rows"),
+        (("BASE", "NEW", "--exclude", "64,128,256"), "--exclude: none of 18 rows"),
         (("BASE", "NEW", "--output", "NEW"), "is one of the files compared"),
         (("BASE", "NEW", "--output", "."), "does not name a file"),
     ):
@@ -246,7 +246,7 @@ def test_a_side_of_two_sources_is_refused(file: Write, run: Run) -> None:
 def test_where_only_the_new_side_has_times_nothing_is_compared(file: Write, run: Run) -> None:
     base = file("base.csv", [failure(Status.SKIPPED, "too large", "own")])
     code, out, _ = run(base, file("new.csv", [row("own", 64)]))
-    assert (code, out.splitlines()[0]) == (3, "nothing compared: of 1 point 1 new")
+    assert (code, out.splitlines()[0]) == (3, "nothing compared: 1 new of 1 point")
 
 
 # ---- what is compared

@@ -89,7 +89,7 @@ def test_a_lower_clock_that_also_slows_the_blas_is_no_regression(file: Write, ru
     code, out, _ = run(base, new)
     assert code == 0
     assert re.match(
-        r"machine-wide shift of \+23\.[78] %: no confirmed regression: of 9 points 9 clock", out
+        r"machine-wide shift of \+23\.[78] %: no confirmed regression: 9 clock of 9 points", out
     )
     assert run(base, new, "--strict")[0] == 3
 
@@ -161,7 +161,7 @@ def test_a_machine_that_becomes_slower_from_round_to_round_hides_no_kernel(
 def test_all_points_slower_with_the_blas_are_a_machine_wide_shift(file: Write, run: Run) -> None:
     base, new = file("base.csv", rows()), file("new.csv", rows(cublas=1.05, own=1.05, other=1.05))
     code, out, _ = run(base, new)
-    first = "machine-wide shift of +5.0 %: not decided: of 9 points 9 ambiguous"
+    first = "machine-wide shift of +5.0 %: not decided: 9 ambiguous of 9 points"
     assert (code, out.splitlines()[0]) == (0, first)
     assert "moved with the machine" in " ".join(out.split())
     assert run(base, new, "--strict")[0] == 3
@@ -207,7 +207,7 @@ def test_one_round_a_side_is_not_judged_and_that_is_said(
     code, out, _ = run(file("base.csv", base), file("new.csv", new))
     assert code == 0
     assert out.startswith(
-        "not judged: each side has one round, so measure more --rounds; of 3 points"
+        "not judged: each side has one round, so measure more --rounds; 3 ambiguous of 3 points"
     )
 
 

@@ -203,7 +203,7 @@ def test_a_gate_that_compared_no_row_is_no_success(builds: Builds, run: Run) -> 
     ):
         for strict in ((), ("--strict",)):
             code, out, _ = run(*builds(base, new), *strict)
-            assert (code, "nothing compared: of " in out.splitlines()[0]) == (3, True), out
+            assert (code, "nothing compared: " in out.splitlines()[0]) == (3, True), out
 
 
 def test_options_and_files_that_do_not_fit_are_refused(

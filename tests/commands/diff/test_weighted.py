@@ -32,7 +32,7 @@ def test_a_total_finds_a_slow_down_that_no_point_may_be_called_slower_for(
     assert code == 1
     first = out.splitlines()[0]
     assert first.startswith("slower: the weighted total of own float32 +1.50 % (+1.")
-    assert first.endswith(" slower; of 9 points 9 same")
+    assert first.endswith(" slower; 9 same of 9 points")
     (other,) = (line for line in out.splitlines() if "other float32" in line)
     assert other.startswith("weighted total of 3 problems: other float32 ")
     assert other.endswith(" %) same")
