@@ -4,6 +4,7 @@ import ast
 import os
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from gpubench.errors import UsageError
@@ -42,6 +43,14 @@ def describe_python(
         what = getattr(error, "strerror", None) or getattr(error, "msg", error)
         raise UsageError(f"--from: {source}{line} cannot be read: {what}") from error
     *inputs, output = map(str, OPERATIONS[op].arrays)
+    assigned = chain.from_iterable(
+        each.targets for each in tree.body if isinstance(each, ast.Assign)
+    )
+    if not entry and "VARIANT" in (getattr(target, "id", "") for target in assigned):
+        raise UsageError(
+            f"--from: {source} is a description already: use {source.stem} --kernels "
+            f"{source.parent}"
+        )
     if entry and entry not in defined:
         raise UsageError(f"--kernel: {unknown('function', entry, defined)}")
     names = [name for name, each in defined.items()

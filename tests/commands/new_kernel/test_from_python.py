@@ -106,6 +106,7 @@ def test_a_function_that_launches_a_numba_kernel_takes_arrays(tmp_path: Path) ->
         ),
         (NUMBA, "kernel", "theirs.py has no function that takes"),
         ("x = 1", "", "theirs.py has no function that takes"),
+        (f"{NUMPY}\nVARIANT = 1", "", "theirs.py is a description already: use theirs --kernels /"),
         (NUMPY, "products", "--kernel: unknown function 'products'"),
         ("def f(:", "", r"theirs.py, line 1 cannot be read: invalid syntax"),
         ("\0", "", "theirs.py cannot be read: "),
