@@ -124,7 +124,8 @@ def why_unknown(parameter: Parameter, op: str, *, on_host: bool = False) -> str 
         return None
     if parameter.is_pointer and not (on_host and _NUMBER.fullmatch(parameter.value)):
         if array_index(parameter, op) is None:
-            what = f"write {parameter.name}=A; instead of A, any of {', '.join((*arrays, NULL))}"
+            names = ", ".join((*arrays, NULL))
+            what = f"write {parameter.name}=A, or one of {names} in place of A"
             return f"{parameter.cpp} {parameter.name}: {what}"
         return None
     if parameter.value != LAUNCH:
@@ -199,7 +200,7 @@ def number(parameter: Parameter, problem: Problem) -> float:
             product *= float(factor.rstrip("fF")) if "." in factor else int(factor)
         else:
             names = ", ".join(name.upper() if len(name) == 1 else name for name in numbers)
-            raise ValueError(f"write {parameter.name}=1; instead of 1, any of {names}")
+            raise ValueError(f"write {parameter.name}=1, or one of {names} in place of 1")
     return product
 
 

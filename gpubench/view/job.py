@@ -75,7 +75,7 @@ def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
     console(stderr=True).print(Text(where_time_went(outcome)))
     budget_s = outcome.job.sweep.timing.budget_s or math.inf
     if not outcome.interrupted and outcome.wall_s > BEYOND * budget_s:
-        say(f"--budget {budget_s:g} was exceeded, because it limits only sampling", err=True)
+        say(f"--budget {budget_s:g}s was exceeded, because it limits only sampling", err=True)
     if outcome.interrupted:
         path = shlex.quote(str(continued_by or outcome.path))
         say(

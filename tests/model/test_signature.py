@@ -72,8 +72,8 @@ def test_leading_dimensions_of_a_batch_are_those_of_its_matrices() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("int stride", "write stride=1; instead of 1, any of M, N, K, lda, ldb, ldc"),
-        ("float* D", "write D=A; instead of A, any of A, B, C, workspace, null"),
+        ("int stride", "write stride=1, or one of M, N, K, lda, ldb, ldc in place of 1"),
+        ("float* D", "write D=A, or one of A, B, C, workspace, null in place of A"),
         ("dim3 M", "this type cannot be passed to a kernel by value"),
         ("int M=rows", "write M=1"),
         ("unsigned x=-1", "the type cannot hold -1"),

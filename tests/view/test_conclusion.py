@@ -50,4 +50,4 @@ def test_a_budget_that_was_not_met_is_said(
     conclude(
         Outcome(job=JOB, rows=[], path=Path("a.csv"), interrupted=False, wall_s=wall_s, spent_s={})
     )
-    assert ("--budget 10 was exceeded" in capsys.readouterr().err) == (wall_s > 11)
+    assert ("--budget 10s was exceeded" in capsys.readouterr().err) == (wall_s > 11)

@@ -87,7 +87,7 @@ def conclude_table(tabled: Tabled, path: Path, sweep: Sweep) -> int:
     )
     if sweep.timing.budget_s and tabled.wall_s > BEYOND * sweep.timing.budget_s:
         say(
-            f"--budget {sweep.timing.budget_s:g} was exceeded, because it limits only sampling",
+            f"--budget {sweep.timing.budget_s:g}s was exceeded, because it limits only sampling",
             err=True,
         )
     if kernels:
