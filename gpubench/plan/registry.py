@@ -156,8 +156,9 @@ def choose(
     if not names:
         own = [variant for variant in by_name.values() if not is_ours(variant)]
         if kernels is not None and backend not in {variant.backend for variant in own}:
+            verb = "run" if own[1:] else "runs"
             raise UsageError(
-                f"--kernels: {', '.join(variant.name for variant in own)} run on "
+                f"--kernels: {', '.join(variant.name for variant in own)} {verb} on "
                 f"{own[0].backend}, but the device is {backend}; "
                 f"choose it with --device {own[0].backend}"
             )
@@ -169,8 +170,8 @@ def choose(
             if not here:
                 raise UsageError(
                     f"variant '{name}' runs on {fitting[0].backend}, but the device is "
-                    f"{backend}: 'gpubench variants --device {backend}' lists what runs there. "
-                    f"On a machine that has this device, use --device {fitting[0].backend}"
+                    f"{backend}: 'gpubench variants --device {backend}' lists what runs there, "
+                    f"and --device {fitting[0].backend} chooses the variant's device"
                 )
             chosen |= here
         else:

@@ -163,6 +163,16 @@ def test_a_users_folder_with_clashing_names_or_for_another_device_is_refused(
     assert message in refusal(folder, backend)
 
 
+def test_a_single_kernel_for_another_device_is_refused_with_the_flag_of_its_device(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mine.py").write_text(ON_CUDA)
+    (tmp_path / "mine.cu").touch()
+    assert "--kernels: mine runs on cuda, but the device is cpu" in refusal(tmp_path, "cpu")
+    named = refusal(tmp_path, "cpu", ("mine",))
+    assert named.endswith("lists what runs there, and --device cuda chooses the variant's device")
+
+
 def test_an_unknown_baseline_suggests_the_nearest(folder: Path) -> None:
     (folder / "gemm" / "calls.py").write_text(ON_CPU.replace("cpu_blas", "cpu_blaz"))
     message = refusal(folder, names=("calls",))
