@@ -296,17 +296,19 @@ SQUARES_IN_BURSTS = (1024, 1536, 2048, 3072, 4096, 4864, 6144, 6912, 7296, 8192)
 
 LOST = {
     "bfloat16": (
-        "4608x424x440,4168x1168x480,2576x1736x1408,6728x8576x11400",
-        "273x9472x5616,379x10624x1488",
+        "4608x424x440,4168x1168x480,2576x1736x1408,6728x8576x11400,632x4728x776,5384x424x880,4512x448x6528",
+        "273x9472x5616,379x10624x1488,206x1280x8352,265x1168x7024",
     ),
     "float16": (
-        "7576x880x2120,1328x5376x2344,1520x1736x2416,6928x6312x9480",
-        "297x4416x11616,206x2496x2416",
+        "7576x880x2120,1328x5376x2344,1520x1736x2416,6928x6312x9480,2760x672x3392,4016x1008x1216",
+        "297x4416x11616,206x2496x2416,284x1024x13440,379x2368x2464,310x2032x16064",
     ),
     "float8_e4m3": (
-        "576x544x2720,2064x1808x7264,15584x5440x6128",
-        "325x12384x8048,361x4720x6128",
+        "576x544x2720,2064x1808x7264,15584x5440x6128,1728x1424x3104,2000x432x1056",
+        "325x12384x8048,361x4720x6128,184x1408x15504",
     ),
+    "tf32": ("616x5856x4752", ""),
+    "float32": ("3404x560x428,1744x540x4296,844x400x4272,500x2092x524", ""),
 }
 """Maps a precision to shapes at which the library is fastest: large or random shapes, and products
 of 65 to 383 rows. Every candidate configuration is measured."""
@@ -347,7 +349,7 @@ SHAPES = {
     "alone_named_float8_e4m3": "--dtype float8_e4m3 --shapes 832x1328x6816",
     **{f"alone_squares_{dtype}": f"--dtype {dtype} --shapes {','.join(f'{n}x{n}x{n}' for n in SQUARES_IN_BURSTS)}" for dtype in ("bfloat16", "float16", "float8_e4m3")},
     **{f"lost_{dtype}": f"--every --dtype {dtype} --shapes {shapes}" for dtype, (shapes, _) in LOST.items()},
-    **{f"lost_rows_{dtype}": f"--every --some-rows --dtype {dtype} --shapes {rows}" for dtype, (_, rows) in LOST.items()},
+    **{f"lost_rows_{dtype}": f"--every --some-rows --dtype {dtype} --shapes {rows}" for dtype, (_, rows) in LOST.items() if rows},
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count {count} --dtype {dtype}" for seed, count, dtype in ((401, 80, "bfloat16"), (404, 80, "tf32"), (17, 60, "bfloat16"), (18, 30, "float16"))},
     **{f"alone_{seed}_{dtype}": f"--seed {seed} --count 60 --dtype {dtype}" for seed, dtype in ((618, "bf16x6"), (619, "bf16x3"))},
     **{f"alone_{op}_{dtype}": f"--op {op} --seed {seed} --count 30 --graph --dtype {dtype}" for seed, (op, dtype) in enumerate(OPERATIONS, 961)},
