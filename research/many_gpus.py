@@ -9,6 +9,7 @@ another program uses the last GPU.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -32,12 +33,22 @@ while True:
 """
 """A program that keeps a GPU busy."""
 
+PHASES = re.compile(r"[\d.]+ s: ")  # the beginning of the line that says what took the time
+
 KILL_AFTER = 500
 """Number of measurements after which a worker is killed. The sweep has 1,480 measurements."""
 
 
 def gpubench(*words: str | Path, **variables: str) -> Ended:
     return child((*GPUBENCH, *words), **variables)  # type: ignore[arg-type]
+
+
+def sweep(name: str, path: Path, *words: str, **variables: str) -> dict[str, Any]:
+    """Sweep, and return the wall time and the line that says what took the time."""
+    command = (*GPUBENCH, *SWEEP, "--force", "-o", path, *words)
+    ended = child(command, err=subprocess.PIPE, **variables)
+    phases = next(filter(PHASES.match, ended.err.splitlines()), "")
+    return {f"{name}_s": ended.wall_s, f"{name}_phases": phases}
 
 
 def sweep_with_a_kill(path: Path) -> None:
@@ -79,12 +90,8 @@ def main() -> None:
         single, every, killed = (Path(folder) / name for name in ("1.csv", "n.csv", "killed.csv"))
         sweep_with_a_kill(killed)  # compiles for the other sweeps too
         turns = [
-            {
-                "one_gpu_s": gpubench(
-                    *SWEEP, "--force", "-o", single, CUDA_VISIBLE_DEVICES=uuids[0]
-                ).wall_s,
-                "all_gpus_s": gpubench(*SWEEP, "--force", "-o", every, "--on", "local").wall_s,
-            }
+            sweep("one_gpu", single, CUDA_VISIBLE_DEVICES=uuids[0])
+            | sweep("all_gpus", every, "--on", "local")
             for _ in range(2)
         ]
         compared = gpubench("diff", single, every)
