@@ -46,7 +46,7 @@ def gpubench(*words: str | Path, **variables: str) -> Ended:
 def sweep(name: str, path: Path, *words: str, **variables: str) -> dict[str, Any]:
     """Sweep, and return the wall time and the line that says what took the time."""
     command = (*GPUBENCH, *SWEEP, "--force", "-o", path, *words)
-    ended = child(command, err=subprocess.PIPE, **variables)
+    ended = child(command, err=subprocess.PIPE, **variables)  # type: ignore[arg-type]
     phases = next(filter(PHASES.match, ended.err.splitlines()), "")
     return {f"{name}_s": ended.wall_s, f"{name}_phases": phases}
 
