@@ -9,39 +9,51 @@ from gpubench.grouping import grouped
 from gpubench.results.counter_row import CounterRow
 from gpubench.results.row import Row
 from gpubench.view.numbers import number
-from gpubench.view.row_tables import MAX_POINTS, by_problem, marked, title
+from gpubench.view.row_tables import MAX_POINTS, by_problem, marked, title, too_many
 from gpubench.view.tables import table
 
-MAX_NAME = 60  # maximum number of characters of a kernel's name that a table shows
+MAX_NAME = 200  # maximum number of characters of a kernel's name that is shown
 
 
 def counter_tables(rows: Sequence[Row], counters: Sequence[CounterRow]) -> list[RenderableType]:
     """Return a table for each problem that has counters, with a line for each kernel of a call.
 
+    The names of kernels that are not named like their variant follow, in the order of the launches.
     Counters of points that are not in `rows`, or that were measured at another time, are left out.
     """
     by_point = grouped(counters, lambda counter: (counter.key, counter.started_utc))
-    counted = [row for row in rows if (row.key, row.started_utc) in by_point][:MAX_POINTS]
+    counted = [row for row in rows if (row.key, row.started_utc) in by_point]
+    if len(counted) > MAX_POINTS:
+        return [too_many(counted)]
     parts: list[RenderableType] = []
     for points in by_problem(counted):
         of_points = [(row, by_point[row.key, row.started_utc]) for row in points]
         headings = dict.fromkeys(_heading(each) for _, alike in of_points for each in alike)
-        texts = ("variant", "tile", "function")
-        grid = table("variant", "tile", "time", "function", *headings, left=texts)
+        grid = table("variant", "tile", "time", *headings, left=("variant", "tile"))
+        names: list[str] = []
         for row, alike in of_points:
-            for kernel, values in grouped(alike, lambda each: (each.kernel, each.function)).items():
+            kernels = grouped(alike, lambda each: (each.kernel, each.function))
+            for place, values in enumerate(kernels.values(), start=1):
                 cells = {_heading(each): _value(each.value) for each in values}
-                first = kernel[0] in {None, 1}  # later kernels are parts of the same call
-                names = (row.variant, row.tile, marked(row)) if first else ("", "", "")
-                name = kernel[1] or ""
-                shown = name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
-                grid.add_row(*names, shown, *(cells.get(heading, "") for heading in headings))
+                first = row.variant, row.tile, marked(row)
+                start = first if place == 1 else (f"  kernel {place}", "", "")
+                grid.add_row(*start, *(cells.get(heading, "") for heading in headings))
+            functions = [function or "" for _, function in kernels]
+            if any(name.partition("<")[0] != row.variant for name in functions):
+                call = " ".join(filter(None, (row.variant, row.tile)))
+                names.append(f"{call} launches {', then '.join(map(_cut, functions))}")
         parts += [Text(f"\nCounters of one call: {title(points[0])}", "bold"), grid]
+        if names:
+            parts += [Text(), *map(Text, names)]
     return parts
 
 
 def _heading(counter: CounterRow) -> str:
     return ", ".join(filter(None, (counter.metric, counter.unit)))
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
 
 
 def _value(value: float | None) -> str:

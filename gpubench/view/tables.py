@@ -61,7 +61,7 @@ class Table:
         for index in columns:
             name = self.headings[index]
             justify: JustifyMethod = "left" if self._is_text(name) else "right"
-            heading = name if self._is_text(name) else _BREAK.sub("\n", name, count=1)
+            heading = name if self._is_text(name) else _broken(name)
             fixed = not self._is_text(name) or name == "variant"
             kept = widths[index] if name.endswith(_TILE) else None
             grid.add_column(
@@ -111,7 +111,7 @@ class Table:
         widths = [
             max(
                 cell_len(word)
-                for text in (*_BREAK.sub("\n", name, count=1).split("\n"), *map(_plain, cells))
+                for text in (*_broken(name).split("\n"), *map(_plain, cells))
                 for word in (text.split(" ") if self._is_text(name) else [text])
             )
             for name, *cells in zip(self.headings, *self.lines, strict=True)
@@ -150,6 +150,12 @@ def _plain(cell: Cell) -> str:
     return "" if cell is None else str(cell)
 
 
+def _broken(heading: str) -> str:
+    """Break the heading of a column of figures into lines, so that the column is narrow."""
+    heading = _BREAK.sub("\n", heading, count=1)
+    return _LONG_NAME.sub(r"\g<0>\n", heading).replace(", ", "\n")
+
+
 def table(*headings: str, left: Collection[str] | None = ()) -> Table:
     """Return an empty table. `left` has the headings of the columns of text, or is None for all."""
     return Table(headings=headings, left=left)
@@ -186,6 +192,9 @@ _TILE = "tile"  # end of the headings of tiles, such as `best tile`
 
 _BREAK = re.compile(r"(?<=^% of) |(?<=^×) ")
 """Matches the space at which a heading such as `% of peak` is broken into two lines."""
+
+_LONG_NAME = re.compile(r"\S{8,16}[_.](?=[\w.]{4})")
+"""Matches a part of a heading such as `sm__cycles_elapsed.max`, which is broken after the part."""
 
 
 class _Console(Console):

@@ -88,7 +88,7 @@ def show(
             content = encode(sides[0]) if form == Format.CSV else as_json(sides[0], JSON_FORMAT)
         else:
             parts = result_tables(files, sides, sort, top)
-            parts += tables_of_counters(files, sides)
+            parts += tables_of_counters(files, sides, sort, top)
     if not are_rows:
         if claimed is None and form == Format.TEXT:
             console().print(*parts, sep="\n")

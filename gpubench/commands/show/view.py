@@ -67,19 +67,23 @@ def result_tables(
 
 
 def tables_of_counters(
-    files: Sequence[Path], sides: Sequence[Sequence[Row]]
+    files: Sequence[Path], sides: Sequence[Sequence[Row]], sort: str | None, top: int | None
 ) -> list[RenderableType]:
     """Return the tables of the counters that sweeps wrote beside the files."""
-    paths = filter(Path.is_file, map(counters_path, files))
-    return counter_tables([*chain(*sides)], [*chain.from_iterable(map(read, paths))])
+    parts: list[RenderableType] = []
+    for path, rows in zip(map(counters_path, files), sides, strict=True):
+        if path.is_file():
+            listed = chain(*_listed(rows, sort, top)) if sort or top else rows
+            tables = counter_tables([*listed], read(path))
+            parts += [Text(f"\n{path}:"), *tables] if tables and files[1:] else tables
+    return parts
 
 
 def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None) -> Group:
     """Return the tables that a sweep prints, or lists of points if `sort` or `top` is given."""
     if not (sort or top):
         return Group(*results(rows).renderables, *list_summaries(rows), *sentences(rows))
-    by_size = by_problem(row for row in rows if row.status == Status.OK)
-    problems = [sorted(points, key=ORDER[sort or "time"])[:top] for points in by_size]
+    problems = _listed(rows, sort, top)
     listed = list(chain(*problems))
     if len(listed) > MAX_POINTS:
         return Group(too_many(listed))
@@ -87,6 +91,12 @@ def tables(rows: Sequence[Row], sort: str | None = None, top: int | None = None)
     for points in problems:
         parts += [heading(points[0]), rows_table(points, [*NAMES, *figures(points[0], rows)])]
     return Group(*parts, *failures(rows), *remarks(listed))
+
+
+def _listed(rows: Sequence[Row], sort: str | None, top: int | None) -> list[list[Row]]:
+    """Return the first points of each problem, in the order of `sort` or by time."""
+    by_size = by_problem(row for row in rows if row.status == Status.OK)
+    return [sorted(points, key=ORDER[sort or "time"])[:top] for points in by_size]
 
 
 _BUILD: dict[str, Callable[[BuildRow], str]] = {
