@@ -27,6 +27,11 @@ FORMS = (
         "'gpubench show' shows this file, and 'gpubench diff' compares two build files",
     ),
     (
+        ("started_utc,kernel,function,metric,unit,value",),
+        "the counters of a sweep",
+        "name the CSV of the sweep beside it, and 'gpubench show' shows both",
+    ),
+    (
         ("experiment,series,label,",),
         "the comparison of published experiments",
         "name the CSV of an experiment beside it",

@@ -67,9 +67,12 @@ def show(
     from gpubench.files import Output
     from gpubench.plan.selection import read_selected
     from gpubench.results.build_row import is_build_file, read
+    from gpubench.results.counter_row import counters_path
     from gpubench.results.row import encode
     from gpubench.view.tables import console, markdown, plain
 
+    beside = {*map(counters_path, files)}  # `*.csv` also names the counters
+    files = [path for path in files if path not in beside]
     form = form or _form_of(output)
     claimed = Output(output, overwrite=force) if output else None
     are_rows = form in {Format.CSV, Format.JSON}

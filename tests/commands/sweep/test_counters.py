@@ -166,6 +166,15 @@ def test_counters_are_shown_of_the_points_that_show_lists(tmp_path: Path) -> Non
     assert [out.count(f"\n{path.removesuffix('csv')}counters.csv:\n") for path in files] == [1, 1]
 
 
+def test_a_file_of_counters_is_shown_only_with_the_csv_of_the_sweep(tmp_path: Path) -> None:
+    files = [str(H200 / name) for name in ("scaled.counters.csv", "scaled.csv")]
+    assert call(tmp_path, "show", *files).out == call(tmp_path, "show", files[1]).out
+    for command in ("show", "report", "diff"):
+        done = call(tmp_path, command, *files[: 2 if command == "diff" else 1])
+        assert done.code == 2
+        assert "it is the counters of a sweep; name the CSV of the sweep beside it" in done.err
+
+
 def test_counters_of_an_earlier_sweep_are_not_shown(logs: Logs, tmp_path: Path) -> None:
     logs(PROBED, log_of(NAIVE_CALL, CUBLAS_CALL))
     swept(tmp_path)
