@@ -92,7 +92,7 @@ def read_counters(outcome: Outcome, metrics: Sequence[str], *, overwrite: bool) 
     """Launch each timed point once under ncu. Write the counters beside the CSV, and return them.
 
     Points of each cache state, and of each user's function, have a process of their own. Raises
-    UsageError if ncu fails. The counters of the points before the failure are written.
+    UsageError if ncu fails. The counters of earlier points are written, also after Ctrl-C.
     """
     job, device = outcome.job, outcome.job.device
     rows = {
@@ -103,13 +103,18 @@ def read_counters(outcome: Outcome, metrics: Sequence[str], *, overwrite: bool) 
     say(f"reading counters of {counted(len(rows), 'point')} under Nsight Compute", err=True)
     path = counters_path(outcome.path or Path())
     counters: list[CounterRow] = []
-    error = ""
+
+    def write() -> None:
+        if counters:
+            Output(path, overwrite=overwrite, flag=FLAG).write(encode(counters))
+            say(f"counters: {path}", err=True)
+
     with ExitStack() as until:
+        until.callback(write)
         lock_device(device, until)
         groups = grouped(rows, lambda point: (owner_of(point.variant), point.cache))
         for points in groups.values():
-            name = f"{device.backend}:{device.index}"
-            result = _profiled(name, points, job.sweep, metrics)
+            result = _profiled(f"{device.backend}:{device.index}", points, job.sweep, metrics)
             for point, kernels in zip(points, result.calls, strict=False):  # ncu may end early
                 counters += (
                     CounterRow(
@@ -122,13 +127,8 @@ def read_counters(outcome: Outcome, metrics: Sequence[str], *, overwrite: bool) 
                     for number, kernel in enumerate(kernels, start=1)
                     for counter in kernel.counters
                 )
-            if error := result.error:
-                break
-    if counters:
-        Output(path, overwrite=overwrite, flag=FLAG).write(encode(counters))
-        say(f"counters: {path}", err=True)
-    if error:
-        raise UsageError(f"{FLAG}: {error}; the times are in {outcome.path}")
+            if result.error:
+                raise UsageError(f"{FLAG}: {result.error}; the times are in {outcome.path}")
     return counters
 
 

@@ -284,22 +284,25 @@ def test_a_failure_of_ncu_after_the_sweep_keeps_the_times_and_the_first_counters
     assert {row.variant for row in read(tmp_path / "a.counters.csv")} == {"naive"}
 
 
-def test_ctrl_c_while_counters_are_read_keeps_the_times(
-    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("counted", [[], [log_of(NAIVE_CALL)]])
+def test_ctrl_c_while_counters_are_read_keeps_the_times_and_the_first_counters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logs: Logs, counted: Sequence[str]
 ) -> None:
-    logs(PROBED)
-    profiles = iter([ncu.read_log(PROBED, METRICS)])
+    logs()
+    profiles = [ncu.read_log(text, METRICS) for text in (PROBED, *counted)]
 
     def interrupted(*_: object, **__: object) -> ncu.Profile:
-        for profile in profiles:
-            return profile
-        raise KeyboardInterrupt
+        if not profiles:
+            raise KeyboardInterrupt
+        return profiles.pop(0)
 
     monkeypatch.setattr(counters, "profile", interrupted)
-    done = swept(tmp_path)
+    done = swept(tmp_path, "--cache", "both", "--variants", "naive")
     assert done.code == 130
     assert len(read_results(tmp_path / "a.csv")) == 2
-    assert not (tmp_path / "a.counters.csv").exists()
+    path = tmp_path / "a.counters.csv"
+    assert path.exists() == bool(counted)
+    assert not counted or len(read(path)) == len(METRICS)
 
 
 def test_the_process_under_ncu_starts_and_reports_a_missing_gpu(
