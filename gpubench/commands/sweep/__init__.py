@@ -73,6 +73,8 @@ def sweep(
             console().print(*counter_tables(rows, counted), sep="\n")
     finally:
         code = conclude(outcome)
+    if metrics and outcome.interrupted:
+        say("no counters were read: add --counters to --resume", err=True)
     if outcome.timed and outcome.path and console(stderr=True).is_terminal:
         say(f"next: {shlex.join(['gpubench', 'plot', str(outcome.path)])}", err=True)
     raise typer.Exit(code)

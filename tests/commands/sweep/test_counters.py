@@ -4,7 +4,9 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commandline import Done, call
@@ -14,6 +16,7 @@ from stub import nothing_measured
 
 from gpubench.backends.cuda import ncu
 from gpubench.commands.sweep import counters
+from gpubench.engine import run
 from gpubench.errors import LaunchError
 from gpubench.hardware.architectures import example
 from gpubench.model import Cache
@@ -303,6 +306,23 @@ def test_ctrl_c_while_counters_are_read_keeps_the_times_and_the_first_counters(
     path = tmp_path / "a.counters.csv"
     assert path.exists() == bool(counted)
     assert not counted or len(read(path)) == len(METRICS)
+
+
+def test_an_interrupted_sweep_advises_to_resume_with_counters(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs(PROBED)
+    measure = run.measure
+
+    def interrupted(*words: Any, **options: Any) -> run.Outcome:
+        return replace(measure(*words, **options), interrupted=True)
+
+    monkeypatch.setattr(run, "measure", interrupted)
+    done = swept(tmp_path)
+    assert done.code == 130
+    assert done.err.endswith(
+        "--resume a.csv continues the sweep\nno counters were read: add --counters to --resume\n"
+    )
 
 
 def test_the_process_under_ncu_starts_and_reports_a_missing_gpu(
