@@ -152,8 +152,9 @@ def _plain(cell: Cell) -> str:
 
 def _broken(heading: str) -> str:
     """Break the heading of a column of figures into lines, so that the column is narrow."""
-    heading = _BREAK.sub("\n", heading, count=1)
-    return _LONG_NAME.sub(r"\g<0>\n", heading).replace(", ", "\n")
+    if "__" in heading:  # a metric of Nsight Compute
+        return _PART_OF_METRIC.sub(r"\g<0>\n", heading).replace(", ", "\n")
+    return _BREAK.sub("\n", heading, count=1)
 
 
 def table(*headings: str, left: Collection[str] | None = ()) -> Table:
@@ -193,8 +194,8 @@ _TILE = "tile"  # end of the headings of tiles, such as `best tile`
 _BREAK = re.compile(r"(?<=^% of) |(?<=^×) ")
 """Matches the space at which a heading such as `% of peak` is broken into two lines."""
 
-_LONG_NAME = re.compile(r"\S{8,16}[_.](?=[\w.]{4})")
-"""Matches a part of a heading such as `sm__cycles_elapsed.max`, which is broken after the part."""
+_PART_OF_METRIC = re.compile(r"\S{8,16}[_.](?=[\w.]{4})")
+"""Matches a part of a metric such as `sm__cycles_elapsed.max`. A line may end after the part."""
 
 
 class _Console(Console):

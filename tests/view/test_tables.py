@@ -24,7 +24,7 @@ from gpubench.view.row_tables import (
     uncertainty,
 )
 from gpubench.view.sentences import sentences
-from gpubench.view.tables import PIPED_WIDTH, console, table
+from gpubench.view.tables import PIPED_WIDTH, console, plain, table
 
 TILED = variant(name="tiled", tiles=edges(1, 64, because="of a test"))
 OTHER = variant(name="other", tiles=edges(1, 64, because="of a test"))
@@ -216,6 +216,16 @@ def test_a_table_too_wide_for_the_terminal_is_split_and_no_figure_is_cut() -> No
     for n in range(9):
         assert f"figure {n}" in text
         assert f"{n},234,567" in text
+
+
+def test_only_headings_of_metrics_and_of_percentages_are_broken() -> None:
+    grid = table("tile", "register_tile", "% of peak", "sm__cycles_elapsed.max, cycle")
+    lines = plain([grid]).splitlines()
+    assert [line.split() for line in lines[:3]] == [
+        ["sm__cycles_"],
+        ["%", "of", "elapsed.max"],
+        ["tile", "register_tile", "peak", "cycle"],
+    ]
 
 
 def test_the_interval_is_shown_and_with_few_samples_their_number() -> None:
