@@ -270,20 +270,17 @@ def reproduced(first: str, after: str) -> str:
 def changed_kernels() -> str:
     """Return the kernels whose sources changed since a file was measured, for each file.
 
-    Kernels of libraries are left out, because their hash depends on what is installed.
+    Kernels of libraries are left out, because their hash depends on what is installed. Older files
+    without the column `op` have plain products.
     """
     present = {(each.op, each.name): source_hash(each) for each in variants() if not each.libraries}
-    key, lines = ("op", "variant", "source_hash"), []
+    lines = []
     for path in sorted(RESULTS.glob("*/**/*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.reader(file)
-            names = next(rows)
-            if not {*key} <= {*names}:
+            rows = csv.DictReader(file)
+            if not {"variant", "source_hash"} <= {*(rows.fieldnames or ())}:
                 continue
-            kernels = {
-                (op, name, sources)
-                for op, name, sources in map(itemgetter(*map(names.index, key)), rows)
-            }
+            kernels = {(row.get("op", "gemm"), row["variant"], row["source_hash"]) for row in rows}
         hashed = {row for row in kernels if row[2] and row[:2] in present}
         changes = {(op, name) for op, name, sources in hashed if sources != present[op, name]}
         changed = sorted(name for _, name in changes)
