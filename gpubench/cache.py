@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -134,7 +135,7 @@ def environment_with_caches() -> tuple[dict[str, str], str]:
         return {"NUMBA_CACHE_DIR": str(directory / "numba-2"), **os.environ}, ""
     notice = f"kernels are compiled only for this run, because {directory} cannot be used: {why}"
     try:
-        directory = _temporary_until_exit()
+        directory = _temporary_until_exit(directory)
     except OSError as error:
         return {
             **os.environ
@@ -209,7 +210,7 @@ def _folder_for(kernels: Path) -> Path:
         folder = preferred
         try:
             if kernels.is_relative_to(_temporary_folder()) or _why_unusable(folder):
-                folder = _temporary_until_exit()
+                folder = _temporary_until_exit(preferred)
         except OSError:
             folder = NOWHERE
         _folders[preferred] = folder
@@ -219,8 +220,9 @@ def _folder_for(kernels: Path) -> Path:
 _folders: dict[Path, Path] = {}  # folders for foreign code, by the preferred folders (`folder_of`)
 
 
-def _temporary_until_exit() -> Path:
-    """Make a temporary folder that is removed when this process ends.
+@cache
+def _temporary_until_exit(preferred: Path) -> Path:
+    """Make a temporary folder that replaces a folder and is removed when this process ends.
 
     Each such folder is locked. Remove folders whose processes were killed: they are not locked.
     """
@@ -236,7 +238,7 @@ def _temporary_until_exit() -> Path:
     with suppress(OSError):  # a file system without locks, where no folder is removed above
         fcntl.flock(os.open(folder, _TO_LOCK), fcntl.LOCK_EX)
     if not folder.exists():  # another process removed the folder before it was locked
-        return _temporary_until_exit()
+        return _temporary_until_exit(preferred)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 

@@ -228,6 +228,7 @@ def test_a_user_without_a_home_directory_has_no_cache(
     environment, notice = environment_with_caches()
     assert "cannot be used: there is no home directory" in notice
     assert Path(environment["XDG_CACHE_HOME"]).is_absolute()
+    assert environment_with_caches()[0]["XDG_CACHE_HOME"] == environment["XDG_CACHE_HOME"]
     assert not keep_value(user_cache("a"), b"")
     assert environment_of_foreign(tmp_path / "kernels", SHARED)[1].is_absolute()
     assert not list(tmp_path.iterdir())
