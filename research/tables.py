@@ -233,26 +233,25 @@ def foreign_kernels() -> str:
     with measured_file("foreign.csv").open(newline="", encoding="utf-8") as lines:
         rows = [row for row in csv.DictReader(lines) if row["repository"]]
     rows.sort(key=itemgetter("op", "compute_mode", "kernel"))
+    sizes = sorted({row["n"] for row in rows}, key=int)
     cells = []
-    for of_kernel in grouped(rows, lambda row: row["kernel"]).values():
-        first, last = of_kernel[0], of_kernel[-1]
+    for of_kernel in grouped(rows, itemgetter("kernel")).values():
+        first, by_size = of_kernel[0], {row["n"]: row for row in of_kernel}
         file = first["file"].rpartition("/")[2]
         ratio = next((row["ratio"] for row in of_kernel if row["ratio"]), "–")
-        part = f"{float(last['percent_of_cublas']):.0f} %" if last["percent_of_cublas"] else "–"
+        percent = by_size.get(sizes[-1], {}).get("percent_of_cublas")
         cells.append(
             [
                 f"{first['repository'].partition('/')[2]}: {file} {first['function']}".strip(),
                 first["op"],
                 first["compute_mode"],
-                *(us_or_status(row) for row in of_kernel),
-                part,
+                *(us_or_status(by_size[n]) if n in by_size else "–" for n in sizes),
+                f"{float(percent):.0f} %" if percent else "–",
                 ratio,
             ]
         )
-    sizes = (f"µs at {row['n']}" for row in of_kernel)
-    return table(
-        ["kernel", "operation", "mode", *sizes, "of cuBLAS at 4096", "by Nsight Compute"], cells
-    )
+    heading = ["kernel", "operation", "mode", *(f"µs at {n}" for n in sizes)]
+    return table([*heading, f"of cuBLAS at {sizes[-1]}", "by Nsight Compute"], cells)
 
 
 def us_or_status(row: Mapping[str, str]) -> str:

@@ -106,6 +106,32 @@ def test_rows_of_an_earlier_sweep_are_not_taken_for_those_of_a_refused_one(
     assert foreign_gpu.swept("gemm", "float32", ["f001"], tmp_path, gpus, math.inf) == []
 
 
+def test_a_time_that_an_interrupted_sweep_lacks_is_a_dash_in_the_table_of_foreign_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = measured_file("foreign.csv").read_text(encoding="utf-8").splitlines()
+    rows = [line.split(",") for line in lines]
+    first = next(row for row in rows[1:] if row[0])
+    path = tmp_path / "foreign.csv"
+    path.write_text(
+        "\n".join(
+            line for line, row in zip(lines, rows, strict=True) if row[3:6] != [*first[3:5], "1000"]
+        )
+    )
+    heading, _, *complete = tables.foreign_kernels().splitlines()
+    monkeypatch.setattr(tables, "measured_file", lambda _: path)
+    shorter, _, *lacking = tables.foreign_kernels().splitlines()
+    assert shorter == heading
+    ((before, after),) = [
+        pair for pair in zip(complete, lacking, strict=True) if pair[0] != pair[1]
+    ]
+    assert [
+        cell
+        for cell, other in zip(after.split(" | "), before.split(" | "), strict=True)
+        if cell != other
+    ] == ["–"]
+
+
 def test_an_interrupted_sweep_verifies_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = LocalPool(Runner(FakeBackend()))  # type: ignore[arg-type] # as in other tests
     sweep = Sweep(variants=("cpu_tile",), sizes=((8, 8, 8),), tiles=("8", "16"))
