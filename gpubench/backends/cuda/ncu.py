@@ -5,6 +5,7 @@ kernels, although a call of a library may launch several kernels.
 """
 
 import csv
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -101,7 +102,9 @@ def read_log(text: str, metrics: Sequence[str], ending: str = "") -> Profile:
     """Read the log of ncu. `ending` describes how the program ended, if it failed."""
     errors = [line[9:].strip() for line in text.splitlines() if line.startswith("==ERROR==")]
     error = _explained(errors[0], metrics) if errors else ending
-    rows = list(csv.DictReader(line for line in text.splitlines() if line.startswith('"')))
+    # The last line may be cut, for example because the disk is full.
+    lines = filter(re.compile(r'".*[^,]"').fullmatch, text.splitlines())
+    rows = [row for row in csv.DictReader(lines) if None not in row.values()]
     if not rows:
         return Profile([], error or "ncu profiled no kernel")
     units = rows[0]  # the first row has the units

@@ -364,6 +364,18 @@ def test_each_point_is_launched_behind_a_marker_and_a_point_that_fails_has_no_ke
     assert marks == [0]
 
 
+def test_a_log_that_ends_anywhere_gives_only_counters_of_the_complete_log() -> None:
+    log = log_of(NAIVE_CALL, CUBLAS_CALL)
+    complete = ncu.read_log(log, METRICS).calls
+    counts = set()
+    for end in range(log.index('"ID"'), len(log)):
+        calls = ncu.read_log(log[:end], METRICS, "ncu took longer than 1 s").calls
+        counts.add(len(calls))
+        for kernels, whole in zip(calls, complete, strict=False):
+            assert kernels == whole[: len(kernels)]
+    assert counts == {0, 1, 2}
+
+
 def test_counters_lie_beside_a_csv_that_may_be_compressed() -> None:
     for name in ("a.csv", "a.csv.gz"):
         assert counters_path(Path("results", name)) == Path("results/a.counters.csv")
