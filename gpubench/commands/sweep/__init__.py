@@ -26,8 +26,8 @@ def sweep(
         str | None,
         typer.Option(
             metavar="METRICS",
-            help="Also launch each timed point once under Nsight Compute, and show these of its "
-            "metrics, such as dram__bytes.sum,sm__cycles_elapsed.max.",
+            help="Also launch each timed point once under Nsight Compute, and show these metrics, "
+            "such as dram__bytes.sum,sm__cycles_elapsed.max.",
         ),
     ] = None,
     **options: Any,
