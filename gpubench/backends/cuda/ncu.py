@@ -61,7 +61,7 @@ def profile(
     flush: bool,
     limit_s: float,
     environment: Mapping[str, str],
-    output: int = DEVNULL,
+    output: int,
 ) -> Profile:
     """Run a program that uses `marked_call`, and return the counters of the calls.
 

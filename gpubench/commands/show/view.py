@@ -73,9 +73,9 @@ def tables_of_counters(
     parts: list[RenderableType] = []
     for path, rows in zip(map(counters_path, files), sides, strict=True):
         if path.is_file():
-            listed = chain(*_listed(rows, sort, top)) if sort or top else rows
-            tables = counter_tables([*listed], read(path))
-            parts += [Text(f"\n{path}:"), *tables] if tables and files[1:] else tables
+            listed = [*chain(*_listed(rows, sort, top))] if sort or top else rows
+            of_file = counter_tables(listed, read(path))
+            parts += [Text(f"\n{path}:"), *of_file] if of_file and files[1:] else of_file
     return parts
 
 

@@ -35,6 +35,7 @@ from gpubench.grouping import grouped
 from gpubench.model import Cache, Point, Status
 from gpubench.plan.scrutiny import owner_of
 from gpubench.plan.sweep import Sweep
+from gpubench.process.child import END_S
 from gpubench.process.confine import TEMPORARY
 from gpubench.process.streams import Copier
 from gpubench.results.counter_row import CounterRow, counters_path, encode
@@ -58,8 +59,6 @@ PROGRAM = (
 """Program of the process under ncu. It imports from the same paths as this process."""
 
 POINT_ERRORS = (CompileError, DoesNotFitError, LaunchError)
-
-END_S = 3.0  # maximum time to wait for the last lines of the process
 
 
 def require_counters(text: str, sweep: Sweep, on: str | None, *, overwrite: bool) -> list[str]:
