@@ -59,6 +59,9 @@ class Description:
     asked: list[str]  # parameters whose meaning is not known
     guesses: list[str]  # fields of the description that are guesses
     hint: str = ""  # the reason to think that the function is no product
+    function: str = ""  # name of the function
+    others: tuple[str, ...] = ()  # names of the other functions that could be described
+    dtypes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +120,7 @@ def description_of(facts: Facts) -> Description:
     return Description(
         text="\n".join((head, *(f"    {line}" for line in lines), ")\n")),
         asked=[each.name for each in asked], guesses=_guesses(facts), hint=facts.hint,
+        function=facts.instance.partition("<")[0], others=tuple(facts.others), dtypes=facts.dtypes,
     )  # fmt: skip
 
 

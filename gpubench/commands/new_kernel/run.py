@@ -8,7 +8,7 @@ import ast
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import dropwhile
 from pathlib import Path
@@ -25,7 +25,7 @@ from gpubench.plan.from_source.files import source_text
 from gpubench.plan.from_source.python import describe_python
 from gpubench.plan.operations import operation_named
 from gpubench.plan.python_file import NAME_RULE, is_name
-from gpubench.plan.registry import KERNELS, descriptors, home, of_op
+from gpubench.plan.registry import KERNELS, descriptors, home, library_of, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.text import shown, unknown
 from gpubench.view.tables import console, say
@@ -38,6 +38,8 @@ _LESSON = """\
 // What limits it now, and what the next step is. State a speed only if you measured it.
 """
 
+
+MAX_OTHERS = 5  # maximum number of other functions of a source that are printed
 
 _OF_CPP = re.compile(
     r"alignas|alignof|and|asm|auto|bool|break|case|catch|char|class|compl|concept|const"
@@ -78,7 +80,7 @@ def write_pair(name: str, op: str | None, like: str | None, folder: Path, *, for
             texts[path] = _source(header)
     write_all(texts, overwrite=force)
     what = f"{start.name} under a new name, which compiles and is correct. Change the kernel, then:"
-    _say_next(texts, op, folder, what, f"{start.name},{name}")
+    _say_next(texts, op, folder, what, [start.name, name], dtypes=start.dtypes[:1])
 
 
 def describe_source(
@@ -117,7 +119,18 @@ def describe_source(
         )
         verdict = _proved(each, op, folder, description, redescribe)
         told.append(verdict if len(chosen) == 1 else f"{each}: {verdict}")
-    _say_next(paths, op, folder, "\n".join((*told, "Then:")), ",".join(chosen))
+    lines = [
+        f"{path}: describes {description.function}{'' if kernel else _others(description)}"
+        for path, description in zip(paths, descriptions.values(), strict=True)
+    ]
+    dtypes = [dtype for each in descriptions.values() for dtype in each.dtypes[:1]]
+    _say_next(lines, op, folder, "\n".join((*told, "Then:")), [*chosen], dtypes=dtypes)
+
+
+def _others(description: Description) -> str:
+    """Return a text on how to describe another function of the source."""
+    names = ", ".join(description.others[:MAX_OTHERS])
+    return f"; --kernel FUNCTION describes another function, such as {names}" if names else ""
 
 
 def _describe_python(
@@ -131,7 +144,7 @@ def _describe_python(
     Output(path, overwrite=force, flag="").write(text.encode())
     described = Description(text=text, asked=[], guesses=[])
     verdict = _proved(name, op, folder, described, lambda **_: described)
-    _say_next([path], op, folder, f"{verdict}\nThen:", name)
+    _say_next([str(path)], op, folder, f"{verdict}\nThen:", [name], on_gpu=False)
 
 
 def _proved(
@@ -178,15 +191,24 @@ def _checked(name: str, op: str | None, folder: Path) -> str:
     return op
 
 
-def _say_next(paths: Iterable[Path], op: str, folder: Path, what: str, names: str) -> None:
-    """Print the paths of new files, `what`, and the next commands."""
-    say("\n".join(map(str, paths)))
+def _say_next(
+    files: Iterable[object], op: str, folder: Path, what: str, names: Sequence[str], *,
+    dtypes: Sequence[str] = (), on_gpu: bool = True,
+) -> None:  # fmt: skip
+    """Print the new files, `what`, and the next commands.
+
+    The sweep has the kernels `names`, the GPU's library, and the dtypes that are not the default.
+    """
+    say("\n".join(map(str, files)))
     options = "" if op == Sweep().op else f" --op {op}"
     options += f" --kernels {shlex.quote(str(folder))}"
     console().print(f"\n{what}\n")
+    variants = [*names, *filter(None, [library_of(op, "cuda") if on_gpu else ""])]
+    listed = tuple(dict.fromkeys(dtypes)) or Sweep().dtypes
+    only = "" if listed == Sweep().dtypes else f" --dtypes {','.join(listed)}"
     say(
-        f"  gpubench check {names.rpartition(',')[2]}{options}\n"
-        f"  gpubench sweep{options} --variants {names} --sizes 1000,1024"
+        f"  gpubench check {names[-1]}{options}\n"
+        f"  gpubench sweep{options} --variants {','.join(variants)} --sizes 1000,1024{only}"
     )
 
 

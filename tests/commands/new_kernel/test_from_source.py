@@ -587,3 +587,19 @@ def test_headers_beside_a_repository_do_not_belong_to_it(tmp_path: Path) -> None
     (tmp_path / "project/.git").rmdir()
     describe_source("again", None, tmp_path / "project/here.cu", tmp_path / "own", force=False)
     assert "other" in (tmp_path / "own/gemm/again.py").read_text()
+
+
+def test_the_function_other_functions_and_a_sweep_in_its_dtype_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "two.cu"
+    head = "__global__ void {}(const half* A, const half* B, half* C, int M, int N, int K) {{}}\n"
+    source.write_text(head.format("first") + head.format("second"))
+    describe_source("mine", None, source, tmp_path / "own", force=False)
+    out = capsys.readouterr().out
+    path = tmp_path / "own/gemm/mine.py"
+    more = "--kernel FUNCTION describes another function, such as second"
+    assert f"{path}: describes first; {more}\n" in out
+    assert "--variants mine,cublas --sizes 1000,1024 --dtypes float16_sum16\n" in out
+    describe_source("mine", None, source, tmp_path / "own", kernel="second", force=True)
+    assert f"{path}: describes second\n" in capsys.readouterr().out
