@@ -128,13 +128,17 @@ def why_unknown(parameter: Parameter, op: str, *, on_host: bool = False) -> str 
             what = f"write {parameter.name}=A, or one of {names} in place of A"
             return f"{parameter.cpp} {parameter.name}: {what}"
         return None
+    if parameter.type_name not in {*FORMATS, "Scalar"}:
+        return (
+            f"{parameter.cpp} {parameter.name}: a {parameter.type_name} cannot be passed by value; "
+            "describe a kernel of pointers and numbers (--kernel), or write such a function that "
+            "calls this one"
+        )
     if parameter.value != LAUNCH:
         try:
             number(parameter, Problem(op=op, m=1, n=1, k=1, dtype="float32"))
         except ValueError as error:
             return f"{parameter.cpp} {parameter.name}: {error}"
-    if parameter.type_name not in {*FORMATS, "Scalar"}:
-        return f"{parameter.cpp} {parameter.name}: this type cannot be passed to a kernel by value"
     return _why_too_large(parameter)
 
 
@@ -200,7 +204,9 @@ def number(parameter: Parameter, problem: Problem) -> float:
             product *= float(factor.rstrip("fF")) if "." in factor else int(factor)
         else:
             names = ", ".join(name.upper() if len(name) == 1 else name for name in numbers)
-            raise ValueError(f"write {parameter.name}=1, or one of {names} in place of 1")
+            absent = factor.upper() in {"M", "N", "K"}
+            wrong = f"{problem.op} has no {factor.upper()}: use another --op, or " if absent else ""
+            raise ValueError(f"{wrong}write {parameter.name}=1, or one of {names} in place of 1")
     return product
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gpubench.errors import UsageError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Config
-from gpubench.model.signature import Parameter
+from gpubench.model.signature import FORMATS, Parameter
 from gpubench.text import shown
 
 UNKNOWN = "?"
@@ -22,10 +22,11 @@ PER_LINE = 4  # maximum number of parameters in a line of the signature
 _SCALAR = re.compile(r"\bScalar\b")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")  # a byte that is not UTF-8
 _ADVICE = {
-    True: "Write =A or which array it is, or =null.",
-    False: "Write =1 for a constant, or =M, =lda, =M*N for what it is.",
+    (True, False): "Write =A or which array it is, or =null.",
+    (False, False): "Write =1 for a constant, or =M, =lda, =M*N for what it is.",
+    (False, True): "An object cannot be passed: write a function without it that calls this one.",
 }
-"""What to write for a parameter that is not known, by whether it is a pointer."""
+"""What to write for a parameter that is not known, by whether it is a pointer, and an object."""
 
 
 _PYTHON = '''import runpy
@@ -59,6 +60,7 @@ class Description:
     asked: list[str]  # parameters whose meaning is not known
     guesses: list[str]  # fields of the description that are guesses
     hint: str = ""  # the reason to think that the function is no product
+    objects: tuple[str, ...] = ()  # unknown parameters that cannot be passed by value
     function: str = ""  # name of the function
     others: tuple[str, ...] = ()  # names of the other functions that could be described
     dtypes: tuple[str, ...] = ()
@@ -120,6 +122,7 @@ def description_of(facts: Facts) -> Description:
     return Description(
         text="\n".join((head, *(f"    {line}" for line in lines), ")\n")),
         asked=[each.name for each in asked], guesses=_guesses(facts), hint=facts.hint,
+        objects=tuple(each.name for each in asked if _is_object(each)),
         function=facts.instance.partition("<")[0], others=tuple(facts.others), dtypes=facts.dtypes,
     )  # fmt: skip
 
@@ -141,14 +144,20 @@ def _signature(facts: Facts, asked: list[Parameter]) -> Iterator[str]:
     """Yield the lines of the signature. Comments name the parameters that are not known."""
     if facts.others:
         yield f"# --kernel selects another: {', '.join(facts.others)}."
-    for is_pointer, advice in _ADVICE.items():
-        if names := [each.name for each in asked if each.is_pointer == is_pointer]:
+    for (is_pointer, is_object), advice in _ADVICE.items():
+        kind = [each for each in asked if each.is_pointer == is_pointer]
+        if names := [each.name for each in kind if _is_object(each) == is_object]:
             yield f"# Not known: {', '.join(names)}. {advice}"
     texts = [_declaration(each, facts.element) for each in facts.arguments]
     rows = [", ".join(texts[at : at + PER_LINE]) for at in range(0, len(texts), PER_LINE)]
     yield "signature=("
     yield from (f"    {_quoted(row)}" for row in (*(f"{row}, " for row in rows[:-1]), *rows[-1:]))
     yield "),"
+
+
+def _is_object(parameter: Parameter) -> bool:
+    """Whether a parameter is passed by value, and its type is no number."""
+    return not parameter.is_pointer and parameter.type_name not in {*FORMATS, "Scalar"}
 
 
 def _declaration(parameter: Parameter, element: str) -> str:

@@ -74,7 +74,8 @@ def test_leading_dimensions_of_a_batch_are_those_of_its_matrices() -> None:
     [
         ("int stride", "write stride=1, or one of M, N, K, lda, ldb, ldc in place of 1"),
         ("float* D", "write D=A, or one of A, B, C, workspace, null in place of A"),
-        ("dim3 M", "this type cannot be passed to a kernel by value"),
+        ("dim3 M", "dim3 M: a dim3 cannot be passed by value; describe a kernel of pointers"),
+        ("torch::Tensor a", "torch::Tensor a: a torch::Tensor cannot be passed by value"),
         ("int M=rows", "write M=1"),
         ("unsigned x=-1", "the type cannot hold -1"),
         ("half alpha=70000", "the type cannot hold 70000"),
@@ -90,7 +91,10 @@ def test_operations_on_vectors_have_their_own_names() -> None:
     assert values("const float* A, const float* x, float* y, int M, int N, int lda", y) == (
         ["@0", "@1", "@2", 3, 5, 5]
     )
-    assert why_unknown(parameters("int K")[0], "gemv")
+    reason = why_unknown(parameters("int K")[0], "gemv")
+    assert reason == (
+        "int K: gemv has no K: use another --op, or write K=1, or one of M, N, lda in place of 1"
+    )
 
 
 def test_numbers_are_packed_as_their_types() -> None:

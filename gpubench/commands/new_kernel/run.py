@@ -159,7 +159,7 @@ def _proved(
     If results are right only in another layout, or only for squares, the description is written
     again, and proved again.
     """
-    if description.asked:
+    if description.asked and not description.objects:
         return (
             "First state in the signature what these parameters are: "
             f"{', '.join(description.asked)}."

@@ -603,3 +603,17 @@ def test_the_function_other_functions_and_a_sweep_in_its_dtype_are_printed(
     assert "--variants mine,cublas --sizes 1000,1024 --dtypes float16_sum16\n" in out
     describe_source("mine", None, source, tmp_path / "own", kernel="second", force=True)
     assert f"{path}: describes second\n" in capsys.readouterr().out
+
+
+def test_a_function_on_objects_is_named_as_one_that_cannot_be_called(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "objects.cu"
+    source.write_text(
+        "__global__ void k(float* A, float* B, float* C, int N) {}\n"
+        "void run(float* A, float* B, float* C, int N, dim3 grid) { k<<<grid, 1>>>(A, B, C, N); }"
+    )
+    path = written(tmp_path, "mine", source)
+    assert "Not proved: " in (out := capsys.readouterr().out)
+    assert "dim3 grid: a dim3 cannot be passed by value; describe a kernel of pointers" in out
+    assert "# Not known: grid. An object cannot be passed: write a function" in path.read_text()
