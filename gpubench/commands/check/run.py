@@ -44,6 +44,7 @@ from gpubench.model import (
 from gpubench.model.sources import read_source
 from gpubench.on_cpu.case import Case, expected, right_result
 from gpubench.on_cpu.fault import KernelFaultError
+from gpubench.on_cpu.only_nvcc import INCLUDE_IT, why_only_nvcc
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.on_cpu.unwritten import uninitialized_variables, unwritten_shared_memory
 from gpubench.plan.operations import operation_named
@@ -205,7 +206,8 @@ def _compile(
         # requires.
         has_host_code = compiler.HOST_CODE.search(read_source(variant.source))
         if NO_FILE.search(str(error)) or (nvcc.find() is None and has_host_code):
-            say(f"not compiled for a GPU: {error}", "yellow")
+            advice = f"; {INCLUDE_IT}" if NO_FILE.search(str(error)) and nvcc.find() else ""
+            say(f"not compiled for a GPU: {error}{advice}", "yellow")
             return True
         say(f"does not compile: {error}", "red")
         return False
@@ -243,7 +245,8 @@ def _check_source(
             except KernelFaultError as fault:
                 faults.append(fault)
             except CompileError as error:
-                not_run = not_run or str(error)
+                options = variant.options(tiles[0], variant.dtypes[0])
+                not_run = why_only_nvcc(variant.source, options) or str(error)
             except NotOnCpuError as error:
                 not_run = f"{error}; sweep {variant.name} on a GPU"
             except UsageError:  # ThreadSanitizer cannot be used with this system's addresses

@@ -33,6 +33,7 @@ from gpubench.model import (
 from gpubench.model.sources import include_folders, included_names, read_source, whole_source
 from gpubench.on_cpu.case import Case, differs, right_result
 from gpubench.on_cpu.fault import KernelFaultError
+from gpubench.on_cpu.only_nvcc import why_only_nvcc
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.from_source.files import SUFFIXES, expanded
 
@@ -46,14 +47,6 @@ SMALL = ((32, 32, 32), (13, 7, 5))
 be a plain loop, which is slow."""
 
 _CUTLASS = re.compile(r"\b(?:cute|cutlass)(?:::|\s*;)")
-ONLY_NVCC = {
-    r"\b(?:wgmma|mma\.sync|ldmatrix)": "the kernel uses tensor cores through inline PTX",
-    r"\basm\b": "the kernel has inline PTX",
-    r"\b(cute|cutlass|kittens|cooperative_groups|cub|cuda)(::|\s*;)": "a CUDA library is needed",
-    r"\bcublas\w+\s*\(": "the kernel calls cuBLAS",
-}
-"""Maps patterns of code to the reason why g++ cannot compile this code. g++ can compile `wmma`."""
-
 SUMS = ("float16", "float16_sum16")  # products of float16 that sum in float32, and in float16
 BIG = 2048  # a sum that float16 cannot increase by 1
 
@@ -94,8 +87,8 @@ def prove(variant: Variant, kernels: Path) -> Proof:
         try:
             return _tried(trial, taken, problems[RUNS:])
         except CompileError as error:
-            only_nvcc = (why for what, why in ONLY_NVCC.items() if re.search(what, trial.text))
-            return Proof(reason=next(only_nvcc, str(error)))
+            options = variant.options(tile, variant.dtypes[0])
+            return Proof(reason=why_only_nvcc(variant.source, options, trial.text) or str(error))
         except (KernelFaultError, UsageError, ValueError) as error:
             fault = f"on the CPU: {error.finding}" if isinstance(error, KernelFaultError) else ""
             return Proof(reason=fault or str(error))
