@@ -29,7 +29,7 @@ threads."""
 HOST_TILE = 32
 """Number of rows, and of columns, that a block of a host function's kernel is assumed to cover."""
 
-ODD = 77  # M, N and K in the error message about a kernel that refuses nearly all sizes
+ODD = (77, 13)  # values of M, N and K in the message on a kernel that refuses nearly all sizes
 
 MIN_SIZES = 3
 """Minimum number of the selected sizes that a variant must accept for each tile."""
@@ -136,10 +136,11 @@ def cases(
     for tile in tiles:
         of_tile = problems(variant, tile, dtype, layout)
         if len(of_tile) < MIN_SIZES:
-            why = variant.why_not(tile, Problem(op=variant.op, m=ODD, n=ODD, k=ODD, dtype=dtype))
-            reason = f", such as {ODD}: {why}" if why else ""
+            odd = {n: Problem(op=variant.op, m=n, n=n, k=n, dtype=dtype) for n in ODD}
+            refusals = ((n, variant.why_not(tile, problem)) for n, problem in odd.items())
+            reason = next((f", such as {n}: {why}" for n, why in refusals if why), "")
             what = f"{titled(variant, tile)}, {dtype}, refuses nearly all sizes"
-            raise TooFewSizesError(what + reason)
+            raise TooFewSizesError(f"{what}{reason}; a sweep verifies other sizes")
         selected += [Case(variant=variant, tile=tile, problem=problem) for problem in of_tile]
     return selected
 
