@@ -168,10 +168,12 @@ def choose(
         if fitting := [v for v in by_name.values() if fnmatchcase(v.name, name)]:
             here = {variant.name: variant for variant in fitting if variant.backend == backend}
             if not here:
+                no_gpu = "; without a GPU, use 'gpubench check' and 'gpubench explain'"
                 raise UsageError(
                     f"variant '{name}' runs on {fitting[0].backend}, but the device is "
                     f"{backend}: 'gpubench variants --device {backend}' lists what runs there, "
                     f"and --device {fitting[0].backend} chooses the variant's device"
+                    f"{no_gpu if fitting[0].backend == 'cuda' else ''}"
                 )
             chosen |= here
         else:

@@ -170,7 +170,8 @@ def test_a_single_kernel_for_another_device_is_refused_with_the_flag_of_its_devi
     (tmp_path / "mine.cu").touch()
     assert "--kernels: mine runs on cuda, but the device is cpu" in refusal(tmp_path, "cpu")
     named = refusal(tmp_path, "cpu", ("mine",))
-    assert named.endswith("lists what runs there, and --device cuda chooses the variant's device")
+    assert "lists what runs there, and --device cuda chooses the variant's device" in named
+    assert named.endswith("; without a GPU, use 'gpubench check' and 'gpubench explain'")
 
 
 def test_an_unknown_baseline_suggests_the_nearest(folder: Path) -> None:
