@@ -16,7 +16,7 @@ from gpubench.text import shown
 UNKNOWN = "?"
 """A parameter's value, or the bytes of shared memory, if the source does not show them."""
 
-NO_PRECISION = "no precision of gpubench has operands of"
+NO_PRECISION = "gpubench has no precision with operands of"
 PER_LINE = 4  # maximum number of parameters in a line of the signature
 
 _SCALAR = re.compile(r"\bScalar\b")
@@ -193,8 +193,8 @@ def _doubt(operand: str, result: str) -> str:
     if not (operand and result and operand != result):
         return "the type of the elements is not known"
     usual = {PRECISIONS[each.result].cpp for each in PRECISIONS.values() if each.cpp == operand}
-    but = f", but {' or '.join(sorted(usual))}" if usual else ""
-    return f"{NO_PRECISION} {shown(operand)} and {shown(result)} as C{but}"
+    but = f", only with a C of {' or '.join(sorted(usual))}" if usual else ""
+    return f"{NO_PRECISION} {shown(operand)} and a C of {shown(result)}{but}"
 
 
 def _space(facts: Facts) -> Iterator[str]:

@@ -18,7 +18,7 @@ from gpubench.errors import UsageError
 from gpubench.files import Output, write_all
 from gpubench.model import CudaVariant
 from gpubench.model.sources import whole_source
-from gpubench.plan.description_text import Description
+from gpubench.plan.description_text import NO_PRECISION, Description
 from gpubench.plan.descriptor import load
 from gpubench.plan.from_source.description import describe_file, described_by_default
 from gpubench.plan.from_source.files import source_text
@@ -164,6 +164,8 @@ def _proved(
             "First state in the signature what these parameters are: "
             f"{', '.join(description.asked)}."
         )
+    if mixed := re.search(f"{NO_PRECISION}.*", description.text):
+        return f"Not proved: {mixed[0]}."
     path = folder / op / f"{name}.py"
     hint = f" It may not be a matrix product: {description.hint}." if description.hint else ""
     try:

@@ -232,7 +232,7 @@ def test_elements_that_no_precision_has_are_not_called_wrong(
     text = "__global__ void f(const half* A, const half* B, float* C, int M, int N, int K) {}"
     (tmp_path / "mine.cu").write_text(text)
     assert check(tmp_path / "mine.cu") == NOT_RUN
-    assert "operands of __half and float as C, but __half" in capsys.readouterr().out
+    assert "operands of __half and a C of float, only with a C of __half" in capsys.readouterr().out
 
 
 def test_each_function_on_structures_is_checked_by_itself(
