@@ -29,15 +29,17 @@ def counter_tables(rows: Sequence[Row], counters: Sequence[CounterRow]) -> list[
     for points in by_problem(counted):
         of_points = [(row, by_point[row.key, row.started_utc]) for row in points]
         headings = dict.fromkeys(_heading(each) for _, alike in of_points for each in alike)
-        grid = table("variant", "tile", "time", *headings, left=("variant", "tile"))
+        texts = ("variant", "tile") if any(row.tile for row in points) else ("variant",)
+        grid = table(*texts, "time", *headings, left=texts)
         names: list[str] = []
         for row, alike in of_points:
             kernels = grouped(alike, lambda each: (each.kernel, each.function))
             for place, values in enumerate(kernels.values(), start=1):
                 cells = {_heading(each): _value(each.value) for each in values}
-                first = row.variant, row.tile, marked(row)
-                start = first if place == 1 else (f"  kernel {place}", "", "")
-                grid.add_row(*start, *(cells.get(heading, "") for heading in headings))
+                point = (row.variant, row.tile) if place == 1 else (f"  kernel {place}", "")
+                time = marked(row) if place == 1 else ""
+                figures = (cells.get(heading, "") for heading in headings)
+                grid.add_row(*point[: len(texts)], time, *figures)
             functions = [function or "" for _, function in kernels]
             if any(name.partition("<")[0] != row.variant for name in functions):
                 call = " ".join(filter(None, (row.variant, row.tile)))

@@ -169,6 +169,12 @@ def test_counters_are_shown_of_the_points_that_show_lists(tmp_path: Path) -> Non
     assert [out.count(f"\n{path.removesuffix('csv')}counters.csv:\n") for path in files] == [1, 1]
 
 
+def test_counters_of_points_without_tiles_have_no_column_of_tiles(tmp_path: Path) -> None:
+    out = call(tmp_path, "show", str(H200 / "bfloat16.csv"), "--only", "cublas", COLUMNS="80").out
+    headings = [line.split() for line in out.splitlines() if line.startswith("variant ")]
+    assert headings[-1][:2] == ["variant", "time"]
+
+
 def test_a_file_of_counters_is_shown_only_with_the_csv_of_the_sweep(tmp_path: Path) -> None:
     files = [str(H200 / name) for name in ("scaled.counters.csv", "scaled.csv")]
     assert call(tmp_path, "show", *files).out == call(tmp_path, "show", files[1]).out
