@@ -138,9 +138,11 @@ def cases(
         if len(of_tile) < MIN_SIZES:
             odd = {n: Problem(op=variant.op, m=n, n=n, k=n, dtype=dtype) for n in ODD}
             refusals = ((n, variant.why_not(tile, problem)) for n, problem in odd.items())
-            reason = next((f", such as {n}: {why}" for n, why in refusals if why), "")
+            n, why = next(((n, why) for n, why in refusals if why), (0, ""))
+            reason = f", such as {n}: {why}" if why else ""
+            others = "" if n == max(ODD) else "; a sweep verifies other sizes"
             what = f"{titled(variant, tile)}, {dtype}, refuses nearly all sizes"
-            raise TooFewSizesError(f"{what}{reason}; a sweep verifies other sizes")
+            raise TooFewSizesError(what + reason + others)
         selected += [Case(variant=variant, tile=tile, problem=problem) for problem in of_tile]
     return selected
 
