@@ -280,6 +280,15 @@ def test_rounded_operands_show_in_results_of_any_shape(op: str, size: tuple[int,
         assert bool(find_rounding(problem, (a, x), rows, output[rows]).which) == is_rounded
 
 
+def test_the_errors_of_a_short_first_result_resemble_no_rounding() -> None:
+    problem = Problem(op="atax", m=64, n=4096, k=1, dtype="float32")
+    for seed in range(20):
+        a, x = make_inputs(problem, seed)
+        output = product("atax", a, x)
+        rows = choose_lines(problem, len(output))
+        assert find_rounding(problem, (a, x), rows, output[rows]).which == ""
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_a_reference_of_another_shape_is_an_error(dtype: str) -> None:
     a, b = np.ones((3, 3), dtype), np.ones((3, 1), dtype)

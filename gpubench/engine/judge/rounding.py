@@ -113,17 +113,19 @@ def find_rounding(
     if not size:
         return RoundedOperand()
     errors = (errors / size).astype(first.dtype)
-    limit = LEAST_DEVIATIONS / output.size**0.5
+    # In a chain, B is the first result. Its own errors are errors of the second result, which then
+    # has no more independent errors than B has elements.
+    of_b = min(output.size, second.size) if problem.operation.is_chain else output.size
     sides = (
-        ("A", first, errors @ second.T, (second**2).sum(axis=1)),
-        ("B", second, first.T @ errors, (first**2).sum(axis=0)[:, None]),
+        ("A", first, errors @ second.T, (second**2).sum(axis=1), output.size),
+        ("B", second, first.T @ errors, (first**2).sum(axis=0)[:, None], of_b),
     )
     return max(
         (
             RoundedOperand(which, width, cosine)
-            for which, values, gradient, squares in sides
+            for which, values, gradient, squares, independent in sides
             for width, cosine in _cosines(values, gradient, squares, problem.precision)
-            if cosine > limit
+            if cosine > LEAST_DEVIATIONS / independent**0.5
         ),
         key=lambda rounding: rounding.cosine,
         default=RoundedOperand(),
