@@ -170,9 +170,11 @@ def _csv() -> list[bytes]:
 
 
 def _counters() -> list[bytes]:
-    facts = {"kernel": 1, "function": "fake<16>", "metric": "dram__bytes.sum", "unit": "byte"}
+    counted = functools.partial(
+        CounterRow, kernel=1, function="fake<16>", metric="dram__bytes.sum", unit="byte"
+    )
     rows = [
-        CounterRow(**row.key._asdict(), started_utc=row.started_utc, value=value, **facts)
+        counted(**row.key._asdict(), started_utc=row.started_utc, value=value)
         for row, value in zip(_rows(), (98_304.0, None, 0.5), strict=False)
     ]
     return [encode(rows)]
