@@ -104,13 +104,11 @@ def measure(name: str, command: str, files: Sequence[str]) -> bool:
     with (folder / "log.txt").open("w") as log:
         ended = child(("bash", "-c", script), cwd=folder, timeout_s=LIMIT_S, out=log, err=log)
     for file in files:
-        if file.endswith(".gz") and (plain := folder / file.removesuffix(".gz")).exists():
-            (folder / file).write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
-        elif file.endswith((".txt", ".md", ".json")) and (folder / file).exists():
-            text = (folder / file).read_text(
-                encoding="utf-8"
-            )  # saved files must not contain paths of this machine
-            (folder / file).write_text(text.replace(f"{ROOT}/", ""), encoding="utf-8")
+        if (plain := folder / file.removesuffix(".gz")).exists():
+            # Saved files must not contain paths of this machine.
+            content = plain.read_bytes().replace(f"{ROOT}/".encode(), b"")
+            packed = gzip.compress(content, mtime=0) if file.endswith(".gz") else content
+            (folder / file).write_bytes(packed)
     said = (folder / "log.txt").read_text()
     complete = CRASHED not in said and all((folder / file).exists() for file in files)
     print(f"{name}: exit {ended.code} after {ended.wall_s:.0f} s")

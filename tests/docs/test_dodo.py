@@ -1,6 +1,7 @@
 """`research/dodo.py`: the tasks that make results/, and the effects of running a task."""
 
 import csv
+import gzip
 import sys
 from dataclasses import replace
 from importlib import import_module
@@ -47,6 +48,13 @@ def test_a_task_records_who_measured_and_compares_before_it_replaces(results: Pa
     (line,) = csv.DictReader((results / "measured.csv").read_text().splitlines())
     assert (line["task"], line["commit"]) == ("cpu:a", "0123456789ab")
     assert line["files"] == "cpu/a.csv cpu/a.txt"
+
+
+def test_no_saved_file_has_a_path_of_this_machine(results: Path) -> None:
+    reason = f"in {dodo.ROOT}/x.cu"
+    assert dodo.measure("cpu:a", f"echo '{reason}' | tee a.csv b.csv", ["a.csv", "b.csv.gz"])
+    assert (results / "a.csv").read_text() == "in x.cu\n"
+    assert gzip.decompress((results / "b.csv.gz").read_bytes()) == b"in x.cu\n"
 
 
 @pytest.mark.parametrize(
