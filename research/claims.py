@@ -4,7 +4,6 @@ A claim about a ratio of two times, a mean of ratios, or a rate of cases is *sho
 95 % interval meets the bound, *missed* if none of the interval does, and *not decided* otherwise. Other figures are *met* or *missed*.
 """
 
-import csv
 import math
 import re
 import statistics
@@ -14,7 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, load, measured, measured_file, table
+from common import ROOT, csv_rows, load, measured, measured_file, table
 from scipy import stats
 from shape_tables import (
     ALONE,
@@ -324,16 +323,16 @@ def field_cheats() -> Figure:
 
 def field_problems() -> Figure:
     """Judge the verdicts on solutions from the repositories of other projects."""
-    with (RESULTS / "cpu/field_problems.csv").open(newline="", encoding="utf-8") as lines:
-        rows = [row for row in csv.DictReader(lines) if not MISSING.search(row["reason"])]
+    every = csv_rows(RESULTS / "cpu/field_problems.csv")
+    rows = [row for row in every if not MISSING.search(row["reason"])]
     right = sum(row["verdict"] == row["expected"] for row in rows)
     return met(f"{right} of {len(rows)} as expected", right == len(rows))
 
 
 def foreign_times() -> Figure:
     """Judge the times of other projects' kernels by Nsight Compute's."""
-    with measured_file("foreign.csv").open(newline="", encoding="utf-8") as lines:
-        ratios = [float(row["ratio"]) for row in csv.DictReader(lines) if row["ratio"]]
+    rows = csv_rows(measured_file("foreign.csv"))
+    ratios = [float(row["ratio"]) for row in rows if row["ratio"]]
     within = sum(abs(ratio - 1) <= 0.01 for ratio in ratios)  # noqa: PLR2004 # bound
     return met(f"{within} of {len(ratios)} within 1 %", within == len(ratios))
 

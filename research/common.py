@@ -63,8 +63,14 @@ def measured(column: str) -> dict[str, str]:
 
     Files whose script was removed are left out.
     """
-    with (ROOT / "results" / "measured.csv").open(newline="", encoding="utf-8") as lines:
-        return {file: row[column] for row in csv.DictReader(lines) for file in row["files"].split()}
+    rows = csv_rows(ROOT / "results" / "measured.csv")
+    return {file: row[column] for row in rows for file in row["files"].split()}
+
+
+def csv_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV, as texts by column."""
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,11 +161,8 @@ T = TypeVar("T")
 
 def read_lines(path: Path, cls: type[T]) -> list[T]:
     """Read a CSV whose columns are fields of a dataclass. Empty fields get their defaults."""
-    with path.open(newline="", encoding="utf-8") as file:
-        filled = (
-            {name: text for name, text in line.items() if text} for line in csv.DictReader(file)
-        )
-        return [msgspec.convert(line, cls, strict=False) for line in filled]
+    filled = ({name: text for name, text in line.items() if text} for line in csv_rows(path))
+    return [msgspec.convert(line, cls, strict=False) for line in filled]
 
 
 def table(heading: Sequence[str], lines: Iterable[Sequence[object]], *, text: bool = False) -> str:

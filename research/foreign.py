@@ -24,7 +24,7 @@ from resource import RUSAGE_CHILDREN, getrusage
 from subprocess import run
 from time import perf_counter
 
-from common import GPUBENCH, ROOT, parser
+from common import GPUBENCH, ROOT, csv_rows, parser
 
 from gpubench.backends.cuda.compile import compile_instance
 from gpubench.backends.cuda.nvcc import compile_library
@@ -169,8 +169,7 @@ def main() -> int:
     options.add_argument("--compile", action="store_true", help=f"compile for {ARCHITECTURE}")
     options.add_argument("--check", action="store_true", help="check kernels on the CPU")
     chosen = options.parse_args()
-    with chosen.table.open(newline="", encoding="utf-8") as lines:
-        rows = [row for row in csv.DictReader(lines) if chosen.only in ":".join(row.values())]
+    rows = [row for row in csv_rows(chosen.table) if chosen.only in ":".join(row.values())]
     results = []
     for row in rows:
         results.append(examine(row, chosen.checkouts.resolve(), chosen))

@@ -25,7 +25,7 @@ from pathlib import Path
 from queue import Queue
 from time import perf_counter
 
-from common import GPUBENCH, child, parser
+from common import GPUBENCH, child, csv_rows, parser
 from compare_with_profiler import Line, profiled
 from foreign import TABLE, compiled, described
 
@@ -76,8 +76,7 @@ def swept(
         gpus.put(gpu)
     if not output.exists():
         return []  # the sweep was refused, or killed
-    with output.open(newline="", encoding="utf-8") as lines:
-        return [*csv.DictReader(lines)]
+    return csv_rows(output)
 
 
 def in_turns(table: Table) -> list[str]:
@@ -148,8 +147,7 @@ def main() -> int:
     options.add_argument("--limit-s", type=float, default=1800, help="time limit in seconds")
     chosen = options.parse_args()
     end = perf_counter() + chosen.limit_s
-    with TABLE.open(newline="", encoding="utf-8") as lines:
-        numbered = {f"f{number:03d}": row for number, row in enumerate(csv.DictReader(lines), 1)}
+    numbered = {f"f{number:03d}": row for number, row in enumerate(csv_rows(TABLE), 1)}
     table = {
         name: row
         for name, row in numbered.items()

@@ -1,6 +1,5 @@
 """Make the tables of ratios at random shapes, from the files of `research/shapes.py`."""
 
-import csv
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, geometric_mean
 
 import fit_tiles
-from common import ALONE_SEEDS, CARDS, measured_file, table
+from common import ALONE_SEEDS, CARDS, csv_rows, measured_file, table
 from scipy import stats
 from shapes import CLASSES, SUMMARY, Outcome, outcome, outcomes, random_shapes, shape_class, summary
 from shapes import read as read_shapes
@@ -19,6 +18,7 @@ from shapes import read as read_shapes
 from gpubench.grouping import grouped
 from gpubench.kernels.tile_costs import COSTS
 from gpubench.model import Launches
+from gpubench.results.counter_row import read as read_counters
 from gpubench.results.row import Row, read
 from gpubench.results.row import read as rows_of
 from gpubench.stats.pairs import Ratio, ratio_of_pairs
@@ -344,14 +344,14 @@ def squares_in_bursts() -> str:
     return table(["precision", *sizes], lines)
 
 
-def library_kernels(dtype: str) -> Mapping[tuple[str, ...], str]:
+@cache
+def library_kernels(dtype: str) -> Mapping[tuple[str | int | None, ...], str | None]:
     """Return the device function of each library call whose counters were read, by M, N and K."""
     path = measured_file(f"counters/{dtype}.counters.csv")
     if not path.exists():
         return {}
-    with path.open(newline="", encoding="utf-8") as lines:
-        rows = [row for row in csv.DictReader(lines) if row["kernel"] == "1"]
-    return {(row["variant"], row["m"], row["n"], row["k"]): row["function"] for row in rows}
+    first = (row for row in read_counters(path) if row.kernel == 1)
+    return {(row.variant, row.m, row.n, row.k): row.function for row in first}
 
 
 def lost_shapes() -> str:
@@ -363,11 +363,10 @@ def lost_shapes() -> str:
             alone = [x for x in results if x.launches == Launches.ALONE and x.kind != "library"]
             best = min(alone, key=attrgetter("median_us"))
             library_us, size = picked.library.median_us, (best.m, best.n, best.k)
+            function = library_kernels(best.dtype).get((picked.library.variant, *size)) or "–"
             cells = [f"{picked.ratio:.3f}", f"{library_us / best.median_us:.3f}"]
             what = f"{best.variant} {best.tile}"
-            call = picked.library.variant, *map(str, size)
-            function = library_kernels(best.dtype).get(call, "–")
-            shape = "×".join(call[1:])
+            shape = "×".join(map(str, size))
             us = f"{library_us:.2f}"
             lines.append([best.dtype, shape, best.cache, us, function, *cells, what])
     heading = ["precision", "shape", "cache", "library, µs", "its kernel", "picks", "best of all"]
@@ -377,8 +376,6 @@ def lost_shapes() -> str:
 
 def tuned_models() -> str:
     """Return a table of the choices for two models' products, from the file of `tune --table`."""
-    with measured_file("tune_models.csv").open(newline="", encoding="utf-8") as lines:
-        rows = list(csv.DictReader(lines))
     cells = (
         [
             row["problem"],
@@ -390,7 +387,7 @@ def tuned_models() -> str:
             f"{float(row['ratio']):.2f}",
             row["ties"] or "–",
         ]
-        for row in rows
+        for row in csv_rows(measured_file("tune_models.csv"))
     )
     heading = ["problem", "size", "choice", "µs", "library", "its µs", "times as fast", "ties"]
     return table(heading, cells)

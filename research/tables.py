@@ -26,7 +26,7 @@ import claims
 import compare_with_profiler as profiler
 import shape_tables
 from claims import RESULTS, comparisons, speedup
-from common import ROOT, WIDTH, measured_file, table
+from common import ROOT, WIDTH, csv_rows, measured_file, table
 
 from gpubench.commands.compare_cublas.ladder import ladder_tables, steps
 from gpubench.commands.compare_cublas.sustained_pairs import pairs_table
@@ -150,9 +150,9 @@ def agreement() -> str:
     judged = profiler.judged(profiler.read(measured_file("alone.csv")))
     whole = [each for each in judged if each.line.launches == "alone"]
     causes = Counter(each.cause for each in whole)
-    with measured_file("agreement.csv").open(newline="") as file:
-        # Nsight Compute does not time the gaps between the kernels of a call.
-        single = [row for row in csv.DictReader(file) if row["kernels_per_call"] == "1"]
+    # Nsight Compute does not time the gaps between the kernels of a call.
+    every = csv_rows(measured_file("agreement.csv"))
+    single = [row for row in every if row["kernels_per_call"] == "1"]
     disagree = f", and {causes[None]} do not agree" if causes[None] else ""
     apart = [
         profiler.agrees(float(row["events_hot_us"]), float(row["ncu_hot_us"])) for row in single
@@ -219,8 +219,7 @@ def claims_of_others() -> str:
     verdicts = ("holds", "does not hold", "not decided", "wrong at this shape")
     lines = []
     for path in sorted(RESULTS.glob("*/claims/*/reproduce.csv"), key=lambda path: path.parent.name):
-        with path.open(newline="", encoding="utf-8") as file:
-            figures = list(csv.DictReader(file))
+        figures = csv_rows(path)
         counts = Counter(figure["claim"].removesuffix(" on this device") for figure in figures)
         folder, gpu = path.parent, figures[0]["device"].removeprefix("NVIDIA ")
         link = f"[`{folder.name}`](../results/{folder.relative_to(RESULTS)}/reproduce.md)"
@@ -230,8 +229,7 @@ def claims_of_others() -> str:
 
 def foreign_kernels() -> str:
     """Return a table of kernels of other projects, sorted by operation and compute mode."""
-    with measured_file("foreign.csv").open(newline="", encoding="utf-8") as lines:
-        rows = [row for row in csv.DictReader(lines) if row["repository"]]
+    rows = [row for row in csv_rows(measured_file("foreign.csv")) if row["repository"]]
     rows.sort(key=itemgetter("op", "compute_mode", "kernel"))
     sizes = sorted({row["n"] for row in rows}, key=int)
     cells = []
