@@ -44,9 +44,14 @@ DOIT_CONFIG = {
 }
 RESULTS, SCRATCH = ROOT / "results", ROOT / "build" / "measured"
 MEASURED = RESULTS / "measured.csv"
-QUERY = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
-GPUS = child(QUERY).out.splitlines() if shutil.which(QUERY[0]) else []
-CARD = next((card for card in CARDS if GPUS and card.upper() in GPUS[0]), CARDS[0])
+QUERY = ("nvidia-smi", "--query-gpu=uuid,name,driver_version", "--format=csv,noheader")
+GPUS = [
+    line.split(", ", 1)
+    for line in (child(QUERY).out.splitlines() if shutil.which(QUERY[0]) else ())
+]
+"""UUID, and name with driver version, of each GPU of this machine."""
+
+CARD = next((card for card in CARDS if GPUS and card.upper() in GPUS[0][1]), CARDS[0])
 """The folder of results/ for this machine's GPU."""
 
 LIMIT_S = 36_000
@@ -139,10 +144,12 @@ def replace(old: Path, new: Path) -> None:
 def record(name: str, commit: str, wall_s: float, files: Sequence[str]) -> None:
     """Write a task's machine, date, commit, duration and files into results/measured.csv."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    count = len(visible.split(",")) if visible else len(GPUS)
+    chosen = visible.split(",") if visible else [uuid for uuid, _ in GPUS]
+    gpus = [gpu for index, gpu in enumerate(GPUS) if {str(index), gpu[0]} & {*chosen}]
     row: dict[str, object] = {
         "task": name,
-        "machine": f"{count} × {GPUS[0]}" if GPUS else f"{os.cpu_count()} CPUs",
+        "machine": f"{len(gpus)} × {gpus[0][1]}" if gpus else f"{os.cpu_count()} CPUs",
+        "gpu_uuids": " ".join(uuid for uuid, _ in gpus),
         "utc": f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
         "commit": commit,
         "wall_s": wall_s,
@@ -188,18 +195,18 @@ CLUSTERS = {
 
 ODD_SIZES = "129x261x77,67x3x129,201x271x1041"
 
-SIXTEEN_BITS = "--sizes 2048,4096,8192 --variants wgmma_pingpong,wgmma_mixed,wgmma_deferred"
+SIXTEEN_BITS = "--sizes 2048,4096,8192 --variants wgmma_mixed,wgmma_deferred"
 SQUARES = {
     "bfloat16": SIXTEEN_BITS,
     "float16": SIXTEEN_BITS,
     "tf32": "--sizes 2048,4096,8192 --variants wgmma_tf32_cluster,wgmma_tf32_wide",
-    "float8_e4m3": "--sizes 4096,8192",
-    "int8": "--sizes 4096,8192",
-    "float32": "--sizes 4096,8192 --variants packed_panels,splitk",
+    "float8_e4m3": "--sizes 4096,8192 --variants wgmma_mixed_bytes",
+    "int8": "--sizes 4096,8192 --variants wgmma_mixed_bytes",
+    "float32": "--sizes 4096,8192 --variants packed_panels",
     "float64": "--sizes 4096,8192 --variants dmma,dmma_split_cluster",
 }
-"""Options for squares that are compared in pairs: the sizes, and the kernels if only some are
-compared."""
+"""Options for squares that are compared in pairs: the sizes, and the kernels that were fastest at
+squares before."""
 
 OPERATIONS = (
     *((op, "bfloat16") for op in ("gemm_bias", "gemm_relu", "gemm_gelu", "gemm_silu")),
@@ -365,6 +372,12 @@ SCALED = {
 }
 """Sweeps of products with scales at shapes of language models: rounds, kernels, tiles and sizes."""
 
+REPEATED = {
+    "few_rows_bfloat16": f"--few-rows --seed {FEW_ROWS['bfloat16']} --count 30 --dtype bfloat16",
+    **{name: SHAPES[name] for name in ("alone_711_bfloat16", "alone_714_tf32", "alone_716_float32", "alone_gemm_gelu_residual_bfloat16")},
+}
+"""Arguments of `shapes.py` for the claims that are measured again on another GPU of the same kind."""
+
 CHECKOUTS = "${CHECKOUTS:?a folder of checkouts}"
 """A variable of the user with the absolute path of a folder of checkouts."""
 
@@ -409,6 +422,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         yield step(f"gpu:diff_{seed}", f"{SWEEP} --sizes 128,256,512,1024 --tiles 1..16,18..32:2 --rounds 5 --budget 40 --launch-limit 0.004 --seed {seed} -o {plain}", path)
     for name, selected in SHAPES.items():
         yield step(f"gpu:shapes_{name}", f"python SCRIPTS/shapes.py {selected} --output CARD/shapes/{name}.csv")
+    yield from (step(f"gpu:repeated_{name}", f"python SCRIPTS/shapes.py {selected} --output CARD/repeated/{name}.csv") for name, selected in REPEATED.items())
     for dtype, chosen in SQUARES.items():
         yield step(f"gpu:squares_{dtype}", f"gpubench compare-cublas --state sustained --tiles auto --rounds 3 --dtypes {dtype} {chosen} -o CARD/squares_{dtype}.csv")
     for dtype, seed in FEW_ROWS.items():

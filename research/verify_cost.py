@@ -20,7 +20,7 @@ from pathlib import Path
 
 from common import GPUBENCH, ROOT, child, parser, verdict
 
-SWEEPS = {"first": ((), 20, 20), "long": (("--sizes", "1024,2048", "--tiles", "1..32"), 100, 10)}
+SWEEPS = {"first": ((), 20, 20), "long": (("--sizes", "1024,2048", "--tiles", "1..32"), 90, 10)}
 """Maps a sweep to its options, its longest allowed time in seconds, and the largest allowed
 percentage for verification."""
 
