@@ -333,6 +333,36 @@ def model_products() -> str:
     return table(heading, lines)
 
 
+def repeated() -> str:
+    """Return a table of mean ratios that were measured on two GPUs of one kind.
+
+    The change is the geometric mean of (ratio on the second GPU / ratio on the first GPU) over the
+    shapes, with Student's 95 % interval.
+    """
+    lines = []
+    for path in sorted(measured_file("repeated").glob("*.csv")):
+        shapes = "shapes/" if path.name.startswith("alone") else ""
+        runs = [
+            grouped(outcomes(file), lambda outcome: outcome.own.cache)
+            for file in (measured_file(f"{shapes}{path.name}"), path)
+        ]
+        for state, first in runs[0].items():
+            second = runs[1][state]
+            pairs = [(b.ratio, a.ratio) for a, b in zip(first, second, strict=True)]
+            weighted = ALONE.get(first[0].own.dtype) == path.stem
+            means = (
+                drawn_mean([(x.shape_class, x.ratio) for x in run])
+                if weighted
+                else plain_mean([x.ratio for x in run])
+                for run in (first, second)
+            )
+            largest = max((a / b for a, b in pairs), key=lambda change: abs(math.log(change)))
+            cells = [*(said(mean) for mean in means), said(ratio_of_pairs(*zip(*pairs, strict=True)))]
+            lines.append([path.stem.removeprefix("alone_"), state, len(pairs), *cells, f"{largest:.3f}"])
+    heading = ["file", "cache", "shapes", "mean on the first GPU", "mean on the second GPU"]
+    return table([*heading, "change", "largest change of a shape"], lines)
+
+
 def squares_in_bursts() -> str:
     """Return a table of ratios at squares in short bursts, by precision."""
     by_dtype = {
