@@ -33,6 +33,8 @@ from shapes import outcomes
 
 from gpubench.commands.diff.options import AB_CPU_PAIRS
 from gpubench.model import DTYPES
+from gpubench.plan.registry import variants
+from gpubench.results.provenance import source_hash
 from gpubench.results.row import Row, read
 from gpubench.stats.pairs import Ratio, ratio_of_pairs
 from gpubench.view.row_tables import best_of, by_problem
@@ -49,6 +51,7 @@ MISSING = re.compile("needs (a GPU|the Python module)|requires CUDA support")
 LIBRARIES = ("cublas", "cublaslt")
 EMULATED = "cublas_emulated"
 DISAGREE = "rounds disagree"
+OLDER_KERNELS = "no claim: older kernels"
 
 Figure = tuple[str, str]
 """A measured figure as text, and the outcome of the figure, such as *shown*."""
@@ -69,6 +72,8 @@ class Claim:
         """The line of this claim in a table: bound, figure, outcome, files, devices and days."""
         paths = [path for part in self.files.split() for path in sorted(RESULTS.glob(part))]
         figure, outcome = self.judge() if paths else ("", "not measured")
+        if any(map(changed_kernels, paths)):
+            outcome = OLDER_KERNELS
         links = [f"[{path.name}](../{path.relative_to(ROOT)})" for path in paths[:2]]
         more = [f"{len(paths) - 2} more"] if len(paths) > 2 else []  # noqa: PLR2004 # of a cell
         names = [path.relative_to(RESULTS) for path in paths if path.parent.name != "operating"]
@@ -82,6 +87,34 @@ class Claim:
 def days_by_file() -> Mapping[str, str]:
     """Return the day on which each file of results/ was measured."""
     return {file: utc[:10] for file, utc in measured("utc").items()}
+
+
+@cache
+def hashes() -> Mapping[tuple[str, str], str]:
+    """Return the hash of the present sources of each kernel, by operation and name.
+
+    Kernels of libraries are left out, because their hash depends on what is installed.
+    """
+    return {(each.op, each.name): source_hash(each) for each in variants() if not each.libraries}
+
+
+@cache
+def changed_kernels(path: Path) -> list[str]:
+    """Return the kernels in a file of results/ whose sources changed since the measurement.
+
+    Return `["all"]` if the file has several kernels, and all have changed. Older files without the
+    column `op` have plain products. Compressed files, and files that are no CSV, have no kernels.
+    """
+    if path.suffix != ".csv":
+        return []
+    rows = csv_rows(path)
+    if not rows or not {"variant", "source_hash"} <= {*rows[0]}:
+        return []
+    kernels = {(row.get("op", "gemm"), row["variant"], row["source_hash"]) for row in rows}
+    hashed = {row for row in kernels if row[2] and row[:2] in hashes()}
+    changes = {row[:2] for row in hashed if row[2] != hashes()[row[:2]]}
+    every = len(changes) == len({row[:2] for row in hashed}) > 1
+    return ["all"] if every else sorted({name for _, name in changes})
 
 
 # ---- figures and outcomes

@@ -341,24 +341,22 @@ def repeated() -> str:
     """
     lines = []
     for path in sorted(measured_file("repeated").glob("*.csv")):
-        shapes = "shapes/" if path.name.startswith("alone") else ""
-        runs = [
+        folder = "shapes/" if path.name.startswith("alone") else ""
+        first, second = (
             grouped(outcomes(file), lambda outcome: outcome.own.cache)
-            for file in (measured_file(f"{shapes}{path.name}"), path)
-        ]
-        for state, first in runs[0].items():
-            second = runs[1][state]
-            pairs = [(b.ratio, a.ratio) for a, b in zip(first, second, strict=True)]
-            weighted = ALONE.get(first[0].own.dtype) == path.stem
-            means = (
-                drawn_mean([(x.shape_class, x.ratio) for x in run])
-                if weighted
-                else plain_mean([x.ratio for x in run])
-                for run in (first, second)
-            )
-            largest = max((a / b for a, b in pairs), key=lambda change: abs(math.log(change)))
-            cells = [*(said(mean) for mean in means), said(ratio_of_pairs(*zip(*pairs, strict=True)))]
-            lines.append([path.stem.removeprefix("alone_"), state, len(pairs), *cells, f"{largest:.3f}"])
+            for file in (measured_file(f"{folder}{path.name}"), path)
+        )
+        for state, of_first in first.items():
+            runs = of_first, second[state]
+            ratios = [[outcome.ratio for outcome in run] for run in runs]
+            means = [plain_mean(of_run) for of_run in ratios]
+            if path.stem in ALONE.values():
+                means = [drawn_mean([(x.shape_class, x.ratio) for x in run]) for run in runs]
+            changes = [after / before for before, after in zip(*ratios, strict=True)]
+            largest = max(changes, key=lambda change: abs(math.log(change)))
+            cells = map(said, (*means, plain_mean(changes)))
+            name = path.stem.removeprefix("alone_")
+            lines.append([name, state, len(changes), *cells, f"{largest:.3f}"])
     heading = ["file", "cache", "shapes", "mean on the first GPU", "mean on the second GPU"]
     return table([*heading, "change", "largest change of a shape"], lines)
 

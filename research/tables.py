@@ -6,7 +6,6 @@ cog runs the call in the first line of a generated part, and writes the text tha
 `PAGES` are all files with such parts.
 """
 
-import csv
 import math
 import os
 import re
@@ -34,7 +33,6 @@ from gpubench.grouping import grouped
 from gpubench.model import Variant
 from gpubench.plan.registry import KERNELS, choose, variants
 from gpubench.results import build_row
-from gpubench.results.provenance import source_hash
 from gpubench.results.row import COLUMNS, Row, read
 from gpubench.view import tables as view
 from gpubench.view.numbers import milliseconds, number
@@ -265,25 +263,11 @@ def reproduced(first: str, after: str) -> str:
 
 
 def changed_kernels() -> str:
-    """Return the kernels whose sources changed since a file was measured, for each file.
-
-    Kernels of libraries are left out, because their hash depends on what is installed. Older files
-    without the column `op` have plain products.
-    """
-    present = {(each.op, each.name): source_hash(each) for each in variants() if not each.libraries}
+    """Return the kernels whose sources changed since a file was measured, for each file."""
     lines = []
     for path in sorted(RESULTS.glob("*/**/*.csv")):
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.DictReader(file)
-            if not {"variant", "source_hash"} <= {*(rows.fieldnames or ())}:
-                continue
-            kernels = {(row.get("op", "gemm"), row["variant"], row["source_hash"]) for row in rows}
-        hashed = {row for row in kernels if row[2] and row[:2] in present}
-        changes = {(op, name) for op, name, sources in hashed if sources != present[op, name]}
-        changed = sorted(name for _, name in changes)
-        if changed:
-            every = len(changes) == len({row[:2] for row in hashed}) > 1
-            said = "all" if every else ", ".join(f"`{name}`" for name in changed)
+        if changed := claims.changed_kernels(path):
+            said = ", ".join(f"`{name}`" if name != "all" else name for name in changed)
             lines.append([f"[{path.name}](../{path.relative_to(ROOT)})", said])
     return table(["file", "kernels that have changed"], lines, text=True)
 

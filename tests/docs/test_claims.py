@@ -140,17 +140,19 @@ def test_an_interrupted_sweep_verifies_no_kernel(monkeypatch: pytest.MonkeyPatch
         verify_kernels.verified(sweep, pool)
 
 
-def test_a_kernel_has_changed_if_any_row_of_the_file_has_another_hash(
+def test_a_kernel_has_changed_if_any_row_of_the_file_has_another_hash_and_then_nothing_is_claimed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
-    monkeypatch.setattr(tables, "ROOT", tmp_path)
-    present = tables.source_hash(tables.choose("gemm", "cuda", ("naive",))[0])
-    (tmp_path / "h200").mkdir()
+    monkeypatch.setattr(claims, "RESULTS", tmp_path)
+    monkeypatch.setattr(claims, "ROOT", tmp_path)
+    present = claims.hashes()["gemm", "naive"]
     for number in range(8):  # the order of a set would choose a hash
-        rows = [replace(sample(), source_hash=text) for text in (f"{number:016x}", present)]
-        write(rows, tmp_path / "h200" / "a.csv")
-        assert "`naive`" in tables.changed_kernels()
+        path = tmp_path / f"{number}.csv"
+        write([replace(sample(), source_hash=text) for text in (f"{number:016x}", present)], path)
+        assert claims.changed_kernels(path) == ["naive"]
+    write([replace(sample(), source_hash=present)], tmp_path / "same.csv")
+    said = [claims.Claim("1", name, lambda: ("2", "shown")).cells for name in ("0.csv", "same.csv")]
+    assert [cells[2] for cells in said] == ["no claim: older kernels", "shown"]
 
 
 def test_no_ratio_mixes_a_sustained_kernel_with_a_library_in_bursts() -> None:
