@@ -381,10 +381,15 @@ REPEATED = {
 CHECKOUTS = "${CHECKOUTS:?a folder of checkouts}"
 """A variable of the user with the absolute path of a folder of checkouts."""
 
-CHECKED_OUT = " ".join(f"checkouts/{name}" for name in ("SOL-ExecBench", "flashinfer-bench", "reference-kernels", "KernelBench"))
-"""Folders of the projects whose problems are judged."""
+WITH_PROBLEMS = ("SOL-ExecBench", "flashinfer-bench", "reference-kernels", "KernelBench")
+"""Projects whose problems are judged, by the names of their checkouts."""
 
 ROUNDS = tuple(f"CARD/diff_rounds/0{seed}.csv.gz" for seed in (1, 2, 3, 4))
+
+
+def _checkouts(names: Sequence[str]) -> str:
+    """Return the paths of checkouts, separated by spaces."""
+    return " ".join(f"{CHECKOUTS}/{name}" for name in names)
 
 
 def task_gpu() -> Iterator[dict[str, Any]]:
@@ -445,7 +450,8 @@ def task_gpu() -> Iterator[dict[str, Any]]:
         path = f"CARD/claims/{name}"
         yield step(f"gpu:claim_{name}", f"gpubench reproduce {name} --checkout {CHECKOUTS}/{folder} --force --dir {path}", *(f"{path}/{file}" for file in (f"{name}.csv", "reproduce.csv", "reproduce.md")))
     judged = "for run in first second; do gpubench judge problems --sizes 1 --budget 530 --json | tee $run.json; done"
-    yield step("gpu:field_folder", f"python SCRIPTS/field_folder.py make problems {CHECKED_OUT.replace('checkouts/flashinfer-bench ', '')}; {judged}; python SCRIPTS/field_folder.py table CARD/field_folder.csv first.json second.json", "CARD/field_folder.csv")
+    folders = [name for name in WITH_PROBLEMS if name != "flashinfer-bench"]
+    yield step("gpu:field_folder", f"python SCRIPTS/field_folder.py make problems {_checkouts(folders)}; {judged}; python SCRIPTS/field_folder.py table CARD/field_folder.csv first.json second.json", "CARD/field_folder.csv")
     yield step("gpu:cheats", "python SCRIPTS/cheats.py > CARD/cheats.txt")
     yield step("gpu:verify_cost", "python SCRIPTS/verify_cost.py > CARD/verify_cost.txt")
 
@@ -487,7 +493,7 @@ def task_cpu() -> Iterator[dict[str, Any]]:
     yield step("cpu:hostile", "python SCRIPTS/hostile.py -o cpu/hostile.json")
     yield step("cpu:surroundings", "python SCRIPTS/surroundings.py -o cpu/surroundings.json")
     yield step("cpu:foreign", f"python SCRIPTS/foreign.py {CHECKOUTS} --compile -o cpu/foreign.csv")
-    yield step("cpu:field_problems", f"python SCRIPTS/field_problems.py cpu/field_problems.csv {CHECKED_OUT}", "cpu/field_problems.csv")
+    yield step("cpu:field_problems", f"python SCRIPTS/field_problems.py cpu/field_problems.csv {_checkouts(WITH_PROBLEMS)}", "cpu/field_problems.csv")
     yield step("cpu:field_cheats", "python SCRIPTS/field_cheats.py > cpu/field_cheats.json")
     yield step("cpu:ab", "python SCRIPTS/ab_runs.py -o cpu/ab.json")
     yield step("cpu:ab_quiet", "for run in $(seq 12); do python SCRIPTS/ab_runs.py --quiet --runs 1 --first 1 -o cpu/ab_quiet.json ; done")
