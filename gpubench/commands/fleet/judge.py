@@ -126,6 +126,7 @@ def judge(
 ) -> Judgement:
     """Judge logarithms of times, of shape (devices, units, rounds). NaN means no time.
 
+    Any device, unit or round may have no time, and there may be no unit.
     `earlier` has the times of the same devices and units in earlier runs. `processes` has, for each
     unit, the index of a unit with the same work whose rounds run in new processes. If `processes`
     is None, the rounds of every unit run in new processes.
@@ -143,8 +144,11 @@ def judge(
     # until a process runs at the other speed. Rounds in separate processes show how far the two
     # speeds are apart.
     floor = row_medians(np.sqrt(variance).T)
-    floor = floor if processes is None else floor[list(processes)]
-    floor = np.append(floor, np.median(floor))
+    # Units in which some device has at least two rounds. The noise of other units is not known.
+    is_repeated = np.asarray(np.isfinite(variance).any(axis=0))
+    if processes is not None:
+        floor = np.where(is_repeated[list(processes)], floor[list(processes)], floor)
+    floor = np.append(floor, np.median(floor[is_repeated]) if is_repeated.any() else 0.0)
     effect, limit, p = (np.full(level.shape, np.nan) for _ in range(3))
     detectable = np.full(level.shape[1], np.nan)
     no_majority = np.zeros(level.shape, bool)
@@ -196,7 +200,7 @@ def _levels(times: Floats) -> Floats:
     the unit.
     """
     devices, units, _ = times.shape
-    lines = times.reshape(devices * units, -1)
+    lines = times.reshape(-1, times.shape[-1])
     middle = row_medians(lines)[:, None]
     rounds = summarize(lines)
     scatter = np.sqrt(rounds.squares / np.maximum(rounds.number - 1, 1))
@@ -312,7 +316,7 @@ def has_tame_tails(level: Floats) -> bool:
         return False
     apart = np.abs(large - np.nanmedian(large, axis=0))
     z = apart / np.maximum(MAD_TO_SIGMA * np.nanmedian(apart, axis=0), 1e-9)
-    usual = np.nanmedian(z, axis=1) < TAME_TAIL  # leave out devices that are slow as a whole
+    usual = row_medians(z) < TAME_TAIL  # leave out devices that are slow as a whole
     return float(np.nanquantile(z[usual], TAME_QUANTILE)) < TAME_TAIL
 
 

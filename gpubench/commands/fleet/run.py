@@ -67,6 +67,7 @@ def run_fleet(
             say("there is one device, which is compared only with its own earlier runs", err=True)
         path = output or default_path(times_of.NAME, "units.csv")
         reports: list[Report] = []
+        printed: set[tuple[str, str]] = set()  # devices with errors that were printed
         with Output(path, overwrite=force).create(times_of.encode([])) as file, Steps() as steps:
 
             def keep(report: Report, phase: str) -> None:
@@ -81,7 +82,9 @@ def run_fleet(
                     raise not_written(error)(what) from error
                 of_all = f" of {turns}" if len(reports) <= turns else ", because times scatter"
                 steps.show(f"turn {len(reports)}{of_all}: {phase}, on {report.member.label}")
-                if report.error:
+                failure = report.identity, report.error
+                if report.error and failure not in printed:
+                    printed.add(failure)
                     say(f"{phase}, on {report.member.label}: {report.error}", err=True)
 
             try:
@@ -89,9 +92,12 @@ def run_fleet(
             except KeyboardInterrupt:
                 return None, path
     times = [time for report in reports for time in report.times]
-    fleet = assess(reports, [*times_of.earlier(times, HISTORY)], threshold)
-    times_of.keep(times)
-    return fleet, path
+    earlier = [*times_of.earlier(times, HISTORY)]
+    try:
+        times_of.keep(times)
+    except UsageError as error:  # the CSV has the times
+        say(f"later runs cannot be compared with this run: {error}", err=True)
+    return assess(reports, earlier, threshold), path
 
 
 def foresee(on: str, device: str, *, rounds: int, output: Path | None) -> None:
@@ -187,7 +193,12 @@ class FleetRun:
         busy = {self._workers[address].hostname for address, _ in self._running.values()}
         while host not in busy and (step := next(self._steps[host], None)):
             for address, phase, count, units in step:
-                if address in self._lost or self._client.status != "running":
+                if address in self._lost:
+                    continue
+                if self._client.status != "running":
+                    self._lost.add(address)
+                    lost = _lost(self._workers[address], "the connection to the scheduler ended")
+                    self._keep(lost, phase)
                     continue
                 verified = self._verified.get(address, ())
                 asked = Asked(self._device, phase, count, SEED, verified, units)

@@ -55,15 +55,17 @@ def encode(times: Iterable[UnitTime]) -> bytes:
 
 
 def keep(times: Iterable[UnitTime]) -> None:
-    """Keep the times in the store, in a file for each device name."""
+    """Keep the times in the store, in a file for each device name. Raises UsageError."""
     for device, of_device in grouped(times, attrgetter("device")).items():
-        store.keep(device, NAME, SUFFIX, msgspec.json.Encoder().encode_lines(of_device))
+        lines = msgspec.json.Encoder().encode_lines(of_device)
+        store.keep(device, NAME, SUFFIX, lines, flag=store.VARIABLE)
 
 
 def earlier(times: Iterable[UnitTime], runs: int) -> Iterator[UnitTime]:
     """Yield the times of each device's newest runs in the store. `times` has the devices.
 
-    A damaged file is skipped, and a line on stderr names it.
+    A run in which all units of a device failed is not counted as a run of the device. A damaged
+    file is skipped, and a line on stderr names it.
     """
     decoder = msgspec.json.Decoder(UnitTime)
     for name, of_name in grouped(times, attrgetter("device")).items():
@@ -72,11 +74,11 @@ def earlier(times: Iterable[UnitTime], runs: int) -> Iterator[UnitTime]:
             if not any(missing.values()):
                 break
             try:
-                by_device = grouped(decoder.decode_lines(path.read_bytes()), attrgetter("identity"))
+                timed = [time for time in decoder.decode_lines(path.read_bytes()) if time.time_us]
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError) as error:
                 say(f"{path} is skipped: not a run of gpubench fleet: {error}", err=True)
                 continue
-            for device, of_device in by_device.items():
+            for device, of_device in grouped(timed, attrgetter("identity")).items():
                 if missing.get(device):
                     missing[device] -= 1
                     yield from of_device

@@ -90,7 +90,10 @@ def measure_units(asked: Asked) -> Report:
 
 def _measure(asked: Asked, pool: LocalPool, name: str) -> Report:
     turn = _Turn(asked, pool, name)
-    run(turn.job, pool, turn)
+    try:
+        run(turn.job, pool, turn)
+    except GpubenchError as error:
+        return turn.report()._replace(error=str(error))
     return turn.report()
 
 

@@ -27,6 +27,10 @@ COUNTERS = (
 SLOWER_CLOCK = 0.01  # relative difference from which a lower clock is a reason
 HOTTER_C = 10.0  # difference in °C from which a higher temperature is a reason
 
+MIN_ROUNDS = 2
+"""Minimum number of rounds for the verdict on a device in a unit. One round may be disturbed. A
+device may have one round if its other rounds failed."""
+
 NO_MAJORITY = "no majority to compare with: the numbers of fast and slow devices are equal"
 
 
@@ -199,9 +203,8 @@ def explain(
                 reasons.append(f"{words}: {value}")
         elif usual_value is not None and value != usual_value:
             reasons.append(f"{words} {value}, other devices {usual_value}")
-    return reasons or [
-        "no reason found: clock, temperature and configuration are like those of the other devices"
-    ]
+    like = "clock, temperature and configuration are like those of the other devices"
+    return reasons or [f"no reason found: {like if others else 'no other device was measured'}"]
 
 
 def _times(
@@ -232,7 +235,9 @@ def _finding(
 ) -> UnitFinding:
     since_before = bool(judged.slower_than_before[number, index])
     verdict = FleetVerdict.FINE
-    if judged.slow[number, index] or since_before:
+    if np.isfinite(times[number, index]).sum() < MIN_ROUNDS:
+        verdict = FleetVerdict.UNKNOWN
+    elif judged.slow[number, index] or since_before:
         verdict = FleetVerdict.SLOW
     elif judged.ambiguous[number, index]:
         verdict = FleetVerdict.AMBIGUOUS
@@ -266,7 +271,9 @@ def _verdict(
         return FleetVerdict.SLOW
     if reasons or not findings or of_units == {FleetVerdict.UNKNOWN}:
         if not reasons:
-            reasons.append("nothing to compare the device with: no second device, no earlier run")
+            reasons.append(
+                "nothing to compare the device with: no other device was measured, no earlier run"
+            )
         return FleetVerdict.UNKNOWN
     if any(finding.no_majority for finding in findings):
         reasons.append(NO_MAJORITY)

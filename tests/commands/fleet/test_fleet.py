@@ -30,7 +30,7 @@ from gpubench.engine.cluster import Member
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measurements import Place
 from gpubench.engine.pool import LocalPool
-from gpubench.errors import DeviceBusyError, LaunchError, OutputLostError
+from gpubench.errors import ChildLostError, DeviceBusyError, LaunchError, OutputLostError
 from gpubench.model import Device, Health
 from gpubench.results import store
 
@@ -164,6 +164,106 @@ def test_a_unit_that_fails_makes_a_device_wrong_and_a_lost_worker_leaves_it_unkn
     assert assess(fleet(lost)).exit_code == 3
 
 
+BUSY = "Fake GPU is being measured by process 7"
+
+
+def failing(device_report: Report, *units: str) -> Report:
+    """Return a report of a device on which some units fail."""
+    return device_report._replace(
+        times=[
+            msgspec.structs.replace(time, status="error", reason="illegal access", time_us=None)
+            if time.unit in units
+            else time
+            for time in device_report.times
+        ]
+    )
+
+
+def busy(device_report: Report, rounds: int = 0) -> Report:
+    """Return a report of a device that was in use. It measured only some rounds of each unit."""
+    nothing: dict[str, Any] = {} if rounds else {"bits": {}, "configuration": {}}
+    starts = range(0, len(device_report.times), 3)
+    timed = [time for at in starts for time in device_report.times[at : at + rounds]]
+    return device_report._replace(times=timed, error=BUSY, **nothing)
+
+
+def require_readable(assessed: Fleet) -> str:
+    """Require standard JSON. Return the text of the tables."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    content = json.loads(as_json(assessed), parse_constant=refuse)
+    assert content["exit_code"] == assessed.exit_code
+    assert len(content["devices"]) == len(assessed.devices)
+    return printed(as_tables(assessed))
+
+
+@pytest.mark.parametrize("devices", [1, 2, 8])
+@pytest.mark.parametrize("seeds", [0, 3])
+def test_devices_that_are_all_in_use_are_unknown(devices: int, seeds: int) -> None:
+    before = [time for n in range(devices) for seed in range(seeds) for time in report(n).times]
+    assessed = assess([busy(report(n)) for n in range(devices)], before)
+    assert {(d.verdict, d.reasons) for d in assessed.devices} == {(FleetVerdict.UNKNOWN, (BUSY,))}
+    assert assessed.exit_code == 3
+    assert assessed.detectable == {}
+    assert f"{devices} unknown" in require_readable(assessed)
+
+
+def test_a_fleet_without_reports_has_no_verdicts() -> None:
+    assessed = assess([])
+    assert (assessed.devices, assessed.exit_code) == ([], 3)
+    require_readable(assessed)
+
+
+def test_the_only_other_device_of_a_device_in_use_is_judged_by_its_earlier_runs() -> None:
+    reports = [report(0), busy(report(1))]
+    alone = assess(reports)
+    assert {device.verdict for device in alone.devices} == {FleetVerdict.UNKNOWN}
+    assert "no other device was measured, no earlier run" in of(alone, 0).reasons[0]
+    before = [time for _ in range(3) for time in report(0).times]
+    assert of(assess(reports, before), 0).verdict == FleetVerdict.FINE
+    slower = of(assess([report(0, {"copy": 1.2}), busy(report(1))], before), 0)
+    assert slower.verdict == FleetVerdict.SLOW
+    assert slower.reasons == ("no reason found: no other device was measured",)
+
+
+@pytest.mark.parametrize("devices", [2, 8])
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_rounds_that_failed_on_all_devices_leave_them_unknown(devices: int, rounds: int) -> None:
+    slow = {"latency": 1.3}
+    reports = [busy(report(n, slow if n == 1 else {}), rounds) for n in range(devices)]
+    assessed = assess(reports)
+    require_readable(assessed)
+    expected = FleetVerdict.SLOW if rounds == 2 else FleetVerdict.UNKNOWN
+    assert of(assessed, 1).verdict == expected
+    assert {d.verdict for d in assessed.devices[1:]} == {FleetVerdict.UNKNOWN}
+    assert all(BUSY in device.reasons for device in assessed.devices)
+
+
+@pytest.mark.parametrize("devices", [2, 8])
+def test_a_device_that_has_a_single_round_is_not_called_slow(devices: int) -> None:
+    reports = [report(n) for n in range(1, devices)]
+    assessed = assess([busy(report(0, dict.fromkeys(UNITS, 1.3)), rounds=1), *reports])
+    assert (of(assessed, 0).verdict, of(assessed, 0).reasons) == (FleetVerdict.UNKNOWN, (BUSY,))
+    assert assessed.exit_code == 3
+
+
+@pytest.mark.parametrize("failed", [("copy",), UNITS])
+@pytest.mark.parametrize("devices", [1, 2, 8])
+def test_a_unit_that_fails_on_all_devices_makes_them_wrong(
+    devices: int, failed: tuple[str, ...]
+) -> None:
+    slow = report(1, {"latency": 1.3})
+    reports = [report(0), *(slow if n == 1 else report(n) for n in range(1, devices))]
+    assessed = assess([failing(each, *failed) for each in reports])
+    assert {device.verdict for device in assessed.devices} == {FleetVerdict.WRONG}
+    assert assessed.exit_code == 1
+    text = require_readable(assessed)
+    assert "copy: illegal access" in text
+    assert ("latency, alone: " in text) == (devices > 1 and "latency" not in failed)
+
+
 def test_one_device_alone_is_judged_by_its_own_history_or_not_at_all() -> None:
     alone = assess([report(0)])
     assert alone.exit_code == 3
@@ -219,6 +319,18 @@ def test_newer_runs_of_other_devices_hide_no_earlier_run_of_a_device(
     for run_times in (*own, *(report(1, seed=seed).times for seed in range(4))):
         times.keep(run_times)
     assert [*times.earlier(report(0).times, runs=2)] == [*own[2], *own[1]]
+
+
+def test_runs_in_which_a_device_failed_hide_no_earlier_run_of_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path))
+    times.keep(report(0).times)
+    for _ in range(3):
+        times.keep(failing(report(0), *UNITS).times)
+    times.keep([])
+    assert [*times.earlier(report(0).times, runs=2)] == report(0).times
+    assert not [*times.earlier([], runs=2)]
 
 
 @pytest.fixture(scope="module")
@@ -285,6 +397,42 @@ def test_every_device_is_measured_alone_and_together_and_every_row_is_on_disk(
     assert verdicts["1"] == (FleetVerdict.UNKNOWN, ("it is being measured by another",))
 
 
+def test_a_fleet_in_use_keeps_nothing_and_prints_the_reason_once_per_device(
+    measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assessed, path = measuring(dict.fromkeys(range(4), 0.0))
+    assert assessed
+    assert (assessed.exit_code, len(assessed.devices)) == (3, 4)
+    assert {(d.verdict, d.reasons) for d in assessed.devices} == {
+        (FleetVerdict.UNKNOWN, ("it is being measured by another",))
+    }
+    assert path.read_bytes() == times.encode([])
+    assert not store.directory().exists()
+    messages = [line for line in capsys.readouterr().err.splitlines() if "by another" in line]
+    assert len(messages) == len(set(messages)) == 4
+    again, _ = measuring({})  # an empty run is no earlier run
+    assert again
+    assert {device.verdict for device in again.devices} == {FleetVerdict.FINE}
+
+
+def test_verdicts_are_given_if_the_times_cannot_be_kept(
+    measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(store.VARIABLE, str(tmp_path / "file"))
+    assessed, _ = measuring({})
+    assert assessed
+    assert assessed.exit_code == 0
+    what = (
+        f"later runs cannot be compared with this run: {store.VARIABLE}: cannot make the directory"
+    )
+    assert what in capsys.readouterr().err
+
+
 def test_a_full_disk_is_reported_with_the_name_of_the_file(
     measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path]],
     monkeypatch: pytest.MonkeyPatch,
@@ -347,6 +495,26 @@ def test_a_product_that_fails_is_reported_once_and_the_other_units_go_on(
     assert (failed.reason, failed.time_us) == ("illegal access", None)
 
 
+class LostInThirdRound(FakeBackend):
+    """A backend whose process is lost when it measures the parts for the third time."""
+
+    measured = 0
+
+    def parts(self) -> Any:
+        self.measured += 1
+        if self.measured == 3:
+            raise ChildLostError("crashed")
+        return super().parts()
+
+
+def test_rounds_before_the_process_was_lost_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(units.PRODUCTS, "cpu", Products("cpu_blas", 16, ("float32",)))
+    pool = LocalPool(Runner(LostInThirdRound(10.0)), "0")
+    report = units._measure(Asked("cpu", TOGETHER, 3, seed=1), pool, "0")
+    assert report.error == "the measuring process crashed"
+    assert Counter(time.unit for time in report.times) == {"float32 product": 1, "copy": 1}
+
+
 def test_bits_that_differ_only_in_an_early_round_of_a_turn_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -384,6 +552,18 @@ def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -
     assert [lost.error for lost in reports] == ["the worker left the cluster"]
     cancelled = [future for each in client.cancel.call_args_list for future in each.args[0]]
     assert cancelled == [client.submit.return_value]
+
+
+def test_devices_without_a_turn_are_reported_if_the_connection_ends() -> None:
+    client = Mock(status="closed", scheduler=None)
+    reports: list[Report] = []
+    workers = {f"tcp://{n}": Member(n, f"node{n}", GPU, "abc") for n in "01"}
+    run.FleetRun(client, workers, "cuda", 3, lambda lost, *_: reports.append(lost)).measure()
+    assert not client.submit.called
+    assert [(lost.member.name, lost.error) for lost in reports] == [
+        ("0", "the connection to the scheduler ended"),
+        ("1", "the connection to the scheduler ended"),
+    ]
 
 
 def test_a_worker_that_is_gone_is_noticed_while_turns_of_other_workers_end() -> None:

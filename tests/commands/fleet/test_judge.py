@@ -172,3 +172,43 @@ def test_units_whose_rounds_scatter_are_measured_longer_and_no_others() -> None:
     assert 3 < step[0][2] <= MAX_MORE
     alone = of_unit("latency", "alone", [100.0, 150.0, 98.0])
     assert len(more_steps(alone)) == 2 * MAX_MORE
+
+
+def test_units_without_times_or_without_a_second_round_do_not_change_the_verdicts() -> None:
+    logs = times(units=8)
+    logs[2] += np.log(1.2)
+    logs[3, :2] += np.log(1.2)
+    logs[:, 4:6] = np.nan
+    logs[:, 6, 1:] = np.nan
+    judgement = judge(logs, processes=[4, 6, 2, 3, 4, 5, 6, 7])
+    timed = [0, 1, 2, 3, 6, 7]
+    assert judgement.slow[2].nonzero()[0].tolist() == timed
+    assert judgement.slow[3].nonzero()[0].tolist() == [0, 1]
+    assert np.isfinite(judgement.detectable).nonzero()[0].tolist() == timed
+
+
+def test_a_unit_whose_work_in_new_processes_failed_is_judged_by_its_own_noise() -> None:
+    logs = times(units=2)
+    expected = judge(logs).detectable[1]
+    logs[:, 0] = np.nan
+    assert judge(logs, processes=[0, 0]).detectable[1] == pytest.approx(expected, rel=0.1)
+    logs[:, 1] = logs[:, 1].mean(axis=1, keepdims=True) + np.array([-0.1, 0.0, 0.1])
+    assert judge(logs, processes=[0, 0]).detectable[1] > 0.1
+
+
+def test_fleets_without_units_or_without_devices_have_no_slow_device() -> None:
+    for shape in ((2, 0, 1), (2, 3, 1), (0, 0, 1)):
+        nothing = np.full(shape, np.nan)
+        judgement = judge(nothing, nothing, processes=[*range(shape[1])])
+        assert judgement.slow.shape == shape[:2]
+        assert not (judgement.slow | judgement.ambiguous | judgement.slower_than_before).any()
+        assert np.isnan(judgement.p).all()
+
+
+def test_a_device_without_times_in_a_large_fleet_is_left_out() -> None:
+    logs = times(devices=64, units=18)
+    logs[7] = np.nan
+    logs[2] += np.log(1.1)
+    judgement = judge(logs)
+    assert judgement.slow.any(axis=1).nonzero()[0].tolist() == [2]
+    assert np.isnan(judgement.effect[7]).all()
