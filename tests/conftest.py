@@ -47,6 +47,7 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.delenv("PYTHONDONTWRITEBYTECODE")
             patch.setenv("PYTHONPYCACHEPREFIX", str(folder / "bytecode"))
         patch.delenv("COLUMNS", raising=False)
+        patch.setenv("TERM", "xterm")
         patch.delenv("FORCE_COLOR", raising=False)
         yield folder
 

@@ -218,7 +218,17 @@ void make_fiber() {
   void** frame = reinterpret_cast<void**>(fiber.stack + STACK_BYTES) - FRAME;
   frame[RETURN_ADDRESS] = reinterpret_cast<void*>(fiber_main);
   fiber.stack_pointer = frame;
-  if (__tsan_create_fiber) fiber.tsan = __tsan_create_fiber(0);
+}
+
+// Returns the context in which ThreadSanitizer sees a thread of a block. Since g++ 13,
+// ThreadSanitizer remembers the accesses of about 250 contexts, and silently misses races among
+// more. So larger blocks share contexts, and only races between two threads of a context are missed.
+void* tsan_context(size_t set, size_t thread) {
+  constexpr size_t CONTEXTS = 239;  // a prime: threads of a row or of a column share no context
+  static std::vector<void*> contexts;
+  const size_t index = set * CONTEXTS + thread % CONTEXTS;
+  while (contexts.size() <= index) contexts.push_back(__tsan_create_fiber(0));
+  return contexts[index];
 }
 
 // Lets the thread wait at `place`, in the given state. After the wait, the accesses of all released
@@ -380,9 +390,11 @@ size_t run(const Launch& one, const std::vector<Index>& chosen, Place place = {}
   std::vector<void*> used;
   size_t number = 0;
   const auto run_at = [&](Index at) {
+    const size_t set = number % sets;
     for (size_t t = 0; t < count; ++t) {
-      threads[t] = &pool[number % sets * count + t];
+      threads[t] = &pool[set * count + t];
       threads[t]->thread = static_cast<unsigned>(t);
+      if (__tsan_create_fiber) threads[t]->tsan = tsan_context(set, t);
     }
     ++number;
     block = at;
