@@ -8,6 +8,7 @@ from gpubench.text import clean
 
 _CHECKS = "AddressSanitizer|ThreadSanitizer|runtime error|fault"
 _ADDRESSES = re.compile(r" (?:on|at) (?:unknown )?address 0x\w+.*| \(pid=\d+\)|(?<=address) 0x\w+")
+_FOLDERS = re.compile(r"\S*/(?=[^\s/:]+\.cuh?:\d)")
 _PLACE = re.compile(r"([^\s:()]+\.cuh?):(\d+)")
 _ACCESS = re.compile(
     r"^\s*(?:Previous )?(?:atomic )?(read|write) of size \d+ at (0x\w+).*\n((?:\s+#.*\n)+)",
@@ -40,9 +41,12 @@ class KernelFaultError(Exception):
 
     @property
     def finding(self) -> str:
-        """The check and its finding, such as `AddressSanitizer: heap-buffer-overflow`."""
+        """The check and its finding, such as `AddressSanitizer: heap-buffer-overflow`.
+
+        Sources have their names, without folders.
+        """
         match = re.search(f"({_CHECKS}): .*", self.report)
-        return clean(_ADDRESSES.sub("", match[0])) if match else "unknown"
+        return clean(_FOLDERS.sub("", _ADDRESSES.sub("", match[0]))) if match else "unknown"
 
     @property
     def lines(self) -> list[tuple[str, int]]:

@@ -58,7 +58,7 @@ class Description:
 
     text: str
     asked: list[str]  # parameters whose meaning is not known
-    guesses: list[str]  # fields of the description that are guesses
+    guesses: list[str]  # fields that are guesses, and a guess of a launch, such as `T = 16`
     hint: str = ""  # the reason to think that the function is no product
     objects: tuple[str, ...] = ()  # unknown parameters that cannot be passed by value
     function: str = ""  # name of the function
@@ -75,6 +75,7 @@ class Launch:
     grid: tuple[str, ...] = ()
     block: tuple[str, ...] = ()
     shared: str = ""  # bytes of dynamic shared memory, or `UNKNOWN`
+    guess: str = ""  # a value that the program gets when it runs, such as `T = 16`
     is_guess: bool = False  # whether grid and block follow from the kernel's indices
 
 
@@ -128,11 +129,12 @@ def description_of(facts: Facts) -> Description:
 
 
 def _guesses(facts: Facts) -> list[str]:
-    """Return the fields of the description that are guesses."""
+    """Return the fields of the description, and the value of its launch, that are guesses."""
     launch = facts.launch or Launch()
     guesses = {
         "grid": launch.is_guess,
         "block": launch.is_guess,
+        launch.guess: bool(launch.guess),
         "shared_bytes": launch.shared == UNKNOWN,
         "tiles": facts.guessed_axes,
         "dtypes": not (facts.dtypes or facts.is_template),
@@ -220,6 +222,8 @@ def _launch(launch: Launch) -> Iterator[str]:
         yield f"# Guesses from the kernel's indices: check these two lines.{own}"
     else:
         yield f"# Read from the launch in {shown(launch.caller)}."
+        if launch.guess:
+            yield f"# The source sets a value when it runs. A guess: {launch.guess}."
     yield f"grid={_listed(launch.grid, '{}')},  # blocks in x and y; / rounds up"
     yield f"block={_listed(launch.block, '{}')},  # threads"
     if launch.shared == UNKNOWN:

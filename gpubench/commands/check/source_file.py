@@ -90,6 +90,8 @@ def _note(description: Description, variant: Variant) -> str:
     """Return a text on the guesses in a description and on its layout, or an empty text."""
     is_guess = "grid" in description.guesses
     notes = ["grid and block are guesses from the kernel's indices"] if is_guess else []
+    values = (guess for guess in description.guesses if " = " in guess)
+    notes += [f"a guess, because the source sets it when it runs: {value}" for value in values]
     if variant.column_major:
         names = ", ".join(variant.column_major)
         notes.append(f"column-major, according to the kernel's indices: {names}")

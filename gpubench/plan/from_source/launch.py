@@ -14,7 +14,7 @@ from itertools import chain
 from gpubench.model.expression import evaluate, parse
 from gpubench.model.signature import Parameter, split
 from gpubench.plan.description_text import UNKNOWN, Launch
-from gpubench.plan.from_source.meaning import ALL_EXTENTS, assignments
+from gpubench.plan.from_source.meaning import ALL_EXTENTS, EDGE, assignments
 from gpubench.plan.from_source.source import Function, SourceLaunch, code, enclosed, last
 
 ROUNDS = 8  # maximum depth of constants that are defined by constants
@@ -84,12 +84,17 @@ def _read(
             scope.symbols[_CAST.sub("", text).strip()] = extent
     passed = {argument.name: scope.expression(text) for text, argument in pairs}
     of_grid, of_block, shared, *_ = *launch.config, "", ""
-    parts = _parts(of_block, launch.before)
+    parts, guess = _parts(of_block, launch.before), ""
+    unread = [word for word in _words(parts) if word in names and not scope.expression(word)]
     block = scope.expressions(parts)
+    if not block and len(unread) == 1:  # the program gets this number when it runs
+        names[unread[0]] = str(EDGE if len(parts) > 1 else EDGE**2)
+        guess = f"{unread[0]} = {names[unread[0]]}"
+        block = scope.expressions(parts)
     names |= {f"{of_block}.{axis}": part for axis, part in zip("xyz", parts, strict=False)}
     parts = _parts(of_grid, launch.before)
-    words = {word for part in parts for word in _NAME.findall(_plain(part))}
-    unread = [each for each in words - {*names, *scope.symbols} if not _ROUNDS_UP.fullmatch(each)]
+    known = {*names, *scope.symbols}
+    unread = [word for word in _words(parts) - known if not _ROUNDS_UP.fullmatch(word)]
     missing = ALL_EXTENTS - {*scope.symbols.values()}
     if len(unread) == len(missing) == 1:  # the unknown name must be the missing extent
         scope.symbols[unread[0]] = missing.pop()
@@ -99,8 +104,13 @@ def _read(
     shared = "" if shared in {"", "0"} else scope.expression(shared) or UNKNOWN
     return ReadLaunch(
         caller=launch.caller, config=" ".join(", ".join(launch.config).split()), template=template,
-        arguments=passed, grid=grid, block=block, shared=shared,
+        arguments=passed, grid=grid, block=block, shared=shared, guess=guess,
     )  # fmt: skip
+
+
+def _words(parts: Iterable[str]) -> set[str]:
+    """Return the names in expressions."""
+    return {word for part in parts for word in _NAME.findall(_plain(part))}
 
 
 def edge_of_block(kernel: Function, axis: str, text: str) -> int | None:

@@ -241,6 +241,7 @@ void run(float* A, float* B, float* C, size_t rows, int columns, int K) {
          ("(M*N+255)//256", 256)),
         ("int blocks = rows; blocks += 1;", "blocks", "256", None),
         ("int edge = 8; edge += 8;", "rows", "edge", None),
+        ("int edge = atoi(text), other = 4;", "rows", "min(edge, length)", None),
         ("", "ceil(rows * 2)", "256", None),
         ("dim3 b(8), other(2);", "other.x", "b", None),
         ("", "blocks_of(rows,\n columns)", "256", None),
