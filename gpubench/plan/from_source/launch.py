@@ -93,8 +93,8 @@ def _read(
         block = scope.expressions(parts)
     names |= {f"{of_block}.{axis}": part for axis, part in zip("xyz", parts, strict=False)}
     parts = _parts(of_grid, launch.before)
-    known = {*names, *scope.symbols}
-    unread = [word for word in _words(parts) - known if not _ROUNDS_UP.fullmatch(word)]
+    words = _words(parts) - {*names, *scope.symbols}
+    unread = [word for word in words if not _ROUNDS_UP.fullmatch(word)]
     missing = ALL_EXTENTS - {*scope.symbols.values()}
     if len(unread) == len(missing) == 1:  # the unknown name must be the missing extent
         scope.symbols[unread[0]] = missing.pop()
