@@ -223,10 +223,10 @@ void make_fiber() {
 // Returns the context in which ThreadSanitizer sees a thread of a block. Since g++ 13,
 // ThreadSanitizer remembers the accesses of about 250 contexts, and silently misses races among
 // more. So larger blocks share contexts, and only races between two threads of a context are missed.
-void* tsan_context(size_t set, size_t thread) {
+void* tsan_context(size_t thread, size_t set, size_t sets) {
   constexpr size_t CONTEXTS = 239;  // a prime: threads of a row or of a column share no context
   static std::vector<void*> contexts;
-  const size_t index = set * CONTEXTS + thread % CONTEXTS;
+  const size_t index = thread % CONTEXTS * sets + set;
   while (contexts.size() <= index) contexts.push_back(__tsan_create_fiber(0));
   return contexts[index];
 }
@@ -394,7 +394,7 @@ size_t run(const Launch& one, const std::vector<Index>& chosen, Place place = {}
     for (size_t t = 0; t < count; ++t) {
       threads[t] = &pool[set * count + t];
       threads[t]->thread = static_cast<unsigned>(t);
-      if (__tsan_create_fiber) threads[t]->tsan = tsan_context(set, t);
+      if (__tsan_create_fiber) threads[t]->tsan = tsan_context(t, set, sets);
     }
     ++number;
     block = at;
