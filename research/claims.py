@@ -32,6 +32,7 @@ from shape_tables import (
 from shapes import outcomes
 
 from gpubench.commands.diff.options import AB_CPU_PAIRS
+from gpubench.grouping import grouped
 from gpubench.model import DTYPES
 from gpubench.plan.registry import variants
 from gpubench.results.provenance import source_hash
@@ -99,22 +100,29 @@ def hashes() -> Mapping[tuple[str, str], str]:
 
 
 @cache
-def changed_kernels(path: Path) -> list[str]:
-    """Return the kernels in a file of results/ whose sources changed since the measurement.
+def kernels_of(path: Path) -> Mapping[tuple[str, str], bool]:
+    """Return whether each kernel in a file of results/ has changed since the measurement.
 
-    Return `["all"]` if the file has several kernels, and all have changed. Older files without the
-    column `op` have plain products. Compressed files, and files that are no CSV, have no kernels.
+    Older files without the column `op` have plain products. Compressed files, and files that are
+    no CSV, have no kernels.
     """
     if path.suffix != ".csv":
-        return []
+        return {}
     rows = csv_rows(path)
     if not rows or not {"variant", "source_hash"} <= {*rows[0]}:
-        return []
+        return {}
     kernels = {(row.get("op", "gemm"), row["variant"], row["source_hash"]) for row in rows}
-    hashed = {row for row in kernels if row[2] and row[:2] in hashes()}
-    changes = {row[:2] for row in hashed if row[2] != hashes()[row[:2]]}
-    every = len(changes) == len({row[:2] for row in hashed}) > 1
-    return ["all"] if every else sorted({name for _, name in changes})
+    by_key = grouped(sorted(kernels), lambda kernel: kernel[:2])
+    return {
+        key: any(sources != hashes()[key] for *_, sources in of_key if sources)
+        for key, of_key in by_key.items()
+        if key in hashes() and any(sources for *_, sources in of_key)
+    }
+
+
+def changed_kernels(path: Path) -> list[str]:
+    """Return the names of the kernels in a file whose sources changed since the measurement."""
+    return sorted({name for (_, name), has_changed in kernels_of(path).items() if has_changed})
 
 
 # ---- figures and outcomes

@@ -169,10 +169,14 @@ def drawn_mean(ratios: Sequence[tuple[str, float]]) -> Ratio:
     return Ratio(*(math.exp(value) for value in (mean, mean - half, mean + half)))
 
 
-def alone_mean(dtype: str) -> Ratio:
-    """Return the mean ratio in the file of `ALONE` for a precision, weighted as in `drawn_mean`."""
-    every = outcomes_alone(dtype)
+def weighted_mean(every: Sequence[Outcome]) -> Ratio:
+    """Return the mean ratio of outcomes, weighted as in `drawn_mean`."""
     return drawn_mean([(outcome.shape_class, outcome.ratio) for outcome in every])
+
+
+def alone_mean(dtype: str) -> Ratio:
+    """Return the weighted mean ratio in the file of `ALONE` for a precision."""
+    return weighted_mean(outcomes_alone(dtype))
 
 
 @cache
@@ -349,9 +353,8 @@ def repeated() -> str:
         for state, of_first in first.items():
             runs = of_first, second[state]
             ratios = [[outcome.ratio for outcome in run] for run in runs]
-            means = [plain_mean(of_run) for of_run in ratios]
-            if path.stem in ALONE.values():
-                means = [drawn_mean([(x.shape_class, x.ratio) for x in run]) for run in runs]
+            is_weighted = path.stem in ALONE.values()
+            means = map(weighted_mean, runs) if is_weighted else map(plain_mean, ratios)
             changes = [after / before for before, after in zip(*ratios, strict=True)]
             largest = max(changes, key=lambda change: abs(math.log(change)))
             cells = map(said, (*means, plain_mean(changes)))

@@ -267,7 +267,9 @@ def changed_kernels() -> str:
     lines = []
     for path in sorted(RESULTS.glob("*/**/*.csv")):
         if changed := claims.changed_kernels(path):
-            said = ", ".join(f"`{name}`" if name != "all" else name for name in changed)
+            kernels = claims.kernels_of(path)
+            every = len(kernels) > 1 and all(kernels.values())
+            said = "all" if every else ", ".join(f"`{name}`" for name in changed)
             lines.append([f"[{path.name}](../{path.relative_to(ROOT)})", said])
     return table(["file", "kernels that have changed"], lines, text=True)
 

@@ -143,15 +143,19 @@ def test_an_interrupted_sweep_verifies_no_kernel(monkeypatch: pytest.MonkeyPatch
 def test_a_kernel_has_changed_if_any_row_of_the_file_has_another_hash_and_then_nothing_is_claimed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claims, "RESULTS", tmp_path)
-    monkeypatch.setattr(claims, "ROOT", tmp_path)
+    for module in (claims, tables):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+    (tmp_path / "h200").mkdir()
     present = claims.hashes()["gemm", "naive"]
     for number in range(8):  # the order of a set would choose a hash
-        path = tmp_path / f"{number}.csv"
+        path = tmp_path / "h200" / f"{number}.csv"
         write([replace(sample(), source_hash=text) for text in (f"{number:016x}", present)], path)
         assert claims.changed_kernels(path) == ["naive"]
-    write([replace(sample(), source_hash=present)], tmp_path / "same.csv")
-    said = [claims.Claim("1", name, lambda: ("2", "shown")).cells for name in ("0.csv", "same.csv")]
+    assert "`naive`" in tables.changed_kernels()
+    write([replace(sample(), source_hash=present)], tmp_path / "h200" / "same.csv")
+    files = "h200/0.csv", "h200/same.csv"
+    said = [claims.Claim("1", file, lambda: ("2", "shown")).cells for file in files]
     assert [cells[2] for cells in said] == ["no claim: older kernels", "shown"]
 
 
