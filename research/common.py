@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this tree's p
 
 from gpubench.model import Cache, Config, Point, Problem, Scope, Timer, Variant
 from gpubench.plan.registry import choose
+from gpubench.results.provenance import source_hash
 
 ROOT = Path(__file__).resolve().parent.parent
 CARDS = ("h200", "h100")
@@ -71,6 +72,14 @@ def csv_rows(path: Path) -> list[dict[str, str]]:
     """Return the rows of a CSV, as texts by column."""
     with path.open(newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
+
+
+def hashes_of(kernels: Iterable[Variant]) -> dict[str, str]:
+    """Return the hash of the present sources of each kernel, by operation and name.
+
+    Kernels of libraries are left out, because their hash depends on what is installed.
+    """
+    return {f"{each.op} {each.name}": source_hash(each) for each in kernels if not each.libraries}
 
 
 @dataclass(frozen=True, kw_only=True)

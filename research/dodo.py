@@ -33,6 +33,7 @@ from common import ALONE_DTYPES, ALONE_SEEDS, CARDS, GPUBENCH, ROOT, child
 from doit import get_var
 from doit.tools import config_changed
 
+from gpubench import model
 from gpubench.model import DTYPES
 from gpubench.results.provenance import package_version
 
@@ -218,24 +219,28 @@ OPERATIONS = (
 """Pairs of an operation and a precision that are measured at random shapes, in addition to plain
 products."""
 
+OTHERS = tuple(op for op in model.OPERATIONS if op.startswith("gemm_"))
+DTYPES_OF_OTHERS = ("float32", "float64", "tf32", "float16", "bfloat16", "float8_e4m3")
+"""Operations beside plain products and products with vectors, and the precisions of their kernels."""
+
 EXAMINED = {
     "epilogue": (
-        "bfloat16 --op gemm_gelu_residual --variants wgmma_epilogue,wgmma_epilogue_pingpong",
+        "bfloat16 --op gemm_gelu_residual --variants fused_tile,wgmma_epilogue,wgmma_epilogue_pingpong",
         "136x264x144",
         "1000x1032x520",
     ),
     "batched": (
-        "bfloat16 --op gemm_batched --variants wgmma_batched,wgmma_batched_pingpong",
+        "bfloat16 --op gemm_batched --variants batched_tile,wgmma_batched,wgmma_batched_pingpong",
         "3x136x264x144",
         "40x424x440x240",
     ),
     "grouped": (
-        "bfloat16 --op gemm_grouped_skewed --variants wgmma_grouped",
+        "bfloat16 --op gemm_grouped_skewed --variants grouped_tile,wgmma_grouped",
         "3x40x264x144",
         "8x200x1032x520",
     ),
     "scaled": (
-        "float8_e4m3 --op gemm_scaled --variants wgmma_scaled",
+        "float8_e4m3 --op gemm_scaled --variants scaled_tile,wgmma_scaled",
         "136x272x272",
         "1000x1040x1296",
     ),
@@ -283,9 +288,12 @@ PARTS_SHAPES = (
 )
 """Random shapes in float32 (`random_shapes(621, 16, 4)` of `shapes.py`)."""
 
+FIRST_DTYPES = ("float32", "float64", "tf32", "bf16x6", "bfloat16", "int8", "float8_e4m3_split")
+"""The precisions that kernels of block tiles name first."""
+
 # fmt: off
 SANITIZED = {
-    **{f"memcheck_{dtype}": f"memcheck {dtype}" for dtype in DTYPES if dtype not in {"int32", "float16", "float8_e4m3"}},
+    **{f"memcheck_{dtype}": f"memcheck {dtype}" for dtype in DTYPES if dtype in FIRST_DTYPES},
     **{f"{tool}_float32": f"{tool} float32" for tool in ("racecheck", "synccheck")},
     **{f"memcheck_clusters_{dtype}": f"memcheck {dtype} --variants {kernels} --sizes 136x272x144,200x272x1040" for dtype, kernels in CLUSTERS.items()},
     **{f"racecheck_clusters_{dtype}": f"racecheck {dtype} --variants {kernels} --sizes 200x272x1040" for dtype, kernels in CLUSTERS.items()},
@@ -410,14 +418,7 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     for dtype in RIVALS:
         path = f"CARD/rivals/{dtype}.csv"
         yield step(f"gpu:rivals_{dtype}", f"gpubench compare-cublas --rivals --kernels ../../../examples/own_signature --variants sgemm,packed_panels,wgmma_persistent,wgmma_mixed,wgmma_tf32 --sizes 1024,2048,4096,8192 --dtypes {dtype} --rounds 3 -o {path}", f"{path}.gz")
-    for dtype in DTYPES:
-        yield step(f"gpu:right_{dtype}", f"python SCRIPTS/verify_kernels.py --dtypes {dtype} -o CARD/right/{dtype}.json")
-        if dtype not in {"float32", "int32"}:
-            yield step(f"gpu:stress_{dtype}", f"python SCRIPTS/repeat_kernels.py --dtypes {dtype} -o CARD/stress/{dtype}.json")
-    for name, selected in SANITIZED.items():
-        yield step(f"gpu:{name}", f"python SCRIPTS/sanitize.py {selected} -o CARD/sanitizer/{name}.json")
-    yield step("gpu:stress_clusters", f"python SCRIPTS/repeat_kernels.py --dtypes float64,float32,int8,float8_e4m3,tf32 --variants {','.join(CLUSTERS.values())} -o CARD/stress/clusters.json")
-    yield step("gpu:triples", f"python SCRIPTS/repeat_kernels.py --triples --dtypes {','.join(DTYPES)} --variants {ANY_ROWS} -o CARD/triples.json")
+    yield from _correctness()
     yield step("gpu:odd_float8_e4m3", f"{SWEEP} --variants wgmma_bytes_cluster --dtypes float8_e4m3 --tiles auto --sizes {ODD_SHAPES} --cache both --rounds 3 -o CARD/odd_float8_e4m3.csv")
     yield step("gpu:faults", "python SCRIPTS/faults.py -o CARD/faults.json")
     yield step("gpu:kills", "python SCRIPTS/kill_resume.py --device cuda --first 1 --seeds 2 --kills 10 -o CARD/kills.json")
@@ -456,6 +457,21 @@ def task_gpu() -> Iterator[dict[str, Any]]:
     yield step("gpu:verify_cost", "python SCRIPTS/verify_cost.py > CARD/verify_cost.txt")
 
 
+def _correctness() -> Iterator[dict[str, Any]]:
+    for dtype in DTYPES:
+        yield step(f"gpu:right_{dtype}", f"python SCRIPTS/verify_kernels.py --ops gemm,gemv,gemv_t,atax --dtypes {dtype} -o CARD/right/{dtype}.json")
+        if dtype in DTYPES_OF_OTHERS:
+            yield step(f"gpu:right_others_{dtype}", f"python SCRIPTS/verify_kernels.py --ops {','.join(OTHERS)} --dtypes {dtype} -o CARD/right/others_{dtype}.json")
+        if dtype not in {"int32", "float16_sum16"}:  # whose sums of 11 bits are not exact
+            yield step(f"gpu:stress_{dtype}", f"python SCRIPTS/repeat_kernels.py --dtypes {dtype} -o CARD/stress/{dtype}.json")
+    for name, selected in SANITIZED.items():
+        yield step(f"gpu:{name}", f"python SCRIPTS/sanitize.py {selected} -o CARD/sanitizer/{name}.json")
+    yield step("gpu:stress_clusters", f"python SCRIPTS/repeat_kernels.py --dtypes float64,float32,int8,float8_e4m3,tf32 --variants {','.join(CLUSTERS.values())} -o CARD/stress/clusters.json")
+    yield step("gpu:triples", f"python SCRIPTS/repeat_kernels.py --triples --dtypes {','.join(DTYPES)} --variants {ANY_ROWS} -o CARD/triples.json")
+    for name, (kernels, small, large) in EXAMINED.items():
+        yield step(f"gpu:stress_{name}", f"python SCRIPTS/repeat_kernels.py --dtypes {kernels} --sizes {small},{large} -o CARD/stress/{name}.json")
+
+
 def _counters() -> Iterator[dict[str, Any]]:
     for name, chosen in COUNTED.items():
         path = f"CARD/counters/{name}"
@@ -463,8 +479,6 @@ def _counters() -> Iterator[dict[str, Any]]:
 
 
 def _products_of_models() -> Iterator[dict[str, Any]]:
-    for name, (kernels, small, large) in EXAMINED.items():
-        yield step(f"gpu:stress_{name}", f"python SCRIPTS/repeat_kernels.py --repeats 300 --dtypes {kernels} --sizes {small},{large} -o CARD/stress/{name}.json")
     for op, (dtype, libraries, sizes) in SUSTAINED.items():
         swept = f"{SWEEP} --op {op} --dtypes {dtype} --variants wgmma_*,{libraries} --tiles auto --rounds 1 --sizes {sizes}"
         yield step(f"gpu:sustained_{op}", f"{swept} --state sustained -o CARD/sustained/{op}.csv")

@@ -27,7 +27,7 @@ from typing import Any
 
 import ml_dtypes  # noqa: F401 # bfloat16 for NumPy
 import numpy as np
-from common import kernel_point, parser, save
+from common import hashes_of, kernel_point, parser, save
 
 from gpubench.backends import open_backend
 from gpubench.backends.arrays import on_host
@@ -191,7 +191,9 @@ def main() -> int:
             of_dtype = [variant for variant in variants if dtype in variant.dtypes]
             problems = [Problem.of(arguments.op, size, dtype) for size in sizes]
             counts += products.repeated(of_dtype, problems, arguments.repeats)
-    save(arguments.output, counts)
+    ran = {count.get("variant") or count["point"].partition(" ")[0] for count in counts}
+    kernels = hashes_of(variant for variant in variants if variant.name in ran)
+    save(arguments.output, {"kernels": kernels, "points": counts})
     return int(any(count["wrong"] for count in counts))
 
 

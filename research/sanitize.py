@@ -18,7 +18,7 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
-from common import GPUBENCH, child, parser, save
+from common import GPUBENCH, child, hashes_of, parser, save
 
 from gpubench.grouping import grouped
 from gpubench.model import OPERATIONS, CudaVariant
@@ -117,7 +117,8 @@ def main() -> int:
     }
     summary = [line.strip() for line in ended.out.splitlines() if "SUMMARY" in line]
     what = {"tool": asked.tool, "dtype": asked.dtype, "exit": ended.code}
-    save(asked.output, what | {"summary": summary, "points": points})
+    ran = hashes_of(kernel for kernel in chosen if points.get(kernel.name))
+    save(asked.output, what | {"kernels": ran, "summary": summary, "points": points})
     return int(ended.code != 0 or {row.status for row in measured} != {"ok"})
 
 

@@ -3,17 +3,17 @@
     python research/verify_kernels.py [--ops gemm,gemv] [--dtypes float32,tf32] [-o FILE]
 
 gemm runs every legal tile. Edges above 32 are left out, because such tiles take minutes to compile.
-Where a kernel has more than 128 tiles, the default tiles and an even selection of the others run.
-The other operations run their default tiles at every combination of seven dimensions. Each point is
-verified as in a sweep, and its one sample is ignored. Exits 1 if a point is wrong or fails. Takes
-four minutes, most of it for compiling.
+Where a kernel has more than 32 tiles, the default tiles and an even selection of the others run. In
+other products, the selection has 4 tiles. Products of a matrix and a vector run their default tiles
+at every combination of seven dimensions. Each point is verified as in a sweep, and its one sample
+is ignored. Exits 1 if a point is wrong or fails. Most of the time is for compiling.
 """
 
 import itertools
 import sys
 from collections import Counter
 
-from common import parser, save, verdict
+from common import hashes_of, parser, save, verdict
 
 from gpubench.backends import open_backend
 from gpubench.engine.measure import trials
@@ -23,6 +23,7 @@ from gpubench.engine.prepare import prepare
 from gpubench.engine.run import all_rows
 from gpubench.grouping import grouped
 from gpubench.model import CORE_DTYPES, DTYPES, OPERATIONS, CallVariant, Timing, Variant
+from gpubench.model.operation import DEFAULT_OP
 from gpubench.plan.registry import variants
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
@@ -38,19 +39,24 @@ GEMM_SIZES = (
 multiple of 4. In some sizes, N and K are multiples of 8, or K is a multiple of 16. K covers many
 steps of a loop, or less than one step."""
 
+PRODUCTS = 3
+"""Number of products in a batch, and of groups."""
+
 LARGEST_EDGE = 32
-MOST_TILES = 128
+MOST_TILES = 32
+MOST_TILES_OF_OTHERS = 4
 QUICK = Timing(rounds=1, precision=1.0, min_samples=1, min_device_s=0.0, sample_us=1.0)
 
 
 def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
-    """Return the sweeps of an operation. For gemm, each variant has a sweep over all its tiles."""
+    """Return the sweeps of an operation. In products, each variant has a sweep over its tiles."""
     if OPERATIONS[op].has_k:
+        further = (PRODUCTS,) * len(OPERATIONS[op].further)
         return [
             Sweep(
                 op=op,
                 variants=(variant.name,),
-                sizes=GEMM_SIZES,
+                sizes=tuple((*size, *further) for size in GEMM_SIZES),
                 tiles=quick_to_compile(variant),
                 dtypes=(dtype,),
                 timing=QUICK,
@@ -69,11 +75,12 @@ def quick_to_compile(variant: Variant) -> tuple[str, ...]:
     """Return the legal tiles that compile in seconds, or a selection if there are many."""
     if variant.tiles is None:
         return ()
+    most = MOST_TILES if variant.op == DEFAULT_OP else MOST_TILES_OF_OTHERS
     legal = [str(tile) for tile in variant.tiles if tile.get("edge", 0) <= LARGEST_EDGE]
-    if len(legal) <= MOST_TILES:
+    if len(legal) <= most:
         return tuple(legal)
     defaults = map(str, variant.tiles.defaults)
-    return tuple(dict.fromkeys((*defaults, *legal[:: -(-len(legal) // MOST_TILES)])))
+    return tuple(dict.fromkeys((*defaults, *legal[:: -(-len(legal) // most)])))
 
 
 def verified(sweep: Sweep, pool: LocalPool) -> list[Row]:
@@ -105,9 +112,10 @@ def main() -> int:
     if asked.widths:  # a sweep probes only the sums of users' kernels
         trials.make_probes = trials.all_probes  # type: ignore[attr-defined, assignment]
     pool = LocalPool(Runner(open_backend(asked.device)))
+    ops, dtypes = asked.ops.split(","), asked.dtypes.split(",")
     rows = [
         row
-        for op, dtype in itertools.product(asked.ops.split(","), asked.dtypes.split(","))
+        for op, dtype in itertools.product(ops, dtypes)
         for sweep in sweeps(op, dtype, asked.device)
         for row in verified(sweep, pool)
     ]
@@ -115,7 +123,10 @@ def main() -> int:
     for row in failed:
         print(f"{row.status}: {row.op} {row.label}: {row.reason}")
     said = [f"{row.op} {row.label}: {row.status}" for row in failed]
-    save(asked.output, {"dtype": asked.dtypes, "variants": summary(rows), "failed": said})
+    ran = {(row.op, row.variant) for row in rows if row.status == "ok"}
+    kernels = hashes_of(variant for variant in variants() if (variant.op, variant.name) in ran)
+    content = {"dtype": asked.dtypes, "kernels": kernels, "variants": summary(rows)}
+    save(asked.output, content | {"failed": said})
     return int(not verdict(not failed, f"{len(failed)} points are wrong or failed"))
 
 
