@@ -27,7 +27,7 @@ from typing import Any
 
 import ml_dtypes  # noqa: F401 # bfloat16 for NumPy
 import numpy as np
-from common import hashes_of, kernel_point, parser, save
+from common import kernel_point, parser, save
 
 from gpubench.backends import open_backend
 from gpubench.backends.arrays import on_host
@@ -45,6 +45,7 @@ from gpubench.model import (
 from gpubench.model.operation import DEFAULT_OP
 from gpubench.plan.ranges import parse_sizes
 from gpubench.plan.registry import choose
+from gpubench.results.provenance import source_hash
 
 SIZES = (
     (1000, 1032, 520), (1021, 509, 1019), (1021, 516, 1020), (72, 136, 8),
@@ -121,7 +122,8 @@ class Products:
                 for tile in variant.tiles.defaults if variant.tiles else (None,):
                     if point := self.point(variant, tile, problem):
                         wrong = self.count_wrong(point, operands, right, repeats)
-                        yield {"point": point.label, "right": repeats - wrong, "wrong": wrong}
+                        counts = {"right": repeats - wrong, "wrong": wrong}
+                        yield {"point": point.label} | identity(variant) | counts
 
     def of_triples(self, variants: list[Variant], dtypes: list[str]) -> Iterator[Count]:
         """Yield the numbers of right and wrong points of each kernel and type, over all triples.
@@ -137,14 +139,20 @@ class Products:
                     if point := self.point(variant, tile, problem):
                         of_triple.append(point)
         self.backend.compile(list(itertools.chain(*points.values())), lambda _count: None)
-        for (name, dtype), of_triple in points.items():
+        for (_, dtype), of_triple in points.items():
             wrong = [
                 point.label
                 for point in of_triple
                 if self.count_wrong(point, *self.operands(point.problem), repeats=1)
             ]
             counts = {"right": len(of_triple) - len(wrong), "wrong": len(wrong)}
-            yield {"variant": name, "dtype": dtype, **counts, "wrong_points": wrong}
+            own = identity(of_triple[0].variant)
+            yield own | {"dtype": dtype} | counts | {"wrong_points": wrong}
+
+
+def identity(variant: Variant) -> Count:
+    """Return the columns of a sweep's CSV that name a kernel and its sources."""
+    return {"op": variant.op, "variant": variant.name, "source_hash": source_hash(variant)}
 
 
 def triples(variant: Variant) -> Iterator[tuple[Config, tuple[int, int, int]]]:
@@ -191,9 +199,7 @@ def main() -> int:
             of_dtype = [variant for variant in variants if dtype in variant.dtypes]
             problems = [Problem.of(arguments.op, size, dtype) for size in sizes]
             counts += products.repeated(of_dtype, problems, arguments.repeats)
-    ran = {count.get("variant") or count["point"].partition(" ")[0] for count in counts}
-    kernels = hashes_of(variant for variant in variants if variant.name in ran)
-    save(arguments.output, {"kernels": kernels, "points": counts})
+    save(arguments.output, counts)
     return int(any(count["wrong"] for count in counts))
 
 

@@ -265,7 +265,7 @@ def reproduced(first: str, after: str) -> str:
 def changed_kernels() -> str:
     """Return the kernels whose sources changed since a file was measured, for each file."""
     lines = []
-    for path in sorted(RESULTS.glob("*/**/*.csv")):
+    for path in sorted((*RESULTS.glob("*/**/*.csv"), *RESULTS.glob("*/**/*.json"))):
         if changed := claims.changed_kernels(path):
             kernels = claims.kernels_of(path)
             every = len(kernels) > 1 and all(kernels.values())

@@ -21,6 +21,7 @@ from gpubench.engine.measure.runner import Runner
 from gpubench.engine.pool import LocalPool
 from gpubench.engine.prepare import prepare
 from gpubench.engine.run import all_rows
+from gpubench.errors import UsageError
 from gpubench.grouping import grouped
 from gpubench.model import CORE_DTYPES, DTYPES, OPERATIONS, CallVariant, Timing, Variant
 from gpubench.model.operation import DEFAULT_OP
@@ -84,8 +85,16 @@ def quick_to_compile(variant: Variant) -> tuple[str, ...]:
 
 
 def verified(sweep: Sweep, pool: LocalPool) -> list[Row]:
-    """Run a sweep, and return its rows. Raise KeyboardInterrupt if the sweep was interrupted."""
-    return all_rows(prepare(sweep, pool.device), pool)
+    """Run a sweep, and return its rows. Raise KeyboardInterrupt if the sweep was interrupted.
+
+    A kernel that refuses all sizes has no rows.
+    """
+    try:
+        job = prepare(sweep, pool.device)
+    except UsageError as error:
+        print(f"{sweep.variants}: {error}")
+        return []
+    return all_rows(job, pool)
 
 
 def summary(rows: list[Row]) -> dict[str, dict[str, float]]:

@@ -22,7 +22,7 @@ import foreign_gpu
 import shape_tables
 import tables
 import verify_kernels
-from common import Ended, measured_file
+from common import Ended, hashes_of, measured_file, save
 
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.pool import LocalPool
@@ -147,7 +147,7 @@ def test_a_kernel_has_changed_if_any_row_of_the_file_has_another_hash_and_then_n
         monkeypatch.setattr(module, "RESULTS", tmp_path)
         monkeypatch.setattr(module, "ROOT", tmp_path)
     (tmp_path / "h200").mkdir()
-    present = claims.hashes()["gemm", "naive"]
+    present = claims.hashes()["gemm naive"]
     for number in range(8):  # the order of a set would choose a hash
         path = tmp_path / "h200" / f"{number}.csv"
         write([replace(sample(), source_hash=text) for text in (f"{number:016x}", present)], path)
@@ -157,6 +157,31 @@ def test_a_kernel_has_changed_if_any_row_of_the_file_has_another_hash_and_then_n
     files = "h200/0.csv", "h200/same.csv"
     said = [claims.Claim("1", file, lambda: ("2", "shown")).cells for file in files]
     assert [cells[2] for cells in said] == ["no claim: older kernels", "shown"]
+
+
+def test_a_claim_about_all_kernels_needs_each_kernel_in_each_precision_with_unchanged_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "RESULTS", tmp_path)
+    monkeypatch.setattr(claims, "ROOT", tmp_path)
+    folder = tmp_path / "h200" / "right"
+    folder.mkdir(parents=True)
+    dtypes = {dtype for own in claims.OWN_KERNELS for dtype in own.dtypes}
+
+    def outcome(changes: dict[str, str | None]) -> str:
+        """Return the outcome of files in which the kernels of float64 have these hashes."""
+        for dtype in dtypes:
+            every = hashes_of(own for own in claims.OWN_KERNELS if dtype in own.dtypes)
+            if dtype == "float64":
+                every = {key: text for key, text in (every | changes).items() if text}
+            file = {"dtype": dtype, "kernels": every, "variants": {}, "failed": []}
+            save(folder / f"{dtype}.json", file)
+        claims.kernels_of.cache_clear()
+        return claims.Claim("right", "h200/right/*.json", claims.right).cells[2]
+
+    assert outcome({}) == "met"
+    assert outcome({"gemm dmma": None}) == "not decided"
+    assert outcome({"gemm dmma": "0" * 12}) == claims.OLDER_KERNELS
 
 
 def test_no_ratio_mixes_a_sustained_kernel_with_a_library_in_bursts() -> None:
