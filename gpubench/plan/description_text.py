@@ -165,7 +165,8 @@ def _is_object(parameter: Parameter) -> bool:
 def _declaration(parameter: Parameter, element: str) -> str:
     """Return a parameter as a signature states it: `size_t pitch=lda`."""
     declared = f"{_SCALAR.sub(element or 'Scalar', parameter.cpp)} {parameter.name}"
-    return declared if parameter.value == parameter.name else f"{declared}={parameter.value}"
+    is_named = parameter.value.casefold() == parameter.name.casefold()
+    return declared if is_named else f"{declared}={parameter.value}"
 
 
 def _details(facts: Facts) -> Iterator[str]:

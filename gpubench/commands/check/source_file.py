@@ -7,7 +7,8 @@ from pathlib import Path
 
 from gpubench.commands.check.structures import function_on_arrays
 from gpubench.errors import UsageError
-from gpubench.model import Variant
+from gpubench.model import CudaVariant, HostVariant, Variant
+from gpubench.model.signature import parameters
 from gpubench.plan.description_text import NO_PRECISION, Description
 from gpubench.plan.descriptor import load
 from gpubench.plan.from_source.description import describe_file, described_by_default
@@ -92,6 +93,10 @@ def _note(description: Description, variant: Variant) -> str:
     notes = ["grid and block are guesses from the kernel's indices"] if is_guess else []
     values = (guess for guess in description.guesses if " = " in guess)
     notes += [f"a guess, because the source sets it when it runs: {value}" for value in values]
+    if isinstance(variant, CudaVariant | HostVariant):
+        named = [each for each in parameters(variant.signature) if each.name in {*"mnkMNK"}]
+        others = [f"{each.name} is {each.value}" for each in named if each.name != each.value]
+        notes += [f"extents, according to the kernel's indices: {', '.join(others)}"] * bool(others)
     if variant.column_major:
         names = ", ".join(variant.column_major)
         notes.append(f"column-major, according to the kernel's indices: {names}")

@@ -5,10 +5,10 @@ body may show it: `out[row * OC + col]` shows that OC is the number of the resul
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import compress
+from itertools import compress, permutations
 
 from gpubench.model import OPERATIONS
 from gpubench.model.signature import FORMATS, NULL, Parameter, split, why_unknown
@@ -25,6 +25,9 @@ ARRAYS = (
 )
 """Names of the first operand, the second operand and the result."""
 
+VECTORS = {"x", "y", "vec", "vector"}
+"""Names of vectors. In a product of matrices, the order and use of arrays shows their meaning."""
+
 EXTENTS = {
     **dict.fromkeys(("m", "rows", "n_rows", "num_rows", "height"), "M"),
     **dict.fromkeys(("n", "cols", "n_cols", "num_cols", "columns", "width"), "N"),
@@ -39,13 +42,16 @@ ALL_EXTENTS = {"M", "N", "K"}
 EDGE = 16  # value of a number that is only the edge of a block
 
 _DECORATION = re.compile(
-    r"^(d|dev|device|g|gpu|h|ptr|p|mat|matrix)_(?=\w)|_(d|dev|device|g|gpu|ptr|global|ld)$"
+    r"^(d|dev|device|g|gpu|h|ptr|p|mat|matrix)(_(?=\w)|(?=[abc]$))"
+    r"|(_|(?<=^[abc]))(d|dev|device|g|gpu|ptr|global|ld)$"
 )
 _ASSIGNED = re.compile(
     r"\b(\w+)\s*(?:([+*/%-]?)=(?!=)\s*([^;{}]{0,1000})|\{\s*([^;{}=]{0,1000}))[;}]"
 )
+_STORED = re.compile(r"\b(\w+)\s*\[[^;{}=]{0,400}\]\s*[+-]?=(?!=)")
 _UPDATED = re.compile(r"\b(\w+)\s*\[[^;{}=]{0,400}=[^;{}]{0,400}\b\1\s*\[")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_OF_BLOCK = re.compile("(?i)block|tile")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _CUTE_STRIDE = re.compile(
     r"\bd?([ABC])\s*=\s*make_(?:tensor\b[^;]*?\bmake_)?stride\s*\(\s*(Int<1>|_1\b)?"
@@ -57,6 +63,13 @@ _FRAGMENT = re.compile(r"\bmatrix_([ab])\b[^;{}]*?\b(row|col)_major\b")
 
 ROWS_AND_COLUMNS = {"A": ("M", "K"), "B": ("K", "N"), "C": ("M", "N")}
 """The rows and the columns of each matrix of a product of two matrices."""
+
+STRIDES = (
+    {"A": "MK", "B": "KN", "C": "MN"},
+    {"A": "K", "B": "N", "C": "N"},
+    {"A": "K", "B": "K", "C": "N"},
+)
+"""The strides of each matrix: in any layout, row-major, and with a column-major B."""
 
 
 def meanings(
@@ -86,9 +99,13 @@ def meanings(
     for launch in function.launches:  # a kernel may launch kernels, too
         with suppress(ValueError, KeyError):  # CuTe's kernels have parameters without a name
             listed, column_major = meanings(others[launch.kernel], others, op)
-            for argument, parameter in zip(launch.arguments, listed, strict=False):
-                is_array = parameter.value in operation.arrays and not operation.has_layouts
-                if is_array and argument in values:
+            pairs = [*zip(launch.arguments, listed, strict=False)]
+            roles = {each.value: values.get(name, UNKNOWN) for name, each in pairs}
+            is_same = all(roles.get(each) in {UNKNOWN, each} for each in operation.arrays)
+            shown: Collection[str] = ALL_EXTENTS if is_same else ()  # if no arrays are exchanged
+            shown = shown if operation.has_layouts else operation.arrays
+            for argument, parameter in pairs:
+                if parameter.value in shown and argument in values:
                     values[argument] = parameter.value
                 names = [name for name in _IDENTIFIER.findall(argument) if name in values]
                 if [values[name] for name in names] == [UNKNOWN]:
@@ -152,13 +169,17 @@ def _by_name(parameter: Parameter, op: str, *, on_host: bool) -> str:
     values = [parameter.value, CONSTANTS.get(name, "")]
     if parameter.is_pointer and name not in CONSTANTS:
         pairs = zip(OPERATIONS[op].arrays, ARRAYS, strict=False)
-        values += [*(array for array, names in pairs if name in names), NULL * (name == "bias")]
+        vectors = VECTORS if OPERATIONS[op].has_layouts else set()
+        names = (array for array, names in pairs if name in names - vectors)
+        values += [*names, NULL * (name == "bias")]
     elif not parameter.is_pointer:
         is_handle = parameter.type_name.endswith(("Handle_t", "_handle"))
         values += [EXTENTS.get(name, ""), _extent_of_matrix(parameter.name), NULL * is_handle]
     possible = (replace(parameter, value=value) for value in filter(None, values))
     legal = (each.value for each in possible if why_unknown(each, op, on_host=on_host) is None)
-    return next(legal, UNKNOWN)
+    value = next(legal, UNKNOWN)
+    usual = (*OPERATIONS[op].arrays, *OPERATIONS[op].extents, "lda", "ldb", "ldc")
+    return next((each for each in usual if each.casefold() == value.casefold()), value)
 
 
 def _extent_of_matrix(name: str) -> str:
@@ -176,11 +197,14 @@ def _by_use(body: str, declared: list[Parameter], values: dict[str, str]) -> tup
     named = {values[each.name]: each.name for each in pointers}
     if UNKNOWN in named:
         written = [each.name for each in pointers if "const" not in each.cpp]
-        result = named.get("C", written[-1] if written else "")
-        inputs = [each.name for each in pointers if each.name != result]
-        names = "CAB" if len(inputs) == len("AB") else "C"
-        roles = dict(zip((result, *inputs), names, strict=False))
-        values |= {name: role for name, role in roles.items() if values.get(name) == UNKNOWN}
+        written = [name for name in written if name in _STORED.findall(body)] or written
+        output = written[-1] if written else ""
+        result = output if {*"ABC"} <= named.keys() else named.get("C", output)
+        values |= {result: "C"} if result else {}
+        inputs = [each.name for each in pointers if values[each.name] == UNKNOWN]
+        roles = [role for role in "AB" if role not in named]
+        if len(inputs) == len(roles):
+            values |= dict(zip(inputs, roles, strict=True))
         named = {values[each.name]: each.name for each in pointers}
     if not {*"ABC"} <= named.keys():
         return ()
@@ -191,13 +215,16 @@ def _by_use(body: str, declared: list[Parameter], values: dict[str, str]) -> tup
         if extent not in values.values() and len(unknown) == 1:
             values[unknown[0]] = extent
     unknown = [name for name in numbers if values[name] == UNKNOWN]
+    unknown = unknown or [name for name in numbers if name.casefold() in {"batch", "batch_count"}]
     missing = [extent for extent in "MNK" if extent not in values.values()]
     if len(unknown) == len(missing) == 1:
         values[unknown[0]] = missing[0]
+    extents = {name: value for name, value in values.items() if value in ALL_EXTENTS}
+    values |= _in_order(extents, apart)
     by_columns = []
     name_by_value = {value: name for name, value in values.items()}
     for role, (rows, columns) in ROWS_AND_COLUMNS.items():
-        extents = {values[name] for name in apart[role]}
+        strides = {values[name] for name in apart[role]}
         if stride := name_by_value.get(f"ld{role.lower()}"):
             text = "\n".join(_indices(body, named[role], [stride]))
             words = filter(None, map("".join, _product(stride).findall(text)))
@@ -205,9 +232,26 @@ def _by_use(body: str, declared: list[Parameter], values: dict[str, str]) -> tup
             ends = [below.format(name_by_value.get(extent)) for extent in (rows, columns)]
             is_row, is_column = (bool(re.search(each, body)) for each in ends)
             by_columns += [role] if is_column and not is_row else []
-        elif rows in extents and columns not in extents:
+        elif rows in strides and columns not in strides:
             by_columns.append(role)
     return tuple(by_columns)
+
+
+def _in_order(extents: Mapping[str, str], apart: Mapping[str, set[str]]) -> dict[str, str]:
+    """Return the extents by name, exchanged if an array's stride is not an extent of the array.
+
+    `apart` has the names of each array's strides. A source may call the extents of A m and n, and
+    the extents of B n and k. Then A and C are row-major, and B is row-major if possible.
+    """
+    named = tuple(extents.values())
+    orders = list(permutations("MNK")) if len(extents) == len("MNK") and all(apart.values()) else []
+    named_orders = [named] if {*named} == ALL_EXTENTS else []
+    for strides, candidates in zip(STRIDES, (named_orders, orders, orders), strict=True):
+        for order in candidates:
+            values = dict(zip(extents, order, strict=True))
+            if all(values.get(name, "") in strides[role] for role in apart for name in apart[role]):
+                return values
+    return dict(extents)
 
 
 def _integers(declared: list[Parameter]) -> list[str]:
@@ -256,7 +300,7 @@ def _indices(body: str, array: str, numbers: Sequence[str]) -> list[str]:
 def _complete(function: Function, declared: list[Parameter], values: dict[str, str]) -> None:
     """Give a host function's unknown numbers the missing extent, or the edge of a block."""
     unknown = [name for name in _integers(declared) if values[name] == UNKNOWN]
-    values |= {name: str(EDGE) for name in unknown if "block" in name.casefold()}
+    values |= {name: str(EDGE) for name in unknown if _OF_BLOCK.search(name)}
     unknown = [name for name in unknown if values[name] == UNKNOWN]
     missing, product = ALL_EXTENTS - {*values.values()}, r"\s*\*\s*".join(unknown)
     if len(missing) == 1 and unknown and re.search(rf"\b{product}\b", function.body):

@@ -13,6 +13,8 @@ from gpubench.errors import UsageError
 from gpubench.kernel_options import find_kernel
 from gpubench.model import Config, CudaVariant, HostVariant, Problem
 from gpubench.model.signature import parameters
+from gpubench.plan.descriptor import load
+from gpubench.plan.from_source.description import describe_file
 from gpubench.plan.from_source.source import Function, functions
 from gpubench.plan.registry import of_op
 
@@ -480,6 +482,64 @@ def test_forms_of_coursework_are_read(tmp_path: Path) -> None:
     written(tmp_path / "own", "no_launch", source)
     launch = loaded(tmp_path / "own", "no_launch").launch(Config(), PROBLEM)
     assert (launch.grid, launch.block) == ((9, 7), (8, 16))
+
+
+EXTENTS = """
+#define LOOP(a, b) int r = blockIdx.y * 16 + threadIdx.y, c = blockIdx.x * 16 + threadIdx.x; \\
+  float s = 0; for (int i = 0; i < inner; ++i) s += a * b
+__global__ void of_course(float* dA, float* dB, float* dC, int m, int inner, int k) {
+  LOOP(dA[r * inner + i], dB[i * k + c]);
+  if (r < m && c < k) dC[r * k + c] = s;
+}
+__global__ void three_letters(float* a, float* b, float* c_, int m, int n, int k) {
+  const int inner = n;
+  LOOP(a[r * n + i], b[i * k + c]);
+  if (r < m && c < k) c_[r * k + c] = s;
+}
+__global__ void rows_are_n(const float* x, const float* w, float* z, int n, int m, int k) {
+  const int inner = k;
+  LOOP(x[r * k + i], w[i * m + c]);
+  if (r < n && c < m) z[r * m + c] = s;
+}
+void host_rows(const float* x, const float* w, float* z, int n, int m, int k) {
+  rows_are_n<<<dim3((m + 15) / 16, (n + 15) / 16), dim3(16, 16)>>>(x, w, z, n, m, k);
+}
+void exchanged(const float* A, const float* B, float* C, int M, int N, int K) {
+  of_course<<<dim3((M + 15) / 16, (N + 15) / 16), dim3(16, 16)>>>(B, A, C, N, K, M);
+}
+__global__ void linear(const float* x, const float* w, float* y, int batch, int ins, int outs) {
+  const int inner = ins;
+  LOOP(x[r * ins + i], w[c * ins + i]);
+  if (r < batch && c < outs) y[r * outs + c] = s;
+}
+__global__ void transposed_a(const float* A, const float* B, float* C, int M, int N, int K) {
+  const int inner = K;
+  LOOP(A[i * M + r], B[i * N + c]);
+  C[r * N + c] = s;
+}
+"""
+
+
+def test_the_extents_of_a_kernel_follow_its_indices_where_its_names_contradict_them(
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "extents.cu"
+    source.write_text(EXTENTS)
+
+    def described(name: str) -> tuple[list[str], tuple[str, ...]]:
+        description = describe_file(source, name, "gemm", name, home=str(tmp_path))
+        (tmp_path / f"{name}.py").write_text(description.text)
+        variant = load(tmp_path / f"{name}.py", "gemm")
+        assert isinstance(variant, CudaVariant | HostVariant)
+        return [each.value for each in parameters(variant.signature)], variant.column_major
+
+    assert described("of_course") == ([*"ABC", "m", "K", "N"], ())
+    assert described("three_letters") == (["a", "b", "C", "m", "K", "N"], ())
+    assert described("rows_are_n") == ([*"ABC", *"MNk"], ())
+    assert described("host_rows") == ([*"ABC", *"MNk"], ())
+    assert described("exchanged") == ([*"ABC", *"MNK"], ())
+    assert described("linear") == ([*"ABC", *"MKN"], ("B",))
+    assert described("transposed_a") == ([*"ABC", *"MNK"], ("A",))
 
 
 def test_a_header_may_have_the_name_of_a_folder(tmp_path: Path) -> None:
