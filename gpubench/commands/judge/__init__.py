@@ -15,7 +15,7 @@ from gpubench import options as option
 from gpubench.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from gpubench.commands.judge.reproducible import Reproducibility
     from gpubench.engine.pool import Pool
@@ -175,26 +175,32 @@ def _with_baselines(
     ]
     kernels = choose(sweep.op, backend, own, sweep.kernels)
     usual = library_of(sweep.op, backend)
-    baselines = {each.name: _baselines(each, named, usual) for each in kernels}
+    ours = {each.name for each in of_op(sweep.op, sweep.kernels).values() if is_ours(each)}
+    baselines = {each.name: _baselines(each, named, usual, ours) for each in kernels}
     patterns = [*dict.fromkeys(chain.from_iterable(baselines.values()))]
     compared = [each.name for each in choose(sweep.op, backend, patterns, sweep.kernels)]
     sweep = replace(sweep, variants=tuple(dict.fromkeys((*baselines, *compared))))
     return sweep, baselines, {*compared}
 
 
-def _baselines(variant: Variant, named: str | None, usual: str) -> tuple[str, ...]:
-    """Return the names of a kernel's baselines, or `usual` if no baseline is named.
+def _baselines(
+    variant: Variant, named: str | None, usual: str, ours: Collection[str]
+) -> tuple[str, ...]:
+    """Return the names of a kernel's baselines.
 
-    `named` is the value of `--baseline`. The description of an untrusted kernel may name only a
-    library. Raises UsageError if the description names anything else, and if no baseline is left.
+    `named` is the value of `--baseline`. Without `named`, the baselines are the library that the
+    description names, and `usual`, the library of the operation, because an untrusted description
+    may name a slow library. `ours` has the names of gpubench's variants of the operation. Raises
+    UsageError if the description names anything else than a library, and if no baseline is left.
     """
     from gpubench.plan.ranges import parse_names
     from gpubench.plan.registry import libraries
 
     library = variant.baseline or usual
+    others = dict.fromkeys((library, usual) if usual in ours else (library,))
     # The library on all CPUs is a baseline too, because a function may use several threads.
-    on_all_cpus = {f"{library}_parallel"} & libraries()
-    baselines = parse_names(named) if named else (library, *on_all_cpus)
+    on_all_cpus = [name for each in others if (name := f"{each}_parallel") in ours]
+    baselines = parse_names(named) if named else (*dict.fromkeys((*others, *on_all_cpus)),)
     if not baselines or not all(baselines) or variant.name in baselines:
         raise UsageError(f"--baseline: {variant.name} needs another kernel as its baseline")
     if not named and library not in libraries():

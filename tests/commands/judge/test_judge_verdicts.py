@@ -15,13 +15,14 @@ from samples import sample
 from stub import nothing_measured
 
 from gpubench.backends.functions import writing
+from gpubench.commands.judge import _with_baselines
 from gpubench.commands.judge import verdicts as of_verdicts
 from gpubench.commands.judge.from_file import described
 from gpubench.commands.judge.reproducible import Reproducibility, as_members
 from gpubench.commands.judge.verdicts import Judged, exit_code, judge_rows
 from gpubench.commands.judge.view import as_tables, threads
-from gpubench.model import CallVariant
-from gpubench.plan.registry import of_op
+from gpubench.model import OPERATIONS, CallVariant
+from gpubench.plan.registry import library_of, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row
 
@@ -375,3 +376,17 @@ def test_bits_are_listed_also_if_no_launch_at_the_size_of_the_row_succeeded() ->
     bits = Reproducibility(row=timed("mine", 1.0), first_rows={1: {"a"}}, refused={64: "failed"})
     (members,) = as_members([bits])
     assert members["rows"] == {"1": "failed", "64": "failed"}
+
+
+@pytest.mark.parametrize("op", [*OPERATIONS])
+def test_a_function_is_compared_with_the_library_on_one_and_on_all_cpus(
+    op: str, tmp_path: Path
+) -> None:
+    """A description may name the slower library, or a function may use more threads than it."""
+    if library_of(op, "cpu") != "cpu_blas":
+        pytest.skip("a user's operation of another test")
+    (tmp_path / "mine.py").write_text(FUNCTION.replace('"cpu_blas"', '"cpu_blas_parallel"'))
+    sweep, baselines, _ = _with_baselines(Sweep(op=op, kernels=tmp_path), "cpu", ["mine"], None)
+    assert set(baselines["mine"]) == {"cpu_blas", "cpu_blas_parallel"}
+    assert {*sweep.variants} == {"mine", "cpu_blas", "cpu_blas_parallel"}
+    assert "the fastest number of threads" in of_op(op)["cpu_blas_parallel"].idea
