@@ -95,6 +95,11 @@ class Fill(StrEnum):
         """Whether the values are random in all bits of their type."""
         return self in {Fill.UNIFORM, Fill.NORMAL}
 
+    @property
+    def is_random(self) -> bool:
+        """Whether the values depend on a seed, so that no kernel can know them in advance."""
+        return self not in {Fill.INDEX, Fill.ZEROS, Fill.ONES}
+
 
 class Timer(StrEnum):
     """The clock that times the launches.

@@ -322,8 +322,8 @@ def _why_not_launched(point: Point, sweep: Sweep, *, is_twin: bool) -> str | Non
     """Return why a point's `launches` cannot be timed, or are already timed as another point."""
     launches = point.launches
     entry = backends()[point.variant.backend]
-    if owner_of(point.variant) and Timer.OUTSIDE in {*entry.timers} - {point.timer}:
-        return "each launch of a user's function has new operands: use --cache cold --state burst"
+    if owner_of(point.variant) and Timer.OUTSIDE in entry.timers and (why := _why_not_new(point)):
+        return why
     if launches not in entry.launches:
         return f"a {point.variant.backend.upper()} takes only --launches alone"
     in_bursts = launches.in_graph or launches == Launches.WAITED
@@ -339,6 +339,16 @@ def _why_not_launched(point: Point, sweep: Sweep, *, is_twin: bool) -> str | Non
     elif is_twin:
         return "differs only in pdl, which has no effect when launches do not overlap"
     return None
+
+
+def _why_not_new(point: Point) -> str:
+    """Return why a point's launches cannot have new operands, or an empty text."""
+    if point.timer != Timer.OUTSIDE:
+        return "each launch of a user's function has new operands: use --cache cold --state burst"
+    if point.operands.is_random or point.problem.operation.make:
+        return ""
+    known = f"a user's function could know the result for --operands {point.operands} in advance"
+    return f"{known}: use --operands uniform"
 
 
 def pdl_twins(tiles: Sequence[Config | None]) -> frozenset[Config | None]:

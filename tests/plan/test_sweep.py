@@ -3,13 +3,14 @@
 import re
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes import variant
 
 from gpubench.errors import UsageError
-from gpubench.model import Cache, CudaVariant, Launches, Problem, Scope, State, Timer
+from gpubench.model import Cache, CudaVariant, Fill, Launches, Problem, Scope, State, Timer
 from gpubench.model.variant import MAX_GRID_Y
 from gpubench.plan.registry import of_op
 from gpubench.plan.sweep import Sweep, plan
@@ -215,3 +216,19 @@ def test_any_variant_may_refuse_a_problem_and_need_a_capability() -> None:
 def test_sustained_launches_are_timed_by_events() -> None:
     message = refused("cuda", states=(State.SUSTAINED,), timer=Timer.CUPTI)
     assert "--state sustained is timed by events" in message
+
+
+@pytest.mark.parametrize("fill", Fill)
+def test_a_users_function_on_a_cpu_has_no_operands_that_it_could_know(
+    fill: Fill, tmp_path: Path
+) -> None:
+    """Such a function could return the result of these operands, which never changes."""
+    (tmp_path / "mine.py").write_text(
+        "from gpubench.model import CallVariant\n"
+        'VARIANT = CallVariant(idea="mine", runs_on="cpu", build=print)\n'
+    )
+    sweep = Sweep(variants=("mine", "cpu_blas"), operands=(fill, Fill.UNIFORM), kernels=tmp_path)
+    reasons = {(p.variant.name, p.operands): why for p, why in plan(sweep, "cpu").items()}
+    assert reasons["cpu_blas", fill] is reasons["mine", Fill.UNIFORM] is None
+    reason = reasons["mine", fill] or ""
+    assert ("could know the result" in reason) == (fill in {Fill.ZEROS, Fill.ONES, Fill.INDEX})

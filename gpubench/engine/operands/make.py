@@ -109,7 +109,7 @@ def make_new_values(
 
 def random_fill(fill: Fill) -> Fill:
     """Return the fill of operands that no kernel can know in advance."""
-    return Fill.UNIFORM if fill in {Fill.INDEX, Fill.ZEROS, Fill.ONES} else fill
+    return fill if fill.is_random else Fill.UNIFORM
 
 
 def transposed(problem: Problem) -> Problem:
