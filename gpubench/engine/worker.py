@@ -35,6 +35,7 @@ from gpubench.model import (
     Timing,
     Variant,
 )
+from gpubench.plan import description_process
 from gpubench.plan.scrutiny import owner_of, scrutiny_of
 
 COMPILE_LIMIT_S = 300.0
@@ -326,8 +327,10 @@ class Worker:
     def _make_ready_for(self, variant: Variant) -> None:
         """Ensure that a child exists for the variant. A user's function has a child of its own.
 
-        Raises ChildLostError.
+        No other foreign code runs when this method returns. Otherwise a description could slow down
+        the kernels with which its kernel is compared. Raises ChildLostError.
         """
+        description_process.end_between_requests()
         owner = owner_of(variant)
         if self._child.owner != owner:
             self._child.end()

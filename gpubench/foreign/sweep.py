@@ -83,12 +83,17 @@ class Compilations:
         self._pool = ThreadPoolExecutor(max(1, len(compiled)))
         self._processes = ExitStack()
         self._running = dict[Path, Future[None]]()
+
+        def compile_and_end(path: Path, solutions: Sequence[Path], own: ForeignProcess) -> None:
+            try:
+                folder.compile_ahead(path, numbers, solutions, device, own)
+            finally:
+                own.end()  # a solution's code must not run while other solutions are measured
+
         for path, solutions in compiled:
             own = ForeignProcess(process.__name__)
             self._processes.callback(own.end)
-            self._running[path] = self._pool.submit(
-                folder.compile_ahead, path, numbers, solutions, device, own
-            )
+            self._running[path] = self._pool.submit(compile_and_end, path, solutions, own)
 
     def wait_for(self, path: Path) -> None:
         """Wait until the solutions of a problem are compiled."""

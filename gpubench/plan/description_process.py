@@ -10,7 +10,7 @@ import os
 import resource
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,6 +44,7 @@ imports."""
 
 MAX_ANSWER_BYTES = 2**22
 MAX_TEXT = 10_000  # maximum number of characters of a text in an answer
+MAX_ANSWERS = 2**14  # maximum number of answers of a function that are kept
 MAX_LAUNCH = 2**40  # largest number in a launch, such as the bytes of its workspace
 
 _KINDS: dict[str, type[Variant]] = {
@@ -114,13 +115,22 @@ class Described:
     path: Path
     op: str
     name: str
+    _answers: dict[bytes, Any] = field(default_factory=dict, repr=False, compare=False)
+    """The answers so far, by encoded arguments. The process of the descriptions does not run while
+    a point is measured, so each further request would start the process again."""
 
     def __call__(self, *arguments: Any) -> Any:
         """Return the function's answer. Raises UsageError with the file and the function."""
         if self.name not in _SIGNATURES:
             function = getattr(descriptor.load(self.path, self.op), self.name)
             return function(*arguments)
-        return _asked(self.path, self.op, self.name, arguments)
+        content = msgspec.msgpack.encode(arguments, enc_hook=_plain)
+        if content not in self._answers:
+            answer = _asked(self.path, self.op, self.name, content)
+            if len(self._answers) >= MAX_ANSWERS:
+                self._answers.clear()
+            self._answers[content] = answer
+        return self._answers[content]
 
 
 def load(path: Path, op: str) -> Variant:
@@ -172,12 +182,14 @@ def _made(answer: _Description, path: Path, op: str) -> Variant:
     return kind(**fields, **functions, path=path)
 
 
-def _asked(path: Path, op: str, function: str = "", arguments: tuple[Any, ...] = ()) -> Any:
-    """Return the other process's answer about a description. Raises UsageError."""
+def _asked(path: Path, op: str, function: str = "", arguments: bytes = b"\x90") -> Any:
+    """Return the other process's answer about a description. Raises UsageError.
+
+    `arguments` is an encoded array, by default an empty array.
+    """
     where = f"{path}: VARIANT: {function}" if function else str(path)
     kind = _SIGNATURES[function][1] if function else _Description
-    content = msgspec.Raw(msgspec.msgpack.encode(arguments, enc_hook=_plain))
-    request = msgspec.msgpack.encode(_Request(str(path), op, function, content))
+    request = msgspec.msgpack.encode(_Request(str(path), op, function, msgspec.Raw(arguments)))
     try:
         answer = _process.ask(request, path, ANSWER_S, where=where, max_bytes=MAX_ANSWER_BYTES)
         value = msgspec.msgpack.decode(answer, type=kind)
@@ -196,7 +208,7 @@ def _check(launch: Launch) -> None:
 
 
 _process = ForeignProcess(__name__)
-end = _process.end
+end, end_between_requests = _process.end, _process.end_between_requests
 
 
 # ---- the process of the descriptions

@@ -77,6 +77,11 @@ class ForeignProcess:
             )
         return self._child
 
+    def end_between_requests(self) -> None:
+        """Wait until the current request is answered, and then end the process."""
+        with self._lock:
+            self.end()
+
     def end(self) -> None:
         """End the process and all processes that it started."""
         child, self._child = self._child, None

@@ -16,7 +16,10 @@ from fakes import point
 
 from gpubench.engine.worker import Worker
 from gpubench.model import Measurement, Status, Timer, Timing
+from gpubench.plan import description_process
 from gpubench.plan.descriptor import load
+from gpubench.plan.registry import of_op
+from gpubench.process.descendants import living
 
 TIMING = Timing(rounds=1, min_samples=6, min_device_s=0.0, max_wall_s=0.2, point_limit_s=300)
 
@@ -202,3 +205,23 @@ def test_no_function_is_ok_with_a_false_time(name: str, tmp_path: Path, slow_us:
 def test_an_honest_function_is_ok(tmp_path: Path) -> None:
     result = measured(tmp_path, "honest", "c[:] = a @ b", rounds=2)
     assert (result.status, result.reason) == (Status.OK, "")
+
+
+def test_no_process_of_a_description_runs_while_a_point_is_measured(tmp_path: Path) -> None:
+    """Otherwise a description could slow down the library with which its function is compared."""
+    path = tmp_path / "leaves_a_process.py"
+    path.write_text(
+        "import os, time\n"
+        "from gpubench.model import CallVariant\n"
+        "pid = os.fork()\n"
+        "if not pid:\n"
+        "    os.setsid()\n"
+        "    time.sleep(600)\n"
+        'VARIANT = CallVariant(idea=str(pid), runs_on="cpu", build=print)\n'
+    )
+    pid = int(description_process.load(path, "gemm").idea)
+    assert living([pid])
+    with Worker("cpu", Timer.EVENTS) as worker:
+        worker.begin(TIMING, 1)
+        assert worker.measure(point(of_op("gemm")["cpu_blas"])).status == Status.OK
+    assert not living([pid])

@@ -83,6 +83,17 @@ def test_what_a_description_leaves_behind_ends_with_its_process(
     assert capfd.readouterr() == ("", f"[{path.stem}] a?[2Jb\n")
 
 
+def test_a_description_is_asked_only_once_for_each_answer(tmp_path: Path) -> None:
+    """The process ends before each measurement, and starts again only for a new question."""
+    path = described(tmp_path, fields=f"{PLAIN}, refuse=lambda *_, n=[0]: n.append(0) or str(n)")
+    variant = description_process.load(path, "gemm")
+    small, large = (Problem(op="gemm", m=m, n=8, dtype="float32") for m in (8, 9))
+    first = variant.why_not(None, small)
+    description_process.end_between_requests()
+    assert variant.why_not(None, small) == first == "[0, 0]"
+    assert variant.why_not(None, large) == first
+
+
 @pytest.mark.parametrize("name", ["shared_tile", "wgmma_pingpong", "splitk_cluster"])
 def test_a_description_answers_as_it_does_in_this_process(name: str) -> None:
     path = KERNELS / "gemm" / f"{name}.py"
