@@ -27,6 +27,9 @@ class Format(StrEnum):
     JUNIT = "junit"
 
 
+_FORMATS = {".md": Format.MARKDOWN, ".json": Format.JSON, ".xml": Format.JUNIT}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """Options for comparing two sides, and for showing the result."""
@@ -62,15 +65,27 @@ class Options:
     ] = False
     only: option.Only = None
     exclude: option.Exclude = None
-    format: Annotated[Format, typer.Option(help="Format of the comparison.")] = Format.TEXT
+    format: Annotated[
+        Format | None,
+        typer.Option(
+            metavar=f"[{'|'.join(Format)}]",
+            help="Format of the comparison. Default: the format that the name of --output has "
+            "(.md, .json or .xml), or else text.",
+        ),
+    ] = None
     output: Annotated[
-        Path | None,
-        option.output_file("File for --format, such as diff.md. The terminal then shows text."),
+        Path | None, option.output_file("File to write, such as diff.md. The terminal shows text.")
     ] = None
     force: option.Force = False
     full: Annotated[
         bool, typer.Option("--full", help="List every point that is ambiguous, missing or faster.")
     ] = False
+
+    @property
+    def chosen_format(self) -> Format:
+        """The format of the output: `--format`, or else the format that the file's name has."""
+        suffix = self.output.suffix.lower() if self.output else ""
+        return self.format or _FORMATS.get(suffix, Format.TEXT)
 
 
 _DECLARED = inspect.signature(Options, eval_str=True).parameters

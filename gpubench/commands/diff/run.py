@@ -57,11 +57,11 @@ def run_diff(
     else:
         raise UsageError("name two sides to compare: gpubench diff BASE.csv NEW.csv")
     if output:
-        output.write(clean_lines(FORMATS[options.format](report)).encode())
-    if output or options.format == Format.TEXT:
+        output.write(clean_lines(FORMATS[options.chosen_format](report)).encode())
+    if output or options.chosen_format == Format.TEXT:
         print_text(report, console())
     else:
-        print(clean_lines(FORMATS[options.format](report)), end="")
+        print(clean_lines(FORMATS[options.chosen_format](report)), end="")
     return report.exit_code
 
 
