@@ -205,8 +205,10 @@ def within(low: float, high: float) -> Callable[[str, float], float]:
 
     def read(flag: str, number: float) -> float:
         if not low <= number <= high:
+            form = "" if isinstance(number, int) else "g"
             raise UsageError(
-                f"{flag}: {number:g} is out of range: it must be from {low:g} to {high:g}"
+                f"{flag}: {number:{form}} is out of range: it must be from {low:{form}} to "
+                f"{high:{form}}"
             )
         return number
 
@@ -218,6 +220,12 @@ def file_path(flag: str, path: Path) -> Path:
     if not path.name:
         raise UsageError(f"{flag}: '{path}' does not name a file")
     return path
+
+
+def require_ending(flag: str, path: Path, *endings: str) -> None:
+    """Raise UsageError if the name of a file to write has none of these endings."""
+    if path.suffix.lower() not in endings:
+        raise UsageError(f"{flag}: '{shown(str(path))}' does not end in {', '.join(endings)}")
 
 
 def csv_path(flag: str, path: Path) -> Path:

@@ -78,7 +78,7 @@ def tiles_of(path: Path) -> str:
     return "tuned" if path == TUNED else str(path)
 
 
-def read_winners(path: Path) -> list[Winner]:
+def read_winners(path: Path, flag: str = "--tiles") -> list[Winner]:
     """Read the winners of a TOML file or a table. Raises UsageError for an invalid file."""
     is_table = path.suffix == ".csv"
     if not os.path.lexists(path):
@@ -86,9 +86,9 @@ def read_winners(path: Path) -> list[Winner]:
         raise UsageError(f"--tiles: {path} does not exist; 'gpubench tune {what}' writes it")
     if is_table:
         return _winners_of_table(path)
-    winners = decode(read_toml(path, "--tiles"), _File, f"--tiles: {path}").winner
+    winners = decode(read_toml(path, flag), _File, f"{flag}: {path}").winner
     if any(min(winner.m, winner.n, winner.k) <= 0 for winner in winners):
-        raise UsageError(f"--tiles: {path}: m, n and k of a winner must be positive")
+        raise UsageError(f"{flag}: {path}: m, n and k of a winner must be positive")
     layouts = {name: layout_text(each.column_major) for name, each in PRECISIONS.items()}
     return [
         msgspec.structs.replace(winner, layout=winner.layout or layouts.get(winner.dtype, ""))

@@ -228,6 +228,11 @@ def encode_csv(names: Sequence[str], lines: Iterable[Iterable[object]]) -> bytes
     return text.getvalue().encode()
 
 
+def packed(path: Path, content: bytes) -> bytes:
+    """Return the content of a file `path`, which is compressed if the name ends in `.gz`."""
+    return gzip.compress(content, mtime=0) if path.suffix == ".gz" else content
+
+
 def as_field(value: object) -> object:
     """Convert a value to the content of a field. The numbers of a tuple are joined by `;`."""
     if isinstance(value, tuple):

@@ -1,6 +1,5 @@
 """Writes the file of a sweep: JSON lines while the sweep runs, and a CSV when the sweep ends."""
 
-import gzip
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +13,7 @@ import msgspec
 from gpubench.errors import UsageError
 from gpubench.files import Output, lock, make_directory, not_written, open_regular
 from gpubench.model import Measurement, Point, PointKey, Status
-from gpubench.results.columns import MIN_VALUE, in_range
+from gpubench.results.columns import MIN_VALUE, in_range, packed
 from gpubench.results.row import Row, encode, read
 from gpubench.results.store import slug
 from gpubench.text import shown
@@ -184,10 +183,7 @@ class ResultFile:
         """Write the rows. The partial file stays if the sweep is not complete."""
         file = self._opened()
         try:
-            content = encode(rows)
-            self._csv.write(
-                gzip.compress(content, mtime=0) if self.path.suffix == ".gz" else content
-            )
+            self._csv.write(packed(self.path, encode(rows)))
             if complete and self._samples:
                 file.seek(0)
                 self._samples.write(lambda samples: shutil.copyfileobj(file, samples))

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from gpubench.errors import INTERRUPTED, UsageError
+from gpubench.files import Output
 from gpubench.grouping import grouped
 from gpubench.plan.schedule import minutes
 from gpubench.results.result_file import default_path
 from gpubench.text import counted
-from gpubench.view.numbers import spans
+from gpubench.view.numbers import spans, tile_order
 from gpubench.view.tables import console, say, table
 
 if TYPE_CHECKING:
@@ -30,14 +31,16 @@ BEYOND = 1.1
 MAX_NAMED = 3  # maximum number of kernels that are named in the message about a missing dtype
 
 
-def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
+def print_plan(job: Job, ending: str, *, resume: Path | None = None, force: bool = False) -> None:
     """Print each variant's points, the skipped points with reasons, and the expected time.
 
     `ending` is the end of the output file's default name. Raises UsageError if `resume` is not
-    None.
+    None, and if the output file exists and is not overwritten by `force`.
     """
     if resume:
         raise UsageError("--dry-run: leave out --resume, whose file already has the points")
+    if job.sweep.output:
+        Output(job.sweep.output, overwrite=force)
     how = "to race" if job.strategy.is_race else f"in {counted(job.sweep.timing.rounds, 'round')}"
     too_large = job.too_large()
     points = [point for point in job.points if point not in too_large]
@@ -48,7 +51,7 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None) -> None:
     reasons = {**job.planned, **sized}
     groups = grouped(reasons, lambda point: (point.variant.name, reasons[point]))
     for (name, reason), alike in groups.items():
-        tiles = spans([str(point.tile) for point in alike if point.tile])
+        tiles = spans(sorted((str(point.tile) for point in alike if point.tile), key=tile_order))
         if reason is None:
             listing.add_row(name, str(len(alike)), tiles)
         else:

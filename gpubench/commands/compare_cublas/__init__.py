@@ -72,7 +72,7 @@ def compare_cublas(
         if dry_run:
             job = prepare_dry(sweep)
             job = replace(job, afterwards_s=0.0 if on else pairs_s(job))
-            print_plan(job, f"{sweep.op}.csv", resume=resume)
+            print_plan(job, f"{sweep.op}.csv", resume=resume, force=force)
             return
         with SweepProgress() as watcher:
             outcome = measure(

@@ -32,9 +32,10 @@ from gpubench.model import (
 from gpubench.on_cpu.accesses import Access, Accesses, missing_tool, recorder_version
 from gpubench.plan.operations import operation_named
 from gpubench.plan.python_file import described_by
-from gpubench.plan.ranges import list_of, parse_names, parse_sizes
+from gpubench.plan.ranges import csv_path, list_of, parse_names, parse_sizes
 from gpubench.plan.registry import home, of_op
 from gpubench.results.build_row import BuildRow, encode
+from gpubench.results.columns import packed
 from gpubench.results.provenance import source_hash
 from gpubench.text import counted, unknown
 from gpubench.view.tables import say
@@ -57,7 +58,7 @@ def run_build(
     `options` are options of a sweep: op, kernels, dtypes and sizes. Return 1 if a kernel does not
     compile, or else 0. Raises UsageError for invalid options.
     """
-    claimed = output and Output(output, overwrite=force)
+    claimed = output and Output(csv_path("--output", output), overwrite=force)
     chosen = choose_kernels(variants, options.get("op"), options.get("kernels"))
     try:
         compiler.architectures()  # raises CompileError if NVRTC is missing
@@ -76,7 +77,7 @@ def run_build(
     hashes = {variant: source_hash(variant) for variant in chosen}
     rows = [_row(answer, hashes[answer.variant]) for answer in answers]
     if claimed:
-        claimed.write(encode(rows))
+        claimed.write(packed(claimed.path, encode(rows)))
     else:
         print(encode(rows).decode(), end="")
     unlisted = {

@@ -18,6 +18,7 @@ from gpubench.kernel_options import find_kernel, read_options, require_architect
 from gpubench.model import CudaVariant, Device, Fill, Problem, Scope
 from gpubench.plan.sweep import plan
 from gpubench.results.row import read
+from gpubench.view.numbers import tile_order
 
 
 def explained(
@@ -124,7 +125,7 @@ def _times_us(
         if facts(row) == point and row.tile in names and row.scope == Scope.KERNEL and row.median_us
     ]
     if not rows:
-        listed = ", ".join(sorted(names)[:3])
+        listed = ", ".join(sorted(names, key=tile_order)[:3])
         where = f"{problem.m}x{problem.n}x{problem.k} {problem.dtype}"
         raise UsageError(f"{path} has no time of {variant} {listed} at {where}")
     explained = ".".join(map(str, gpu.compute_capability or ()))

@@ -47,13 +47,15 @@ def fleet(
     from gpubench.commands.fleet.view import as_json as json_of
     from gpubench.commands.fleet.view import as_tables
     from gpubench.errors import INTERRUPTED
-    from gpubench.plan.ranges import parse_fraction
+    from gpubench.plan.ranges import parse_fraction, require_ending
     from gpubench.view.tables import console, say
 
     settings = option.read_sweep({"device": device})
     on, smallest = on or option.LOCAL, parse_fraction(threshold, "--threshold", low=1e-6)
+    if output:
+        require_ending("--output", output, ".csv")
     if dry_run:
-        foresee(on, settings.device, rounds=rounds, output=output)
+        foresee(on, settings.device, rounds=rounds, output=output, force=force)
         return
     outcome, path = run_fleet(
         on, settings.device, rounds=rounds, threshold=smallest, output=output, force=force

@@ -100,11 +100,14 @@ def run_fleet(
     return assess(reports, earlier, threshold), path
 
 
-def foresee(on: str, device: str, *, rounds: int, output: Path | None) -> None:
+def foresee(on: str, device: str, *, rounds: int, output: Path | None, force: bool = False) -> None:
     """`gpubench fleet --dry-run`: print the devices, the units and the expected time.
 
-    No cluster is contacted. Raises the exceptions of `devices_of`.
+    No cluster is contacted. Raises the exceptions of `devices_of`, and UsageError if the output
+    file must not be written.
     """
+    if output:
+        Output(output, overwrite=force)
     where = f"the workers of {on}: {counted(rounds, 'round')} on each"
     products_of, expected = list(PRODUCTS.values()), ""
     if on == LOCAL:

@@ -28,11 +28,13 @@ def report(
     load_matplotlib()
     from gpubench.commands.report.page import page
     from gpubench.files import Output
+    from gpubench.plan.ranges import require_ending
     from gpubench.plan.selection import read_selected
     from gpubench.view.tables import say
 
     if os.path.realpath(output) in map(os.path.realpath, files):
         raise UsageError(f"--output: {output} is one of the files to show")
+    require_ending("--output", output, ".html")
     claimed = Output(output, overwrite=force)
     claimed.write(page(read_selected(files, only, exclude), bandwidth).encode())
     say(str(output))

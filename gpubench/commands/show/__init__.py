@@ -67,6 +67,7 @@ def show(
     from gpubench.files import Output
     from gpubench.plan.selection import read_selected
     from gpubench.results.build_row import is_build_file, read
+    from gpubench.results.columns import packed
     from gpubench.results.counter_row import counters_path
     from gpubench.results.row import encode
     from gpubench.view.tables import console, markdown, plain
@@ -99,7 +100,7 @@ def show(
         text = markdown(parts) if form == Format.MARKDOWN else plain(parts)
         content = f"{text}\n".encode()
     if claimed:
-        claimed.write(content)
+        claimed.write(packed(claimed.path, content))
     else:
         typer.echo(content.decode(), nl=False)
 
@@ -109,6 +110,7 @@ def _form_of(output: Path | None) -> Format:
     if output is None:
         return Format.TEXT
     forms = {".txt": Format.TEXT, ".md": Format.MARKDOWN, ".csv": Format.CSV, ".json": Format.JSON}
-    if output.suffix not in forms:
+    suffix = Path(output.name.removesuffix(".gz")).suffix.lower()
+    if suffix not in forms:
         raise UsageError(f"--output: add --format, or end the name in {', '.join(forms)}")
-    return forms[output.suffix]
+    return forms[suffix]

@@ -51,7 +51,7 @@ def sweep(
 
         job = prepare_dry(option.read_sweep(options, config))
         needed = rounds_needed(to_find, job.device) if to_find else None
-        print_plan(job, f"{job.sweep.op}.csv", resume=resume)
+        print_plan(job, f"{job.sweep.op}.csv", resume=resume, force=force)
         if needed:
             say(f"\n{needed.sentence}")
         return

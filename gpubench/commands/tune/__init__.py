@@ -99,11 +99,12 @@ def tune(
             raise UsageError(f"--resume: {resume} is a sweep, which 'gpubench sweep' continues")
     settings = read_settings(texts | own)
     sweep = settings.sweep
+    winners = winners or TUNED
     if dry_run:
         device = first_device(sweep.device)
-        print_plan(race_job(settings, device), f"{sweep.op}-{ENDING}", resume=resume)
+        check_files(winners, sweep.output or default_path(device.name, f"{sweep.op}-{ENDING}"))
+        print_plan(race_job(settings, device), f"{sweep.op}-{ENDING}", resume=resume, force=force)
         return
-    winners = winners or TUNED
     with SweepProgress() as watcher, open_pool(sweep, on) as pool:
         output = sweep.output or default_path(pool.name, f"{sweep.op}-{ENDING}")
         check_files(winners, output)  # before anything is measured
@@ -136,11 +137,11 @@ def _table(
 
     settings = read_settings(texts, needs_variant=False)
     sweep = settings.sweep
+    file = open_table(path, sweep, force=force)
     if dry_run:
         job, _ = table_job(settings, first_device(sweep.device))
-        print_plan(job, f"{sweep.op}-{ENDING}")
+        print_plan(job, f"{sweep.op}-{ENDING}", force=force)
         return
-    file = open_table(path, sweep, force=force)
     with SweepProgress() as watcher, open_pool(sweep) as pool:
         output = sweep.output or default_path(pool.name, f"{sweep.op}-{ENDING}")
         tabled = make_table(settings, pool, watcher, output=output, force=force)

@@ -19,7 +19,7 @@ from gpubench.grouping import grouped
 from gpubench.model import Config, Device, Space, Status, Variant
 from gpubench.options import OPTIONS, read_sweep
 from gpubench.plan.python_file import described_by
-from gpubench.plan.ranges import parse_fraction
+from gpubench.plan.ranges import parse_fraction, require_ending
 from gpubench.plan.registry import choose, variants
 from gpubench.plan.schedule import InRounds
 from gpubench.plan.sweep import Sweep
@@ -78,6 +78,7 @@ def check_files(winners: Path, output: Path) -> None:
 
     The race must not also write to this file, and the file must hold nothing but winners.
     """
+    require_ending("--winners", winners, ".toml")
     names = {"--output": output, "the confirmation": confirmed_path(output)}
     names |= {f"the partial file of {name}": partial_of(path) for name, path in names.items()}
     for name, path in names.items():
@@ -86,7 +87,7 @@ def check_files(winners: Path, output: Path) -> None:
     if os.path.lexists(winners):
         if winners.is_symlink() or not winners.is_file():
             raise UsageError(f"--winners: {winners} is not a regular file; name another file")
-        read_winners(winners)
+        read_winners(winners, "--winners")
 
 
 def race_job(settings: Settings, device: Device) -> Job:

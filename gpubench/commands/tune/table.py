@@ -24,6 +24,7 @@ from gpubench.grouping import grouped
 from gpubench.model import LAYOUTS, OPERATIONS, Device, Problem, Size, Status
 from gpubench.model.precision import bytes_of_element
 from gpubench.plan.problems import ListedProblem, list_paths
+from gpubench.plan.ranges import require_ending
 from gpubench.plan.registry import choose, libraries
 from gpubench.plan.schedule import VISIT_S, InRounds
 from gpubench.plan.sweep import AUTO_TILES, Sweep
@@ -32,7 +33,6 @@ from gpubench.results.row import Row
 from gpubench.results.tile_table import NAMES, TileRow
 from gpubench.stats.intervals import MIN_ROUNDS
 from gpubench.stats.pairs import Ratio, ratio_of_rounds
-from gpubench.text import shown
 
 NEAR = 1.05
 """A configuration is measured after round 1 only if it takes at most this multiple of the fastest
@@ -140,8 +140,7 @@ def open_table(path: Path, sweep: Sweep, *, force: bool) -> Output:
             raise UsageError(f"--table: {path} is also the file of --sizes or --output")
     if sweep.output:
         Output(sweep.output, overwrite=force)  # raises before anything is measured
-    if path.suffix != ".csv":
-        raise UsageError(f"--table: '{shown(str(path))}' does not end in .csv")
+    require_ending("--table", path, ".csv")
     return Output(path, overwrite=force, flag="--table")
 
 

@@ -21,8 +21,8 @@ from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
 
-from gpubench.errors import UsageError
 from gpubench.files import Output
+from gpubench.plan.ranges import require_ending
 from gpubench.results.row import Row
 from gpubench.text import clean, clean_lines
 from gpubench.view.pictures import Theme
@@ -331,8 +331,7 @@ def default_theme(path: Path) -> Theme:
 
 def claim(path: Path, *, force: bool) -> Output:
     """Return the file for a picture. Raises UsageError if the picture cannot be written there."""
-    if path.suffix.lower() not in FORMATS:
-        raise UsageError(f"--output: '{path}' does not end in {', '.join(FORMATS)}")
+    require_ending("--output", path, *FORMATS)
     return Output(path, overwrite=force)
 
 

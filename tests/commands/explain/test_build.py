@@ -56,7 +56,7 @@ def own(kernels: Path, *options: str) -> tuple[str, ...]:
 
 def test_each_tile_and_launch_has_a_row_with_figures(tmp_path: Path) -> None:
     done, rows = build(
-        tmp_path, "b.csv", "gemv_thread,atax_staged", "--arch", "sm_90",
+        tmp_path, "b.csv.gz", "gemv_thread,atax_staged", "--arch", "sm_90",
         "--dtypes", "float32",
     )  # fmt: skip
     assert done.code == 0

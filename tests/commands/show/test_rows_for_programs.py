@@ -1,5 +1,6 @@
 """Files that `gpubench show` writes for other tools."""
 
+import gzip
 import json
 import sys
 from dataclasses import replace
@@ -50,6 +51,12 @@ def test_rows_are_written_again_as_they_were_read(few_rows: Path) -> None:
     assert read(written(few_rows, "again.csv")) == read(few_rows)
     chosen = call(few_rows.parent, "show", "few.csv", "--format", "csv", "--only", "shared_tile")
     assert {line.split(",")[1] for line in chosen.out.splitlines()[1:]} == {"shared_tile"}
+
+
+def test_a_file_whose_name_ends_in_gz_is_compressed_and_can_be_shown(few_rows: Path) -> None:
+    path = written(few_rows, "again.csv.gz")
+    assert gzip.decompress(path.read_bytes()) == written(few_rows, "again.csv").read_bytes()
+    assert read(path) == read(few_rows)
 
 
 def test_tables_in_a_file_are_those_of_the_terminal(few_rows: Path) -> None:
