@@ -98,7 +98,7 @@ class Output:
             mode = path.lstat().st_mode
             if not stat.S_ISREG(mode):
                 kind = _KINDS.get(stat.S_IFMT(mode), "not a regular file")
-                raise UsageError(f"{self._at}{path} is {kind}; name a file, or leave it out")
+                raise UsageError(f"{self._at}{path} is {kind}; name a file")
             with open_regular(path, "r+b") as there:
                 if not lock(there.fileno()):
                     raise UsageError(f"{self._at}{path} is being written by another gpubench")

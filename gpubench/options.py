@@ -268,7 +268,7 @@ OPTIONS = _named(
     rounds=Option(
         kind=int,
         help="Number of rounds. Each round measures all points in a new order. Default: "
-        f"{DEFAULT.timing.rounds}.",
+        f"{DEFAULT.timing.rounds}; for judge 15.",
         read=within(1, 1000),
     ),
     precision=Option(

@@ -124,6 +124,10 @@ DRY = (*SWEEP, "--dry-run")
 REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "no size": ((*SWEEP, "--sizes="), "--sizes"),
     "generate without a shape": (("generate", "a.bin"), "--sizes"),
+    "generate into a folder": (
+        ("generate", "..", "--sizes", "4"),
+        "FILE: .. is a directory; name a file",
+    ),
     "generate of two shapes": (("generate", "a.bin", "--sizes", "4,5"), "one shape"),
     "generate of too much": (("generate", "a.bin", "--sizes", "999999x999999"), "are free"),
     "a seed that is not UTF-8": (("generate", "a.bin", "--sizes", "4", b"--seed=\xff"), "--seed"),
@@ -156,6 +160,39 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "a scheduler file with a long name": (("sweep", "--on", "x" * 5000), "--on: 'x"),
     "resuming nothing": (("sweep", "--resume", ""), "--resume: '.' does not name a file"),
     "reproducing from nothing": (("reproduce", "--resume", ""), "nothing to continue"),
+    "a report that is no page": (("report", "a.csv", "-o", "a.pdf"), "does not end in .html"),
+    "a build file that is no CSV": (
+        ("build", "naive", "-o", "a.json"),
+        "not end in .csv or .csv.gz",
+    ),
+    "units of a fleet as JSON": (("fleet", "--dry-run", "-o", "a.json"), "does not end in .csv"),
+    "winners in a CSV": (
+        ("tune", "cpu_tile", "--device", "cpu", "--winners", "a.csv", "--dry-run"),
+        "--winners: 'a.csv' does not end in .toml",
+    ),
+    "a table in TOML": (
+        ("tune", "--table", "a.toml", "--sizes", "8", "--device", "cpu", "--dry-run"),
+        "--table: 'a.toml' does not end in .csv",
+    ),
+    "sizes beside a list": ((*DRY, "--sizes", "64,a.csv"), "has both sizes and files"),
+    "a list beside sizes": ((*DRY, "--sizes", "a.csv, 64"), "has both sizes and files"),
+    "two lists, of which one is missing": (
+        (*DRY, "--sizes", "{folder}/list.csv, b.csv"),
+        "cannot read b.csv",
+    ),
+    "a dry run into a file that exists": (
+        (*DRY, "--output", "{folder}/list.csv"),
+        "list.csv exists; --force overwrites it",
+    ),
+    "a seed above the largest": ((*DRY, "--seed", "9" * 19), "from 0 to 9223372036854775807"),
+    "problems that are not there": (
+        ("judge", "problems/", "-o", "verdicts"),
+        "KERNEL: problems/: no such file or folder",
+    ),
+    "a copy of a Python function": (
+        ("new-kernel", "mine", "--like", "cpu_tile"),
+        "--like: 'cpu_tile' is a function that runs on cpu",
+    ),
     "a report of no end": (("report", "/dev/zero", "-o", "a.html"), "more than 200,000 rows"),
     "a broken kernel": (
         (*SWEEP, "--kernels", "{folder}/broken_kernels"),
@@ -180,6 +217,7 @@ def configs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     configs = tmp_path_factory.mktemp("configs")
     (configs / "broken_kernels").mkdir()
     (configs / "broken_kernels" / "mine.py").write_text("\nVARIANT = (\n")
+    (configs / "list.csv").write_text("name,m,n,k\na,8,8,8\n")
     (configs / "wide.bin").write_bytes(struct.pack("<II8x4f", 2, 1, 1, 2, 3, 4))
     return configs
 

@@ -48,7 +48,7 @@ def list_paths(text: str) -> list[Path]:
     if not text.lower().endswith(".csv"):
         return []
     is_file = os.path.isfile(text)  # noqa: PTH113 # Path.is_file raises for a name that is too long
-    return [Path(part) for part in ([text] if is_file else text.split(","))]
+    return [Path(part.strip()) for part in ([text] if is_file else text.split(","))]
 
 
 def read_sizes(text: str, op: str, dtypes: tuple[str, ...], flag: str) -> dict[str, Any]:
@@ -57,6 +57,11 @@ def read_sizes(text: str, op: str, dtypes: tuple[str, ...], flag: str) -> dict[s
     If there are several files, the problems get names such as `bert-large: output`.
     """
     paths = list_paths(text)
+    are_lists = {part.strip().lower().endswith(".csv") for part in text.split(",")}
+    if len(are_lists) > 1 and len(paths) != 1:  # the name of one file may have a comma
+        raise UsageError(
+            f"{flag}: '{shown(text)}' has both sizes and files; write the sizes into a file, too"
+        )
     if not paths:
         return {"sizes": parse_sizes(text, op, flag)}
     listed = [(path, problem) for path in paths for problem in read_problems(path, op, flag)]

@@ -77,7 +77,11 @@ def weighted_totals(path: Path, findings: Mapping[Key, Finding], limits: Limits)
         by_size = grouped(keys, size_of)
         absent = next((each for each in listed if each.size not in by_size), None)
         if absent or not listed:
-            missing = missing or (absent.name if absent else f"a problem in {kernel.compute_mode}")
+            missing = missing or (
+                f"the time of '{absent.name}' is missing"
+                if absent
+                else f"the list has no problem in {kernel.compute_mode}"
+            )
             continue
         chosen = [
             min((findings[key] for key in by_size[each.size]), key=lambda item: item.base_us or 0.0)
@@ -87,9 +91,7 @@ def weighted_totals(path: Path, findings: Mapping[Key, Finding], limits: Limits)
         name = " ".join(str(getattr(kernel, column)) for column in columns)
         totals.append(_total(name, listed, chosen, limits))
     if not totals:
-        raise UsageError(
-            f"--weights: no kernel has times of all problems; the time of '{missing}' is missing"
-        )
+        raise UsageError(f"--weights: no kernel has times of all problems; {missing}")
     return totals
 
 

@@ -57,7 +57,7 @@ class Problem:
 def names_problem(names: Sequence[str], solutions: Sequence[Path] | None) -> bool:
     """Return whether the arguments of judge name a problem of another project."""
     name = names[0] if len(names) == 1 else ""
-    is_folder = os.path.isdir(name)  # noqa: PTH112 # Path.is_dir raises for a name that is too long
+    is_folder = name.endswith("/") or os.path.isdir(name)  # noqa: PTH112 # Path.is_dir raises for a name that is too long
     is_named = is_folder or Path(name).suffix in {".yml", ".json"}
     return bool(solutions or is_named or forms.is_model(Path(name)))
 

@@ -216,8 +216,14 @@ def _say_next(
 
 def _start(op: str, like: str | None) -> CudaVariant:
     """Return the kernel to copy, which is `like`, `naive`, or the operation's shortest kernel."""
-    kernels = {v.name: v for v in of_op(op).values() if isinstance(v, CudaVariant)}
+    variants = of_op(op)
+    kernels = {v.name: v for v in variants.values() if isinstance(v, CudaVariant)}
     if like:
+        if like in variants.keys() - kernels.keys():
+            raise UsageError(
+                f"--like: '{like}' is a function that runs on {variants[like].backend}, and a copy "
+                "starts from a CUDA source, such as shared_tile"
+            )
         if like not in kernels:
             raise UsageError(f"--like: {unknown('CUDA kernel', like, kernels)}")
         return kernels[like]

@@ -34,7 +34,7 @@ def generate(path: Path, shape: str, seed: int, *, force: bool) -> None:
     if len(shapes) != 1:
         raise UsageError(f"--sizes: name one shape, such as 320x640 (MxN), not {len(shapes)}")
     problem = Problem.of(DEFAULT_FILE_OP, shapes[0], "float32")
-    output = Output(path, overwrite=force)
+    output = Output(path, overwrite=force, flag="FILE")
     free = free_memory_bytes()
     if problem.bytes > free:
         raise UsageError(

@@ -75,6 +75,16 @@ def test_a_list_that_no_kernel_has_is_refused(
     assert err == f"gpubench: --weights: {reason}\n"
 
 
+def test_a_list_of_another_dtype_is_refused_with_this_reason(
+    file: Write, run: Run, tmp_path: Path
+) -> None:
+    base, new = file("base.csv", rows()), file("new.csv", rows(own=1.01))
+    (tmp_path / "other.csv").write_text("name,m,n,k,dtype\na,64,64,64,float64\n")
+    code, _, err = run(base, new, "--weights", str(tmp_path / "other.csv"))
+    assert code == 2
+    assert err.endswith("no kernel has times of all problems; the list has no problem in float32\n")
+
+
 def test_junit_counts_an_open_total_as_an_open_point(
     file: Write, run: Run, problems: Callable[..., str]
 ) -> None:
