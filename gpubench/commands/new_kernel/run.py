@@ -218,20 +218,20 @@ def _start(op: str, like: str | None) -> CudaVariant:
     """Return the kernel to copy, which is `like`, `naive`, or the operation's shortest kernel."""
     variants = of_op(op)
     kernels = {v.name: v for v in variants.values() if isinstance(v, CudaVariant)}
-    if like:
-        if like in variants.keys() - kernels.keys():
-            raise UsageError(
-                f"--like: '{like}' is a function that runs on {variants[like].backend}, and a copy "
-                "starts from a CUDA source, such as shared_tile"
-            )
-        if like not in kernels:
-            raise UsageError(f"--like: {unknown('CUDA kernel', like, kernels)}")
-        return kernels[like]
     if not kernels:
         raise UsageError(
             f"--op: gpubench has no CUDA kernel of {op} to start from; copy a kernel of yours, or "
             "describe its source with --from FILE"
         )
+    if like:
+        if like in variants.keys() - kernels.keys():
+            raise UsageError(
+                f"--like: '{like}' is a function that runs on {variants[like].backend}, and a copy "
+                f"starts from a CUDA source, such as {next(iter(kernels))}"
+            )
+        if like not in kernels:
+            raise UsageError(f"--like: {unknown('CUDA kernel', like, kernels)}")
+        return kernels[like]
     shortest = min(kernels.values(), key=lambda k: sum(file.stat().st_size for file in k.sources))
     return kernels.get("naive", shortest)
 

@@ -106,7 +106,7 @@ def test_a_wrong_name_start_operation_or_folder_is_refused(tmp_path: Path) -> No
         assert "has a meaning in C++" in refusal(tmp_path, name)
     assert "already" in refusal(tmp_path, "cublas")
     assert "did you mean 'shared_tile'" in refusal(tmp_path, like="shard_tile")
-    assert "--like: unknown CUDA kernel 'cublas'" in refusal(tmp_path, like="cublas")
+    assert "--like: 'cublas' is a function that runs on cuda" in refusal(tmp_path, like="cublas")
     assert "did you mean 'gemv_t'" in refusal(tmp_path, op="gemv_x")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
