@@ -31,6 +31,7 @@ from gpubench.model.signature import parameters, why_unknown
 from gpubench.model.variant import PlainLaunch
 from gpubench.plan.operations import OPERATION_FILE, add_operation
 from gpubench.plan.python_file import NAME_RULE, described_by, is_name, loaded, recursion_kept
+from gpubench.plan.toml_file import reworded
 from gpubench.text import shown
 
 FUNCTIONS = {
@@ -180,7 +181,7 @@ def _checked(described: object, path: Path) -> Variant:
         try:
             values[name] = msgspec.convert(getattr(described, name), kind)
         except msgspec.ValidationError as error:
-            raise UsageError(f"{path}: VARIANT: {name}: {error}") from error
+            raise UsageError(f"{path}: VARIANT: {name}{reworded(error)}") from error
     described = replace(described, **values)  # this also turns lists of names into tuples
     tiles, names = described.tiles, backends()
     rules: dict[str, object] = {

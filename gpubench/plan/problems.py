@@ -119,7 +119,10 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
             raise UsageError(f"{place} has {len(cells)} fields, but there are {len(names)} columns")
         pairs = zip(names, map(clean, cells), strict=True)
         texts = {name: text for name, text in pairs if text or name in required}
-        further = [decode(texts.pop(name), Extent, place, strict=False) for name in further_names]
+        further = [
+            decode(texts.pop(name), Extent, f"{place}: {name}", strict=False)
+            for name in further_names
+        ]
         problem = decode(texts | {"further": further}, ListedProblem, place, strict=False)
         dtype = DTYPE_ALIASES.get(problem.dtype.lower(), problem.dtype)
         if dtype and dtype not in DTYPES:

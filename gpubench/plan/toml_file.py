@@ -92,17 +92,66 @@ def lies_below(text: str, base: Path = Path()) -> bool:
 def decode(values: object, kind: type[Kind], where: str, *, strict: bool = True) -> Kind:
     """Convert values to an object of a msgspec type. Unless `strict`, a number may be a text.
 
-    Raise UsageError with a message of one line. The message consists of `where`, msgspec's message,
-    and the nearest valid name for a misspelled name.
+    Raise UsageError with a message of one line. The message consists of `where`, the place, the
+    mistake, and the nearest valid name for a misspelled name.
     """
     try:
         return msgspec.convert(values, kind, strict=strict)
     except msgspec.ValidationError as error:
-        message = str(error).replace(f"matching regex {NOT_BLANK!r}", "that is not blank")
-        message = " ".join(message.split())
-        word = re.search(r"(?:unknown field|enum value) [`'](\w{1,60})[`'](?: - at|$)", message)
+        message = reworded(error)
+        word = re.search(r"unknown (?:key|value) '(\w{1,60})'$", message)
         hint = did_you_mean(word[1], _names(msgspec.json.schema(kind))) if word else ""
-        raise UsageError(f"{where}: {message[:_MAX_MESSAGE]}{hint and f'; {hint}'}") from error
+        raise UsageError(f"{where}{message[:_MAX_MESSAGE]}{hint and f'; {hint}'}") from error
+
+
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "null": "nothing",
+}
+"""The name of each of msgspec's types in a message."""
+
+_BOUNDS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
+_EXPECTED = re.compile(
+    r"Expected `(?P<types>[\w| ]+)`(?: (?P<bound>[<>]=?) (?P<limit>\S+)| (?P<more>.+?))?"
+    r"(?:, got `(?P<type>\w+)`)?"
+)
+_WORDS = (
+    (re.compile(r"Object contains unknown field `(.*)`"), r"unknown key '\1'"),
+    (re.compile(r"Object missing required field `(.*)`"), r"the key '\1' is missing"),
+    (re.compile(r"Invalid enum value '(.*)'"), r"unknown value '\1'"),
+)
+
+
+def reworded(error: msgspec.ValidationError) -> str:
+    """Return msgspec's message about a value in plain words, after the place of the value.
+
+    For example, "Expected `int` >= 1 - at `$.steps[0].by`" becomes ": steps 1: by: must be a whole
+    number of at least 1", which follows the name of the file.
+    """
+    message = " ".join(str(error).split())
+    what, _, path = message.partition(" - at `$")
+    parts = re.findall(r"[^.\[\]`]+|\[\d+\]", path)
+    places = [f" {int(part[1:-1]) + 1}" if part[0] == "[" else f": {part}" for part in parts]
+    for pattern, words in _WORDS:
+        what = pattern.sub(words, what)
+    if match := _EXPECTED.fullmatch(what):
+        names = match["types"].split(" | ")
+        if "float" in names and "int" in names:
+            names.remove("int")
+        what = f"must be {' or '.join(_TYPES.get(name, name) for name in names)}"
+        if match["bound"]:
+            what += f" {_BOUNDS[match['bound']]} {match['limit']}"
+        elif match["more"]:
+            more = match["more"].replace("of length >= 1", "that is not empty")
+            what += f" {more.replace(f'matching regex {NOT_BLANK!r}', 'that is not blank')}"
+        if match["type"]:
+            what += f", not {_TYPES.get(match['type'], match['type'])}"
+    return "".join([*places, f": {what}"])
 
 
 def _names(schema: object) -> Iterator[str]:

@@ -34,12 +34,15 @@ def test_values_are_decoded_and_a_wrong_value_is_one_short_line_with_its_place()
     sheet = decode({"unit": "us", "steps": [{"by": 2}]}, Sheet, "a.toml")
     assert sheet == Sheet(unit=Unit.US, steps=(Step(by=2),))
     for values, said in (
-        (3, "Expected `object`, got `int`"),
-        ({"titel": "b"}, "Object contains unknown field `titel`; did you mean 'title'?"),
-        ({"unit": "mm"}, "Invalid enum value 'mm' - at `$.unit`"),
-        ({"title": " "}, "Expected `str` that is not blank - at `$.title`"),
-        ({"steps": [{"by": 13}]}, "13 is unlucky - at `$.steps[0]`"),
-        ({"z" * 5000: 1}, "Object contains unknown field `zzz"),
+        (3, "must be a table, not a whole number"),
+        ({"titel": "b"}, "unknown key 'titel'; did you mean 'title'?"),
+        ({"unit": "mm"}, "unit: unknown value 'mm'"),
+        ({"title": " "}, "title: must be text that is not blank"),
+        ({"steps": [{"by": 2}, {"by": "two"}]}, "steps 2: by: must be a number, not text"),
+        ({"steps": [{}]}, "steps 1: the key 'by' is missing"),
+        ({"steps": {}}, "steps: must be a list, not a table"),
+        ({"steps": [{"by": 13}]}, "steps 1: 13 is unlucky"),
+        ({"z" * 5000: 1}, "unknown key 'zzz"),
     ):
         with pytest.raises(UsageError) as refused:
             decode(values, Sheet, "a.toml")
