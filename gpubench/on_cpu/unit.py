@@ -33,6 +33,7 @@ _NO_CODE = re.compile(
     r"|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*+",
     re.DOTALL | re.MULTILINE,
 )
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.|\\\n)*+)", re.MULTILINE)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _ENTERED = re.compile(r"\bnamespace\b[^=;(]*$|\bextern\s*$")
 _NAME = re.compile(r"([A-Za-z_]\w*)\s*(?=\()")
@@ -227,8 +228,9 @@ def _needed(
     """Return the functions that a unit needs.
 
     These are the functions `of_device`, and each function that `entry_names`, code outside
-    functions, or another needed function names.
+    functions, another needed function, or a macro of these names.
     """
+    macros = {macro[1]: macro[2] for macro in _MACRO.finditer(text)}
     outside = _replaced(plain, [(each.start, each.end, ";") for each in functions])
     waiting = [
         "".join(x for x in _STATEMENT.findall(outside) if not _DECLARATION.fullmatch(x)),
@@ -239,6 +241,7 @@ def _needed(
     words: set[str] = set()
     while waiting:
         words |= set(_WORD.findall(waiting.pop()))
+        waiting += [macros.pop(name) for name in words & macros.keys()]
         named = {each for each in functions if each.name in words and each.name != "main"} - kept
         kept |= named
         waiting += [text[each.start : each.end] for each in named]

@@ -48,6 +48,12 @@ def test_the_entry_is_kept_with_what_it_calls_and_its_launch_becomes_cpp() -> No
     assert "main" not in text
 
 
+def test_a_function_that_only_a_macro_calls_is_kept() -> None:
+    macro = "#define CHECK(x) \\\n  on_error((x), __LINE__)\nvoid on_error(int code, int line) {}\n"
+    assert "void on_error" in unit(macro + "void run() { CHECK(f<<<1, 1>>>()); }", entry="run")
+    assert "void on_error" not in unit(macro + "void run() { f<<<1, 1>>>(); }", entry="run")
+
+
 def test_headers_of_the_system_come_before_the_macros_and_a_missing_one_is_named() -> None:
     before, _, _ = unit().partition('#include "cuda.h"')
     assert "__has_include(<vector>)" in before
