@@ -140,6 +140,22 @@ def test_another_text_in_place_of_a_header_makes_another_compilation(
     assert len(files) == 2
 
 
+def test_launches_for_a_dtype_of_torch_compile_without_torch(source: Path) -> None:
+    source.write_text("""
+#include <torch/extension.h>
+#include <ATen/cuda/CUDAContext.h>
+template <typename T> __global__ void scale(T* C) { *C = 2; }
+void run(torch::Tensor c) {
+  AT_DISPATCH_FLOATING_TYPES_AND_HALF(c.scalar_type(), "scale", ([&] {
+    auto stream = at::cuda::getCurrentCUDAStream();
+    scale<scalar_t><<<c.stride(0), 1, 0, stream>>>(c.data_ptr<scalar_t>());
+  }));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+""")
+    assert compile_instance(source, "scale<float>", "sm_90", (NVCC,)).note
+
+
 def test_without_nvcc_the_error_names_it(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc.version.cache_clear()
     monkeypatch.setattr(nvcc, "find", lambda: None)

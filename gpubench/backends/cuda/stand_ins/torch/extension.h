@@ -1,6 +1,8 @@
 // Replaces PyTorch's header, so that the source of an extension compiles without PyTorch. Functions
 // on tensors compile, but cannot be called.
 #pragma once
+#include <cuda_runtime.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
@@ -34,6 +36,7 @@ struct Tensor {
   Dtype dtype() const { refuse(); }
   Dtype scalar_type() const { refuse(); }
   int64_t size(int) const { refuse(); }
+  int64_t stride(int) const { refuse(); }
   int64_t numel() const { refuse(); }
   int64_t dim() const { refuse(); }
   bool is_cuda() const { refuse(); }
@@ -53,6 +56,10 @@ inline Tensor empty(std::vector<int64_t>, TensorOptions) { Tensor::refuse(); }
 inline Tensor zeros_like(Tensor) { Tensor::refuse(); }
 inline Tensor empty_like(Tensor) { Tensor::refuse(); }
 
+namespace cuda {
+inline cudaStream_t getCurrentCUDAStream() { Tensor::refuse(); }
+}  // namespace cuda
+
 struct Module {
   template <typename... Any>
   void def(Any&&...) {}
@@ -61,9 +68,21 @@ struct Module {
 }  // namespace torch
 
 namespace at = torch;
+namespace c10 = torch;
 
 #define TORCH_CHECK(...) \
   do {                   \
   } while (0)
 #define TORCH_EXTENSION_NAME extension
+#define C10_CUDA_CHECK(...) static_cast<void>(__VA_ARGS__)
+#define C10_CUDA_KERNEL_LAUNCH_CHECK() C10_CUDA_CHECK(cudaGetLastError())
+#define AT_DISPATCH_FLOATING_TYPES(type, name, ...) \
+  [&] {                                             \
+    using scalar_t = float;                         \
+    return __VA_ARGS__();                           \
+  }()
+#define AT_DISPATCH_ALL_TYPES AT_DISPATCH_FLOATING_TYPES
+#define AT_DISPATCH_FLOATING_TYPES_AND_HALF AT_DISPATCH_FLOATING_TYPES
+#define AT_DISPATCH_FLOATING_TYPES_AND(other, ...) AT_DISPATCH_FLOATING_TYPES(__VA_ARGS__)
+#define AT_DISPATCH_FLOATING_TYPES_AND2(one, two, ...) AT_DISPATCH_FLOATING_TYPES(__VA_ARGS__)
 #define PYBIND11_MODULE(name, module) static inline void bind_##name(torch::Module& module)
