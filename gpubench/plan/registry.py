@@ -5,6 +5,7 @@ operation directly: `DIR/<name>.py`.
 """
 
 import os
+import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -188,16 +189,19 @@ def unknown_variant(name: str, names: Collection[str], kernels: Path | None) -> 
     If the current folder contains this variant's file, the message states how to use the file.
     """
     path = Path(name)
-    stem = path.stem if path.suffix in {".cu", ".py"} else name
+    stem = path.stem if path.suffix in {".cu", ".py"} or path.is_file() else name
     if kernels is None and stem.isidentifier():
         for pattern in (f"*/{stem}.py", *(f"*/{op}/{stem}.py" for op in OPERATIONS)):
             if own := next(Path().glob(pattern), None):
                 named = "" if stem == name else f"name {stem}, and "
                 return f"unknown variant '{name}'; to use {own}, {named}add --kernels {own.parent}"
-        source = path.with_suffix(".cu") if path.suffix else Path(f"{name}.cu")
-        if source.is_file():
-            describe = f"'gpubench new-kernel {stem} --from {source}' describes it"
-            return f"unknown variant '{name}'; {describe}; then add --kernels own"
+    sources = (each for each in (path, path.with_suffix(".cu")) if each.is_file())
+    if kernels is None and (source := next(sources, None)):
+        new = stem if stem.isidentifier() else "NAME"
+        describe = f"'gpubench new-kernel {new} --from {shlex.quote(str(source))}' describes it"
+        return f"unknown variant '{name}'; {describe}; then name {new}, and add --kernels own"
+    if kernels is None and path.is_dir():
+        return f"{name} is a folder: write --kernels {shlex.quote(name)} in place of its name"
     if path.suffix in {".cu", ".py"} and not path.exists():
         return f"{name}: no such file; write the kernel's name, such as {stem}, and --kernels DIR"
     return unknown("variant", name, sorted(names))

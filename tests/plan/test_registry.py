@@ -9,6 +9,7 @@ import pytest
 from commandline import OWN as ON_CPU
 from commandline import OWN_CUDA as ON_CUDA
 
+from gpubench.commands.explain.build import choose_kernels
 from gpubench.errors import UsageError
 from gpubench.model import DTYPES, OPERATIONS, CallVariant, CudaVariant, Variant
 from gpubench.plan.registry import KERNELS, choose, libraries, of_op, variants
@@ -94,6 +95,11 @@ def test_an_unknown_name_that_a_directory_here_has_suggests_kernels(
     (tmp_path / "dmm.cu").touch()
     with pytest.raises(UsageError, match=r"'gpubench new-kernel dmm --from dmm\.cu' describes it"):
         choose("gemm", "cuda", ("dmm",))
+    (tmp_path / "a matrix.py").touch()
+    with pytest.raises(UsageError, match=r"new-kernel NAME --from 'a matrix\.py'' describes it"):
+        choose("gemm", "cuda", ("a matrix.py",))
+    with pytest.raises(UsageError, match="own is a folder: write --kernels own in place of"):
+        choose_kernels("own", None, None)
     with pytest.raises(UsageError, match="did you mean 'dmma'"):
         choose("gemm", "cuda", ("dm",))
 

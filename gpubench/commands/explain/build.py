@@ -33,11 +33,11 @@ from gpubench.on_cpu.accesses import Access, Accesses, missing_tool, recorder_ve
 from gpubench.plan.operations import operation_named
 from gpubench.plan.python_file import described_by
 from gpubench.plan.ranges import csv_path, list_of, parse_names, parse_sizes
-from gpubench.plan.registry import home, of_op
+from gpubench.plan.registry import home, of_op, unknown_variant
 from gpubench.results.build_row import BuildRow, encode
 from gpubench.results.columns import packed
 from gpubench.results.provenance import source_hash
-from gpubench.text import counted, unknown
+from gpubench.text import counted
 from gpubench.view.tables import say
 
 SIZE = "1024"  # the default size. Only blocks, waves and accesses depend on the size
@@ -124,7 +124,7 @@ def choose_kernels(names: str, op: str | None, kernels: Path | None) -> list[Cud
             fitting = [v for v in available if v.path.is_relative_to(own)]
         if not fitting:
             cuda_names = {variant.name for variant in available if isinstance(variant, CudaVariant)}
-            raise UsageError(unknown("variant", pattern, sorted(cuda_names)))
+            raise UsageError(unknown_variant(pattern, cuda_names, kernels))
         if broken := [variant for variant in fitting if isinstance(variant, BrokenVariant)]:
             raise UsageError(broken[0].idea)
         chosen |= dict.fromkeys(each for each in fitting if isinstance(each, CudaVariant))
