@@ -5,6 +5,7 @@ The command needs no GPU.
 
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -68,8 +69,12 @@ EXCLUDES = """a line of the description excludes sizes, such as
   refuse=lambda tile, problem: "needs N % 16 == 0" if problem.n % 16 else None,"""
 """Advice for a kernel that lacks bounds checks on purpose."""
 
-NO_FILE = re.compile(r"No such file or directory|cannot open source file")
-"""Pattern of the messages in which nvcc and NVRTC report a missing header."""
+ADVICE = {
+    r"cublas\w*\.h: No such file": "install it: pip install nvidia-cublas",
+    r"No such file or directory|cannot open source file": INCLUDE_IT,
+    r"Unresolved extern function": 'add its source and "-rdc=true" to compile_options',
+}
+"""Advice by the pattern of an error of nvcc and NVRTC that is no fault of the kernel."""
 
 MAX_SHOWN = 5
 """Maximum number of different faults that are printed."""
@@ -120,8 +125,8 @@ def _check_file(source: Path, op: str, tiles: str | None, arch: str | None) -> i
         home = Path(os.path.realpath(folder))
         functions = list(described(source, op, home))
         for each in functions:
-            advice = f"gpubench new-kernel NAME --from {source} --kernel {each.function}"
-            advice = f"describe the function: {advice}"
+            advice = f"--from {shlex.quote(str(source))} --kernel {each.function}"
+            advice = f"describe the function: gpubench new-kernel NAME {advice}"
             if len(functions) > 1:
                 say(f"\n{each.function}", "bold")
             if each.variant is None:
@@ -202,11 +207,12 @@ def _compile(
             elif tile is not None:
                 compiler.compile_instance(*variant.compilation(tile, dtype, architecture))
     except CompileError as error:
-        # The kernel is not at fault if a header is missing, or if nvcc is missing, which host code
+        # The kernel is not at fault if a file is missing, or if nvcc is missing, which host code
         # requires.
         has_host_code = compiler.HOST_CODE.search(read_source(variant.source))
-        if NO_FILE.search(str(error)) or (nvcc.find() is None and has_host_code):
-            advice = f"; {INCLUDE_IT}" if NO_FILE.search(str(error)) and nvcc.find() else ""
+        advice = next((each for form, each in ADVICE.items() if re.search(form, str(error))), "")
+        if advice or (nvcc.find() is None and has_host_code):
+            advice = f"; {advice}" if advice and nvcc.find() else ""
             say(f"not compiled for a GPU: {error}{advice}", "yellow")
             return True
         say(f"does not compile: {error}", "red")

@@ -91,6 +91,9 @@ def _note(description: Description, variant: Variant) -> str:
     """Return a text on the guesses in a description and on its layout, or an empty text."""
     is_guess = "grid" in description.guesses
     notes = ["grid and block are guesses from the kernel's indices"] if is_guess else []
+    if "tiles" in description.guesses and variant.tiles:
+        tile = variant.tiles.defaults[0]
+        notes.append(f"the values of the template's parameters are guesses: {tile}")
     values = (guess for guess in description.guesses if " = " in guess)
     notes += [f"a guess, because the source sets it when it runs: {value}" for value in values]
     if isinstance(variant, CudaVariant | HostVariant):

@@ -175,6 +175,7 @@ def _candidates(defined: Sequence[Function]) -> list[Function]:
         each
         for each in defined
         if each.launches_kernels and not each.is_kernel and each.name != "main" and arrays[each] > 1
+        and not re.search("^::|::::", each.name)  # a function of a class: `Gemm<T>::run`
         and not re.search(r"\(|\bargc\b|\bchar\s*\*\*", each.signature)
     ]  # fmt: skip
     kernels = [each for each in defined if each.is_kernel]

@@ -33,6 +33,9 @@ _OPTIONS = {
 """Options of nvcc, with the pattern of the code that needs each option. A pattern that begins with
 a plain text is fast."""
 
+_DEVICE_DECLARED = re.compile(r"\b__device__\b[^;{}()]*\([^;{}()]*\)\s*;")
+"""Pattern of a function of the GPU that a header declares. A linked source defines the function."""
+
 _LINE_MARKER = re.compile(r'^# \d+ "(.*?)"[^\n]*\n?', re.MULTILINE)
 
 
@@ -108,6 +111,7 @@ def needed(source: Path) -> tuple[list[Path], list[Path], list[str]]:
     linked = dict.fromkeys(each for header in files[1:] for each in _linked(header, source, files))
     texts = list(map(read_source, files))
     options = [option for option, form in _OPTIONS.items() if any(map(form.search, texts))]
+    options += ["-rdc=true"] * (bool(linked) and any(map(_DEVICE_DECLARED.search, texts[1:])))
     return list(folders), list(linked), options
 
 

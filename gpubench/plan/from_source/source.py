@@ -74,7 +74,7 @@ class Function:
         marks = _LAUNCH.finditer(self.body) if "<<<" in self.body else ()
         for mark in islice(marks, MAX_LAUNCHES):
             yield SourceLaunch(
-                caller=self.name, kernel=mark[1], template=split(mark[2]) if mark[2] else [],
+                caller=last(self.name), kernel=mark[1], template=split(mark[2]) if mark[2] else [],
                 config=split(mark[3]), arguments=split(enclosed(self.body, mark.end())[0]),
                 before=self.body[: mark.start()],
             )  # fmt: skip

@@ -15,6 +15,7 @@ from gpubench.model import Config, CudaVariant, HostVariant, Problem
 from gpubench.model.signature import parameters
 from gpubench.plan.descriptor import load
 from gpubench.plan.from_source.description import describe_file
+from gpubench.plan.from_source.files import needed
 from gpubench.plan.from_source.source import Function, functions
 from gpubench.plan.registry import of_op
 
@@ -540,6 +541,36 @@ def test_the_extents_of_a_kernel_follow_its_indices_where_its_names_contradict_t
     assert described("exchanged") == ([*"ABC", *"MNK"], ())
     assert described("linear") == ([*"ABC", *"MKN"], ("B",))
     assert described("transposed_a") == ([*"ABC", *"MNK"], ("A",))
+
+
+def test_a_class_that_launches_is_no_function_to_call_but_shows_the_launch(tmp_path: Path) -> None:
+    source = tmp_path / "classes.cu"
+    source.write_text(
+        "namespace own {\ntemplate <typename T> struct Gemm {\n"
+        "  static void run(const T* A, const T* B, T* C, int M, int N, int K);\n};\n"
+        "template <typename T>\n"
+        "__global__ void product(const T* A, const T* B, T* C, int M, int N, int K) {}\n"
+        "template <typename T>\n"
+        "void Gemm<T>::run(const T* A, const T* B, T* C, int M, int N, int K) {\n"
+        "  product<T><<<dim3(N / 64, M / 16), 256>>>(A, B, C, M, N, K);\n}\n}"
+    )
+    description = describe_file(source, "mine", "gemm", "", home=str(tmp_path)).text
+    assert 'kernel="own::product<{scalar}>"' in description
+    assert "# Read from the launch in run." in description
+    assert 'grid=("N//64", "M//16")' in description
+
+
+def test_a_function_of_the_gpu_in_another_source_needs_relocatable_code(tmp_path: Path) -> None:
+    (tmp_path / "index.cuh").write_text("__device__ int at(int row, int column, int width);\n")
+    kernel = "__global__ void k(const float* A, const float* B, float* C, int M, int N, int K) {}"
+    (tmp_path / "mine.cu").write_text(
+        f'#include "index.cuh"\n{kernel}\nvoid run(const float* A, const float* B, float* C, int M,'
+        " int N, int K) { k<<<1, 1>>>(A, B, C, M, N, K); }"
+    )
+    assert needed(tmp_path / "mine.cu") == ([], [], [])
+    (tmp_path / "index.cu").touch()
+    description = describe_file(tmp_path / "mine.cu", "mine", "gemm", "", home=str(tmp_path))
+    assert 'compile_options=("-rdc=true", "index.cu")' in description.text
 
 
 def test_a_header_may_have_the_name_of_a_folder(tmp_path: Path) -> None:
