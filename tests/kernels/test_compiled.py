@@ -34,9 +34,9 @@ STEPS = (
 QUICK = ("blocktile_1d", "mma_sync", "vectorized")
 """Kernels of gemm with block tiles that compile in a second. `instances` has two of each."""
 
-MAY_SPILL = {"atax_fused": 64}
-"""Maximum number of spilled bytes. The largest fused tiles need registers for a row and its
-sums."""
+MAY_SPILL = {"atax_fused": 180}
+"""Maximum number of spilled bytes. The largest fused tiles need registers for a row and its sums:
+NVRTC 13.5 spills 72 to 180 bytes in 7 tiles of 306. None is a default tile."""
 
 FITS, SPILLS = 13, 16
 """Edges of register_tile: up to the first, accumulators fit into a thread's 255 registers; from the
