@@ -263,8 +263,11 @@ def test_a_point_that_just_fits_is_measured_and_another_is_skipped_before_it_is_
     full = FakeBackend(bytes_free=backend.free - 1)
     result = runner(full).measure(point())
     assert result.status == Status.SKIPPED
-    assert f"{full.free:,} are free" in result.reason
+    hot = full.bytes_needed(problem, cold=False) + verifying_bytes(problem)
+    assert result.reason.endswith(f"{full.free:,} are free; --cache hot needs {hot:,}")
     assert full.events == []
+    tiny = FakeBackend(bytes_free=hot - 1)
+    assert runner(tiny).measure(point()).reason.endswith(f"only {tiny.free:,} are free")
 
 
 @pytest.mark.parametrize(("launch_s", "parts"), [(20, {1, 64 // 16}), (1000, {1})])

@@ -62,7 +62,12 @@ class OperandCache:
                 self._references.pop((seed, evicted, fill, content), None)
         free = self._backend.bytes_free()
         if needed > free:
-            raise DoesNotFitError(f"needs {needed:,} bytes of memory, but only {free:,} are free")
+            hot = self._backend.bytes_needed(problem, cold=False, one_set=one_set)
+            hot += verifying_bytes(problem)
+            hint = f"; --cache hot needs {hot:,}" if cold and hot <= free else ""
+            raise DoesNotFitError(
+                f"needs {needed:,} bytes of memory, but only {free:,} are free{hint}"
+            )
         inputs = make_inputs(problem, self.seed, point.operands)
         if point.operands == Fill.INDEX and exceeds_range(problem, inputs):
             raise DoesNotFitError(f"--operands index exceeds the range of {problem.dtype}")
