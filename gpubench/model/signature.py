@@ -71,7 +71,7 @@ class Parameter:
     @property
     def type_name(self) -> str:
         """The parameter's type without `const`, `*` and `&`."""
-        return re.sub(r"\bconst\b|[*&]", "", self.cpp).strip()
+        return " ".join(re.sub(r"\bconst\b|[*&]", "", self.cpp).split()).replace("< ", "<")
 
 
 def parameters(signature: str) -> tuple[Parameter, ...]:
@@ -175,6 +175,22 @@ def only_extent(signature: str, op: str) -> str:
     names = {factor.strip() for value in numbers for factor in value.split("*")}
     extents = {name for name in names if re.fullmatch("[mnk]|ld[abc]", name)}
     return extents.pop() if len(extents) == 1 and LAUNCH not in names else ""
+
+
+def why_one_size(signature: str, op: str) -> str:
+    """Return a message if a signature takes no extent, stride, or number of the launch, else ''.
+
+    Constants of the source are the only size of such a function.
+    """
+    names = {LAUNCH, *map(str.casefold, OPERATIONS[op].extents), "lda", "ldb", "ldc"}
+    words = (re.findall(r"\w+", each.value.casefold()) for each in parameters(signature))
+    maps = (each.type_name == TENSOR_MAP for each in parameters(signature))
+    if not signature or any(map(names.intersection, words)) or any(maps):
+        return ""
+    return (
+        "its parameters have no extents, so it computes one size, which constants of the source "
+        "state; add the parameters M, N and K"
+    )
 
 
 def why_other_element(parameter: Parameter, problem: Problem) -> str | None:

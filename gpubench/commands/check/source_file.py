@@ -8,7 +8,7 @@ from pathlib import Path
 from gpubench.commands.check.structures import function_on_arrays
 from gpubench.errors import UsageError
 from gpubench.model import CudaVariant, HostVariant, Variant
-from gpubench.model.signature import parameters
+from gpubench.model.signature import parameters, why_one_size
 from gpubench.plan.description_text import NO_PRECISION, Description
 from gpubench.plan.descriptor import load
 from gpubench.plan.from_source.description import describe_file, described_by_default
@@ -77,6 +77,9 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
                     source, path.stem, op, function, home=str(folder), column_major=()
                 )
                 variant = _loaded(row_major, path, op)
+            if why := why_one_size(getattr(variant, "signature", ""), op):
+                yield Described(function=function, note=why)
+                continue
             yield Described(function=function, variant=variant, note=_note(description, variant))
         except UsageError as error:
             yield Described(function=function, note=_without_flag(error))

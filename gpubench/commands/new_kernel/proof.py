@@ -30,6 +30,7 @@ from gpubench.model import (
     Status,
     Variant,
 )
+from gpubench.model.signature import why_one_size
 from gpubench.model.sources import include_folders, included_names, read_source, whole_source
 from gpubench.on_cpu.case import Case, differs, right_result
 from gpubench.on_cpu.fault import KernelFaultError
@@ -80,8 +81,9 @@ def prove(variant: Variant, kernels: Path) -> Proof:
     tile = variant.tiles.defaults[0] if variant.tiles else None
     problems = list(_problems(variant))
     taken = [each for each in problems if variant.why_not(tile, each) is None][:RUNS]
-    if not taken:
-        return Proof(reason=variant.why_not(tile, problems[0]) or "")
+    one_size = why_one_size(variant.signature, variant.op)
+    if one_size or not taken:
+        return Proof(reason=one_size or variant.why_not(tile, problems[0]) or "")
     with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
         trial = Trial(variant=variant, tile=tile, folder=Path(name))
         try:

@@ -118,6 +118,13 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, T, int, s
   *blocks = 1;
   return cudaSuccess;
 }
+template <typename T>
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int* blocks, int* threads, T, size_t = 0,
+                                               int most = 0) {
+  *blocks = 1;
+  *threads = most > 0 && most < 1024 ? most : 1024;
+  return cudaSuccess;
+}
 inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t) {
   *milliseconds = 1;
   return cudaSuccess;

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gpubench.commands.check.run import NOT_RUN, run_check
 from gpubench.commands.new_kernel.proof import Trial
 from gpubench.commands.new_kernel.run import describe_source
 from gpubench.on_cpu.fault import KernelFaultError
@@ -100,6 +101,29 @@ def test_a_function_that_is_right_for_squares_alone_says_so(
     said = told(tmp_path, kernel() + exchanged, capsys)
     assert "complete: its results at 128 and 256 are right" in said
     assert '"takes squares only"' in (tmp_path / "own/gemm/mine.py").read_text()
+
+
+def test_a_launcher_may_choose_its_block_by_the_occupancy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = "int grids, threads; cudaOccupancyMaxPotentialBlockSize(&grids, &threads, product);"
+    block = f"{chosen} dim3 blockDim(32, threads / 128)"
+    launcher = LAUNCHER.replace("dim3 blockDim(32, 8)", block)
+    assert "complete: its results" in told(tmp_path, kernel() + launcher, capsys)
+
+
+def test_a_function_without_extents_is_not_run_and_not_called_faulty(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        "#define N 4096\n__global__ void fixed(const float* a, const float* b, float* c) {\n"
+        "  int i = blockIdx.y, j = blockIdx.x * 32 + threadIdx.x;\n  float s = 0;\n"
+        "  for (int k = 0; k < N; ++k) s += a[i * N + k] * b[k * N + j];\n  c[i * N + j] = s;\n}\n"
+    )
+    what = "its parameters have no extents, so it computes one size"
+    assert what in told(tmp_path, text, capsys)
+    assert run_check(str(tmp_path / "source.cu"), None, None, None, "sm_90") == NOT_RUN
+    assert what in capsys.readouterr().out
 
 
 def test_half_sums_and_a_vector_before_its_matrix_are_read(
