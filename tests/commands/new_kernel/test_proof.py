@@ -26,7 +26,9 @@ void run(const float* A, const float* B, float* C, int M, int N, int K) {
   float* copy;
   cudaMalloc(&copy, sizeof(float) * K * N);
   cudaMemcpy(copy, B, sizeof(float) * K * N, cudaMemcpyDeviceToDevice);
-  dim3 blockDim(32, 8), grid((N + 31) / 32, (M + 7) / 8);
+  int blocks, threads;
+  cudaOccupancyMaxPotentialBlockSize(&blocks, &threads, product);
+  dim3 blockDim(32, threads / 128), grid((N + 31) / 32, (M + 7) / 8);
   product<<<grid, blockDim>>>(A, copy, C, M, N, K);
   cudaFree(copy);
 }
@@ -101,15 +103,6 @@ def test_a_function_that_is_right_for_squares_alone_says_so(
     said = told(tmp_path, kernel() + exchanged, capsys)
     assert "complete: its results at 128 and 256 are right" in said
     assert '"takes squares only"' in (tmp_path / "own/gemm/mine.py").read_text()
-
-
-def test_a_launcher_may_choose_its_block_by_the_occupancy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    chosen = "int grids, threads; cudaOccupancyMaxPotentialBlockSize(&grids, &threads, product);"
-    block = f"{chosen} dim3 blockDim(32, threads / 128)"
-    launcher = LAUNCHER.replace("dim3 blockDim(32, 8)", block)
-    assert "complete: its results" in told(tmp_path, kernel() + launcher, capsys)
 
 
 def test_a_function_without_extents_is_not_run_and_not_called_faulty(
