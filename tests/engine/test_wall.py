@@ -220,10 +220,12 @@ def measured(
     dtype: str = "float32",
     reads: str = "",
     size: tuple[int, int, int] = SIZE,
+    threads: int = 1,
 ) -> Measurement:
     """Return the measurement of a function from outside its process."""
     path = folder / "own.py"
     text = HEAD.replace("BODY", body.strip()).replace("READS", reads)
+    text = text.replace("threads=1", f"threads={threads}")
     path.write_text(text.replace("HERE_PATH", repr(str(folder))))
     worker.begin(TIMING, 1)
     at = point(load(path, "gemm"), size=size, dtype=dtype, timer=Timer.OUTSIDE)
@@ -357,6 +359,29 @@ def test_a_process_whose_cpu_time_cannot_be_read_is_lost(
     result = measured(worker, tmp_path, HONEST["plain"])
     assert result.status == Status.ERROR
     assert result.reason.startswith("ended a process during its launches")
+
+
+def test_a_long_launch_on_several_threads_has_a_request_of_its_own(
+    worker: Worker, tmp_path: Path
+) -> None:
+    """Otherwise the function could work at several launches at the same time."""
+    body = """
+    def at_the_same_time(self, launches):
+        self._map(self._windows[0])
+        each = [threading.Thread(target=slow, args=x) for x in sets(self)]
+        for thread in each:
+            thread.start()
+        time.sleep(0.0011 * launches)
+        for thread in each:
+            thread.join()
+        return 100.0
+    np.matmul(a, b, out=c)
+    if first_call():
+        replaced(launch=at_the_same_time)"""
+    result = measured(worker, tmp_path, body, threads=2)
+    assert (result.status, result.reason, result.threads) == (Status.OK, "", 2)
+    assert result.series
+    assert result.series.launches_per_sample == 1
 
 
 def test_a_function_has_the_number_of_threads_that_its_variant_states(

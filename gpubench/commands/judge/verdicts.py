@@ -126,6 +126,8 @@ def _judged(
             reason = f"by another process's clock, a launch takes {factor:.2f} times as long"
         elif factor > 1:  # use the speed by the other clock
             ratio, low = scaled, low / factor
+        if verdict in {JudgeVerdict.FASTER, JudgeVerdict.SAME} and (why := _why_shared(best)):
+            verdict, reason = JudgeVerdict.NOT_DECIDED, why
         if verdict == JudgeVerdict.SLOWER and (
             why := _why_of_threads(best, measured, claim, level)
         ):
@@ -192,6 +194,20 @@ def _why_too_short(row: Row) -> str:
             f"{100 * LARGEST_OVERHEAD:g} % of a launch: use larger sizes, or a quiet machine"
         )
     return ""
+
+
+def _why_shared(row: Row) -> str:
+    """Return why a launch may take longer than a row states, or an empty text.
+
+    One thread is enough to keep the time of a launch from being too short, because CPU time counts.
+    """
+    is_shared = row.timer == Timer.OUTSIDE and (row.launches_per_sample or 1) > 1
+    if not is_shared or row.cpu_threads in {1, None}:
+        return ""
+    return (
+        f"{row.cpu_threads} threads may work at several launches of {digits(row.median_us or 0.0)} "
+        "µs at the same time: use larger sizes, or one thread"
+    )
 
 
 def _handing_us(row: Row) -> float:

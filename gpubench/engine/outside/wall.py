@@ -36,6 +36,11 @@ BATCH_US = 25_000.0  # intended total time of the launches of a request
 
 LONG = 8  # a request that exceeds `BATCH_US` by this factor gets fewer launches
 
+ALONE_US = 1000.0
+"""Launches on several threads that take at least this time have a request each. Otherwise a
+function could work at several launches at the same time, and each launch would seem shorter.
+Requests with a single shorter launch would differ by a large part of the launch's time."""
+
 MAX_BYTES = 2**24  # maximum bytes of the operands of a request of several launches
 MAX_LAUNCHES = 256
 """Maximum number of launches of a request. More launches would be useful only if they are short,
@@ -65,6 +70,11 @@ def threads_of(result: Measurement) -> int:
     """
     stated = getattr(result.point.variant, "threads", 0)
     return stated or max(1, min(result.threads or 1, cpu_threads()))
+
+
+def _is_alone(result: Measurement, launch_us: float) -> bool:
+    """Return whether each launch needs a request of its own (`ALONE_US`)."""
+    return result.threads != 1 and launch_us >= ALONE_US
 
 
 def growth_note(held_bytes: Sequence[int], launches: int) -> str:
@@ -154,7 +164,7 @@ class Wall:
         problem, expected_us = result.point.problem, result.series.median_us
         result = replace(result, threads=threads_of(result))
         launches = max(1, min(MAX_LAUNCHES, MAX_BYTES // problem.bytes))
-        if result.point.variant.fixed_addresses:
+        if result.point.variant.fixed_addresses or _is_alone(result, expected_us):
             launches = 1
         launches = max(1, min(launches, int(BATCH_US / max(expected_us, 1.0))))
         launches = 1 << launches.bit_length() - 1  # a power of two: few numbers, few empty requests
@@ -181,6 +191,8 @@ class Wall:
         behind = Batch(child, problem, launches, timing.hang_s)
         child.request(timing.hang_s, Walled.bind, result.point, result.threads)
         first = self._request(behind, result, is_first=True)
+        if launches > 1 and _is_alone(result, first.wall_us / launches):
+            return self._measured(child, result, 1, timing, limit_s)
         if launches > 1 and first.wall_us > LONG * BATCH_US:
             fewer = max(1, int(launches * BATCH_US / first.wall_us))
             return self._measured(child, result, fewer, timing, limit_s)

@@ -167,6 +167,31 @@ def test_a_function_is_slower_only_if_the_baseline_is_faster_on_as_many_threads(
     assert (alone.verdict, "no baseline ran on 2 threads" in alone.reason) == ("not decided", True)
 
 
+@pytest.mark.parametrize(
+    ("threads", "launches", "factor", "verdict"),
+    [
+        (2, 4, 0.5, "not decided"),
+        (2, 4, 1.0, "not decided"),
+        (2, 4, 2.0, "slower"),
+        (2, 1, 0.5, "faster"),
+        (1, 4, 0.5, "faster"),
+    ],
+)
+def test_launches_that_threads_may_share_are_neither_faster_nor_the_same(
+    threads: int, launches: int, factor: float, verdict: str
+) -> None:
+    """A function may work at several launches of a request at the same time."""
+    facts = {"timer": "outside", "cpu_threads": threads, "overhead_us": 0.0}
+    rows = (
+        timed("blas", 1.0, **facts),
+        timed("mine", factor, launches_per_sample=launches, **facts),
+    )
+    (result,) = judge_rows(rows, {"mine": ("blas",)})
+    assert result.verdict == verdict
+    text = "2 threads may work at several launches of 50.2 µs at the same time"
+    assert (text in result.reason) == ((verdict, factor) == ("not decided", 0.5))
+
+
 def test_a_wrong_tile_or_a_lost_result_makes_a_kernel_wrong() -> None:
     right = timed("mine", 0.5)
     wrong = timed("mine", 0.4, tile="8", status="wrong", reason="cut to half")
