@@ -17,7 +17,8 @@ UNKNOWN = "?"
 """A parameter's value, or the bytes of shared memory, if the source does not show them."""
 
 NO_PRECISION = "gpubench has no precision with operands of"
-PER_LINE = 4  # maximum number of parameters in a line of the signature
+PER_LINE = 4  # maximum number of parameters in a line of a signature of several lines
+MAX_LINE = 90  # maximum number of characters of a signature of one line
 
 _SCALAR = re.compile(r"\bScalar\b")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")  # a byte that is not UTF-8
@@ -151,7 +152,9 @@ def _signature(facts: Facts, asked: list[Parameter]) -> Iterator[str]:
         if names := [each.name for each in kind if _is_object(each) == is_object]:
             yield f"# Not known: {', '.join(names)}. {advice}"
     texts = [_declaration(each, facts.element) for each in facts.arguments]
-    rows = [", ".join(texts[at : at + PER_LINE]) for at in range(0, len(texts), PER_LINE)]
+    rows = [", ".join(texts)]
+    if len(rows[0]) > MAX_LINE:
+        rows = [", ".join(texts[at : at + PER_LINE]) for at in range(0, len(texts), PER_LINE)]
     yield "signature=("
     yield from (f"    {_quoted(row)}" for row in (*(f"{row}, " for row in rows[:-1]), *rows[-1:]))
     yield "),"

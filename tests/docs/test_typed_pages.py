@@ -90,8 +90,10 @@ def test_every_kind_of_kernel_on_the_page_comes_to_its_first_row_or_compiles(
             run = [line for line in block.commands if line.split()[0] not in TYPED_ELSEWHERE]
             out = "".join(typed(tmp_path, command).out for command in run)
             assert not run or "my_" in out, block.text
-    for name in ("my_tile.cu", "my_tile.py", "my_sgemm.py"):
+    for name in ("my_tile.cu", "my_tile.py"):
         assert (tmp_path / "own/gemm" / name).is_file()
+    (described,) = (block.text for block in OWN if block.text.startswith("VARIANT = CudaVariant"))
+    assert (tmp_path / "own/gemm/my_sgemm.py").read_text().endswith(described)
     rows = {(row.variant, row.tile): row.status for row in read(tmp_path / "my_blocks.csv")}
     tiles = [("my_blocks", edge) for edge in ("8", "32", "128")]
     assert rows == dict.fromkeys([*tiles, ("cpu_blas", "")], "ok")
