@@ -267,8 +267,8 @@ OPTIONS = _named(
     ),
     rounds=Option(
         kind=int,
-        help="Number of rounds. Each round measures all points in a new order. Default: "
-        f"{DEFAULT.timing.rounds}; for judge 15.",
+        help="Number of rounds (of tune: of its confirmation). Each round measures all points in a "
+        f"new order. Default: {DEFAULT.timing.rounds}; for judge 15.",
         read=within(1, 1000),
     ),
     precision=Option(

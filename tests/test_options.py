@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from gpubench.commands.judge import ROUNDS
 from gpubench.errors import UsageError
 from gpubench.model import Cache, Scope, Timer
-from gpubench.options import read_sweep
+from gpubench.options import DEFAULT, OPTIONS, read_sweep
 from gpubench.plan.sweep import Sweep
 
 
@@ -175,3 +176,7 @@ def test_results_go_into_a_csv() -> None:
         with pytest.raises(UsageError, match=r"--output: .* does not end in .csv or .csv.gz"):
             read_sweep({"output": name})
     assert read_sweep({"output": "a.csv.gz"}).output == Path("a.csv.gz")
+
+
+def test_the_help_of_rounds_names_the_default_of_judge() -> None:
+    assert f"Default: {DEFAULT.timing.rounds}; for judge {ROUNDS}." in OPTIONS["rounds"].help

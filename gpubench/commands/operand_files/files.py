@@ -119,7 +119,8 @@ def _read_binary(path: Path) -> tuple[np.ndarray, np.ndarray]:
     if size != expected:
         raise UsageError(
             f"{path}: {size:,} bytes, but {rows}x{columns} elements of A and {columns} of v "
-            f"take {expected:,}: it is {'truncated' if size < expected else 'too long'}"
+            f"take {expected:,}: it is {'truncated' if size < expected else 'too long'}, "
+            "or no operand file"
         )
     _require_memory(path, size)
     values = np.fromfile(path, _ITEM, offset=_HEADER.size).astype(np.float32, copy=False)

@@ -47,13 +47,15 @@ _SUMMARY = "reproduce"  # stem of the files with the comparison of all experimen
 
 def list_experiments(names: Sequence[str], *, hint: bool) -> None:
     """List experiments. If `hint` is true, also print how to run them."""
-    headings = ("experiment", "title", "published for", "figures", "code of")
+    headings = ("experiment", "title", "published for", "figures")
     listing = table(*headings, left={*headings} - {"figures"})
     for path in paths_of(names or [*shipped(), *shipped("claims")]).values():
         file = read_file(path)
         figures = sum(len(series.published) for series in file.series)
-        code = file.checkout.repository.removeprefix("https://github.com/") if file.checkout else ""
-        listing.add_row(path.stem, file.title, ", ".join(file.devices), str(figures or ""), code)
+        title = file.title
+        if file.checkout:
+            title += f" (code of {file.checkout.repository.removeprefix('https://github.com/')})"
+        listing.add_row(path.stem, title, ", ".join(file.devices), str(figures or ""))
     console().print(listing)
     if hint:
         say("\nname experiments to run, or use --all; --dry-run shows how long they take", err=True)
