@@ -18,7 +18,7 @@ from gpubench.engine.operands.make import make_inputs
 from gpubench.engine.operands.shared import shared_bytes, shared_sets
 from gpubench.engine.outside.batch import Seen
 from gpubench.engine.outside.values import new_inputs, spanned
-from gpubench.engine.outside.wall import growth_note, time_us
+from gpubench.engine.outside.wall import EMPTY_REQUESTS, Wall, growth_note, time_us
 from gpubench.engine.worker import Worker
 from gpubench.model import Fill, Measurement, Problem, Status, Timer, Timing
 from gpubench.plan.descriptor import load
@@ -428,6 +428,28 @@ def test_launches_take_at_least_their_cpu_time_on_the_stated_threads() -> None:
     request = Seen(wall_us=110.0, cpu_us=180.0, child_us=1.0, lost=0)
     assert time_us(request, 10.0, threads=1) == 180
     assert time_us(request, 10.0, threads=2) == 100
+
+
+def test_requests_without_launches_are_timed_again_if_other_work_may_have_lengthened_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Too much would be subtracted from the time of a function on several threads."""
+    walls_us = iter([9000.0] * EMPTY_REQUESTS + [400.0] * EMPTY_REQUESTS)
+
+    class Batch:
+        def __init__(self, *_: object) -> None: ...
+
+        def launch(self, count: int) -> Seen:
+            assert count == 0
+            return Seen(wall_us=next(walls_us), cpu_us=0.0, child_us=0.0, lost=0)
+
+    monkeypatch.setattr("gpubench.engine.outside.wall.Batch", Batch)
+    wall, problem = Wall("cpu"), gemm(64, 64, 64)
+    monkeypatch.setattr(wall._gauge, "child", object())
+    assert wall._empty_us(problem, 1, 1.0, 20_000.0) == 9000
+    assert wall._empty_us(problem, 1, 1.0, 200_000.0) == 9000
+    assert wall._empty_us(problem, 1, 1.0, 20_000.0) == 400
+    assert wall._empty_us(problem, 1, 1.0, 8001.0) == 400
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8"])

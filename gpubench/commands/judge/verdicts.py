@@ -130,6 +130,7 @@ def _judged(
             verdict, reason = JudgeVerdict.NOT_DECIDED, why
         if verdict == JudgeVerdict.SLOWER and (
             why := _why_of_threads(best, measured, claim, level)
+            or _why_of_handing(baseline, best, claim, level)
         ):
             verdict, reason = JudgeVerdict.NOT_DECIDED, why
     return Judged(
@@ -170,10 +171,7 @@ def _faster_low(baseline: Row, row: Row, level: float, tiles: int) -> float | No
     """
     level = 1 - (1 - level) / tiles
     rows = baseline, row
-    times_us = (
-        [x.round_medians_us for x in rows],
-        [[us + _handing_us(x) for us in x.round_medians_us] for x in rows],
-    )
+    times_us = [x.round_medians_us for x in rows], [*map(_with_handing_us, rows)]
     lows = [drifting_low(base_us, own_us, level) for base_us, own_us in times_us]
     return min((low for low in lows if low is not None), default=None)
 
@@ -208,6 +206,25 @@ def _why_shared(row: Row) -> str:
         f"{row.cpu_threads} threads may work at several launches of {digits(row.median_us or 0.0)} "
         "µs at the same time: use larger sizes, or one thread"
     )
+
+
+def _why_of_handing(baseline: Row, row: Row, claim: float, level: float) -> str:
+    """Return why a kernel may not be slower, or an empty text if it is slower in any case.
+
+    On a busy machine, too much may be subtracted from the baseline's time.
+    """
+    ratio = ratio_of_rounds(_with_handing_us(baseline), _with_handing_us(row), level)
+    if ratio and ratio.high < claim:
+        return ""
+    return (
+        "it is slower only if the time to hand over the operands is subtracted: use larger sizes, "
+        "or a quiet machine"
+    )
+
+
+def _with_handing_us(row: Row) -> list[float]:
+    """Return the median of each round with the time that was subtracted."""
+    return [us + _handing_us(row) for us in row.round_medians_us]
 
 
 def _handing_us(row: Row) -> float:

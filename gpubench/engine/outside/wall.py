@@ -10,6 +10,7 @@ of threads. The time of a request without launches is measured in a child that n
 code, and is subtracted.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -55,6 +56,10 @@ MIN_GROWN_BYTES = 2**20  # minimum growth of the child's memory that is noted
 MIN_GROWN_EACH = 2**10  # minimum growth per launch that is noted
 
 EMPTY_REQUESTS = 5  # number of requests without launches, of which the shortest counts
+
+EMPTY_SHARE = 0.05
+"""If requests without launches take more than this fraction of a request, other work on the machine
+may have lengthened them. The next round then measures such requests again."""
 
 
 def time_us(request: Seen, empty_us: float, threads: int) -> float:
@@ -198,7 +203,7 @@ class Wall:
             return self._measured(child, result, fewer, timing, limit_s)
         # Otherwise a function could keep the CPUs busy, so that more time would be subtracted.
         with stopped(child.living.process.pid):
-            empty_us = self._empty_us(problem, launches, timing.hang_s)
+            empty_us = self._empty_us(problem, launches, timing.hang_s, first.wall_us)
         budget_s = timing.round_wall_s if limit_s is None else min(limit_s, timing.round_wall_s)
         is_slow = first.wall_us > 1e6 * timing.slow_launch_s
         min_requests = timing.round_few_samples if is_slow else MIN_REQUESTS
@@ -247,12 +252,18 @@ class Wall:
             raise ChildLostError("ended a process during its launches, whose time is then unknown")
         return request
 
-    def _empty_us(self, problem: Problem, launches: int, limit_s: float) -> float:
-        """Return the time of a request with operands of the same size, but without launches."""
-        if (problem, launches) not in self._empties_us:
+    def _empty_us(
+        self, problem: Problem, launches: int, limit_s: float, request_us: float
+    ) -> float:
+        """Return the time of a request with operands of the same size, but without launches.
+
+        The shortest time of all rounds counts. `request_us` is the time of a request with launches.
+        """
+        shortest_us = self._empties_us.get((problem, launches), math.inf)
+        if shortest_us > EMPTY_SHARE * request_us:
             if self._gauge.child is None:
                 self._gauge.open()
             behind = Batch(self._gauge, problem, launches, limit_s)
             times_us = [behind.launch(count=0).wall_us for _ in range(EMPTY_REQUESTS)]
-            self._empties_us[problem, launches] = min(times_us)
-        return self._empties_us[problem, launches]
+            shortest_us = self._empties_us[problem, launches] = min(shortest_us, *times_us)
+        return shortest_us

@@ -376,6 +376,17 @@ def test_a_time_that_is_too_short_to_be_timed_from_outside_decides_nothing() -> 
         assert text in result.reason
 
 
+@pytest.mark.parametrize(("subtracted_us", "verdict"), [(200.0, "slower"), (2000.0, "not decided")])
+def test_a_function_is_slower_only_if_it_is_slower_without_what_was_subtracted(
+    subtracted_us: float, verdict: str
+) -> None:
+    """On a busy host, 6.4 ms were subtracted instead of 0.3 ms, from a library on two threads."""
+    rows = outside("blas", 1.0, overhead_us=subtracted_us), outside("mine", 2.0)
+    (result,) = judge_rows(rows, {"mine": ("blas",)})
+    assert result.verdict == verdict
+    assert ("hand over the operands is subtracted" in result.reason) == (verdict != "slower")
+
+
 def test_the_fastest_of_several_tiles_needs_more_proof_than_a_single_tile() -> None:
     scattered = (95, 96, 97, 98, 99)
     tiles = [
