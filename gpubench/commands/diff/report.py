@@ -27,7 +27,7 @@ from gpubench.model import DEFAULT_OP, OPERATIONS, Timer, layouts_of
 from gpubench.results.row import KEY, Row
 from gpubench.stats.modes import DECIDING_ROUNDS
 from gpubench.text import counted
-from gpubench.view.numbers import milliseconds
+from gpubench.view.numbers import milliseconds, tile_order
 from gpubench.view.sentences import conditions, ratio_text
 
 LABELLED = {"variant", "tile", "backend", "m", "n", "k", "extents"}
@@ -316,6 +316,10 @@ def covering_options(rows: Sequence[Row]) -> dict[str, str]:
     """Return the options of the smallest sweep that includes the points of all rows."""
     options = {
         name: _listed(getattr(row, column) for row in rows) for name, (column, _) in OPTIONS.items()
+    }
+    options |= {
+        name: _listed(sorted(options[name].split(","), key=tile_order))
+        for name in ("sizes", "tiles")
     }
     options |= {name: "both" for name in ("cache", "state", "scope") if "," in options[name]}
     options = {name: text for name, text in options.items() if text not in {"", OPTIONS[name][1]}}

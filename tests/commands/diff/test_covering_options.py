@@ -18,13 +18,13 @@ def tiled(size: int, tile: str) -> Row:
     return replace(measured(9.0, point(TILED, size=(size, size, size))), tile=tile)
 
 
-def test_the_options_are_those_of_the_command_line() -> None:
+def test_the_options_are_those_of_the_command_line_with_sizes_and_tiles_in_order() -> None:
     hot = replace(
         tiled(32, "4"), cache=Cache.HOT, state="sustained", compute_mode="tf32", timer=Timer.CUPTI
     )
-    assert covering_options([tiled(16, "8"), hot]) == {
-        "sizes": "16,32",
-        "tiles": "8,4",
+    assert covering_options([tiled(128, "8"), hot]) == {
+        "sizes": "32,128",
+        "tiles": "4,8",
         "variants": "tiled",
         "dtypes": "float32,tf32",
         "cache": "both",
