@@ -328,6 +328,23 @@ def test_a_run_ends_in_a_line_if_a_thread_of_a_waiting_child_is_reniced(
             thread.join()
 
 
+def test_a_run_ends_in_a_line_if_the_session_of_a_waiting_child_is_reniced() -> None:
+    """Any process of the user may do this, and the child would then yield to other programs."""
+    with Worker("cpu", Timer.EVENTS) as worker:
+        worker.begin(Timing(), 1)
+        with worker._child.starting_ahead("cpu", ("",)):
+            pass
+        ((_, waiting),) = worker._child._waiting
+        assert supervisor.nice_of_session(waiting.pid) == 0
+        try:
+            Path(f"/proc/{waiting.pid}/autogroup").write_text("19")
+        except OSError as error:
+            pytest.skip(f"this system does not schedule sessions: {error}")
+        worker.next_round()
+        with pytest.raises(HostChangedError, match=r"priority of a session .* from 0 to 19"):
+            worker._make_ready()
+
+
 @pytest.mark.parametrize("what", ["CPUs", "priority"])
 def test_a_run_whose_scheduling_changes_ends_in_a_line(
     monkeypatch: pytest.MonkeyPatch, what: str

@@ -135,6 +135,11 @@ class Supervisor:
         else:
             for thread in threads(self.child.pid):  # kernels may have run while the child waited
                 self._require_scheduling(thread)
+            if nice := nice_of_session(self.child.pid):
+                raise HostChangedError(
+                    "the priority of a session of gpubench changed during the measurement, by a "
+                    f"kernel or by hand, from 0 to {nice}; earlier measurements are kept"
+                )
         try:
             opened = self.request(START_LIMIT_S, Server.open, self.device_name, self._timer)
         except DeviceUnavailableError as error:
@@ -375,6 +380,16 @@ def scheduling(pid: int) -> tuple[str, str]:
     """Return the CPUs of a process or a thread, and its policy and nice value."""
     policy, nice = os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid)
     return str(sorted(os.sched_getaffinity(pid))), f"policy {policy}, nice {nice}"
+
+
+def nice_of_session(pid: int) -> int:
+    """Return the nice value of a process's session, with which Linux schedules the whole session.
+
+    Each child starts a session, whose nice value is 0. Return 0 if the system has no such value.
+    """
+    with suppress(OSError, ValueError):
+        return int(Path(f"/proc/{pid}/autogroup").read_text().rpartition(" ")[2])
+    return 0
 
 
 def recorded_variables() -> list[str]:
