@@ -5,12 +5,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import stated_problems
 from commandline import call
 
 from gpubench.errors import CompileError, DoesNotFitError
-from gpubench.foreign import folder, solutions, sweep
+from gpubench.foreign import folder, process, solutions, sweep
 from gpubench.foreign.kernelbench import Program
 from gpubench.foreign.statement import Facts
 from gpubench.plan import description_process
@@ -115,3 +116,21 @@ def test_a_problem_without_solutions_says_where_they_lie(tmp_path: Path) -> None
         "gpubench: --solution: name a solution of 7_Linear_ReLU.py; none lies beside it as "
         "solutions/7_Linear_ReLU*.py"
     )
+
+
+def test_a_process_that_makes_inputs_on_a_cpu_can_be_read_by_no_other_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A solution could otherwise compute the results before its clock starts."""
+    steps: list[str] = []
+    monkeypatch.setattr(process, "close_to_descendants", lambda: steps.append("closed"))
+    monkeypatch.setattr(process, "_answer", lambda request: steps.append(request.what))
+    monkeypatch.setattr(
+        process,
+        "serve_requests",
+        lambda _descriptor, answer: answer(
+            msgspec.msgpack.encode(process.Request("inputs", "KernelBench", "x.py", "cpu", 1))
+        ),
+    )
+    process.serve(0)
+    assert steps == ["closed", "inputs"]
