@@ -111,7 +111,7 @@ def plot(
 ) -> Figure:
     """Draw like `gpubench plot`, and return a matplotlib figure, which a notebook shows.
 
-    `kind` is auto, tiles, sizes, blas or roofline. If `frame` concatenates the frames of several
+    `kind` is auto, tiles, sizes, blas, roofline or bits. If `frame` concatenates frames of several
     GPUs or versions, the plots are overlaid. If the frame has no measured copy bandwidth, the
     roofline uses `bandwidth_gbytes_per_s`. `only` and `exclude` choose rows as on the command line.
     Raises UsageError for a frame without the CSV's columns, or without the rows that the kind
@@ -151,7 +151,7 @@ def diff(
     >>> findings = gpubench.diff(frame, gpubench.sweep(sizes=[256], tiles=[8, 16]))
     """
     from gpubench.commands.diff.run import compared_sides
-    from gpubench.commands.diff.sides import make_side
+    from gpubench.commands.diff.sides import make_side, require_own_measurements
 
     options = Options(threshold=threshold, only=only, exclude=exclude, ignore_device=ignore_device)
     sides = []
@@ -166,6 +166,7 @@ def diff(
             else:
                 rows_by_file[Path(sweep)] = table.read(Path(sweep))
         sides.append(make_side(rows_by_file))
+    require_own_measurements(*sides)
     report = compared_sides(sides[0], sides[1], options)
     times = ("base_median_us", "new_median_us")
     columns = ("verdict", "ratio", "ratio_low", "ratio_high", *times, "reason")

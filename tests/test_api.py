@@ -66,6 +66,8 @@ def test_a_frame_is_drawn_as_its_file_would_be(tmp_path: Path) -> None:
 def test_a_frame_that_is_no_sweep_is_not_drawn() -> None:
     with pytest.raises(UsageError, match="column 'op' is missing"):
         gpubench.plot(pd.DataFrame({"m": [1]}))
+    with pytest.raises(UsageError, match="a frame is needed, as read_csv returns it, not str"):
+        gpubench.plot("sweep.csv")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="did you mean 'tiles'"):
         gpubench.plot(gpubench.read_csv(SWEEP), kind="tile")
 
@@ -80,10 +82,13 @@ def test_diff_takes_frames_and_files_alike(tmp_path: Path) -> None:
     frame = gpubench.read_csv(new)
     pd.testing.assert_frame_equal(gpubench.diff(gpubench.read_csv(base), frame), of_files)
     pd.testing.assert_frame_equal(gpubench.diff(base, [frame]), of_files)
-    pooled = gpubench.diff([base], [frame, frame])
+    write(rows(own=1.2, other=1.0001, cublas=1.0001), tmp_path / "again.csv")
+    pooled = gpubench.diff([base], [frame, tmp_path / "again.csv"])
     assert pooled.query("variant == 'own'")["ratio"].tolist() == pytest.approx([1.2] * 3, rel=1e-3)
     with pytest.raises(UsageError, match="base 1 and new 1 have no point in common"):
         gpubench.diff(frame[frame.variant == "own"], frame[frame.variant != "own"])
+    with pytest.raises(UsageError, match="new 1: holds the same measurements as new 2"):
+        gpubench.diff(base, [frame, frame])
     with pytest.raises(UsageError, match="base 1: has no points"):
         gpubench.diff(frame[:0], frame)
 

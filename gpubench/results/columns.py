@@ -202,9 +202,15 @@ class Columns(Generic[R]):
     def rows_of(self, table: pd.DataFrame) -> list[R]:
         """Return the rows of a pandas frame that has the file's columns, in any order.
 
-        pandas writes the frame as a CSV, and this CSV is read. Raises the errors of `read`.
+        pandas writes the frame as a CSV, and this CSV is read. Raises the errors of `read`, and
+        UsageError for another object than a frame.
         """
-        names = [name for name in self.names if name in table.columns]
+        columns = getattr(table, "columns", None)
+        if columns is None:
+            raise UsageError(
+                f"a frame is needed, as read_csv returns it, not {type(table).__name__}"
+            )
+        names = [name for name in self.names if name in columns]
         file = io.StringIO(table.to_csv(columns=names, index=False))
         return self._rows(file, "the frame", "not a gpubench frame")
 

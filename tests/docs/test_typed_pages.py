@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from commandline import COMMANDS, Done, call
-from newcomer import blocks, write
+from newcomer import REPOSITORY, blocks, write
 from stub import nothing_measured
 
 from gpubench.backends.cuda.compile import compile_instance
@@ -61,6 +61,17 @@ def test_every_first_step_works_as_written(tmp_path: Path) -> None:
     assert {row.variant for row in read(tmp_path / "rows.csv")} == {"cpu_rows", "cpu_blas"}
     for name in ("first.csv", "second.csv", "rows.csv"):
         assert {row.status for row in read(tmp_path / name)} == {"ok"}
+
+
+def test_the_times_of_both_kernels_on_the_first_page_are_those_of_the_file() -> None:
+    rows = read(REPOSITORY / "results/h200/main.csv")
+    first, second = (
+        next(row.median_us for row in rows if (row.variant, row.tile, row.m) == (name, "32", 1024))
+        for name in ("naive_uncoalesced", "naive")
+    )
+    page = (REPOSITORY / "docs/first-steps.md").read_text(encoding="utf-8")
+    times = [f"{(median_us or 0) / 1000:.3g} ms" for median_us in (first, second)]
+    assert " for the first kernel, and ".join(times) in page
 
 
 def test_the_page_adds_a_kernel_of_two_files_that_compiles_at_every_tile(tmp_path: Path) -> None:
