@@ -213,6 +213,7 @@ def _checked(described: object, path: Path) -> Variant:
     if isinstance(described, HostVariant):
         rules["entry must be the name of a host function"] = described.entry.strip()
     if isinstance(described, CallVariant):
+        rules["threads must be 0 (the fastest number) or more"] = described.threads >= 0
         rules["returns=True is only for a CallVariant that reads no output"] = (
             not described.returns
             or (not described.reads_output and not isinstance(described, HostVariant))

@@ -30,6 +30,12 @@ def with_default(default: str) -> str:
     return GOOD.replace("import edges", "import Space").replace(edges, space)
 
 
+FUNCTION = """
+from gpubench.model import CallVariant
+VARIANT = CallVariant(idea="mine", dtypes=("float32",), runs_on="cpu", build=print)
+"""
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """The path of a valid description, with an empty source beside it."""
@@ -121,6 +127,7 @@ def test_a_file_without_a_valid_name_is_refused_unread(tmp_path: Path, name: str
         (with_default("('5',)"), ": VARIANT: tiles.default must name"),
         (with_default("('1..4',)"), ": ValueError: '1..4' is not a tile"),
         (with_default("('1',)").replace("'edge': r", "'Edge': r"), ":7: ValueError: "),
+        (FUNCTION.replace("build=", "threads=-3, build="), ": VARIANT: threads must be 0 (the "),
     ],
 )  # fmt: skip
 def test_a_broken_description_is_one_line_with_file_and_problem(
