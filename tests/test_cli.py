@@ -184,6 +184,14 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
         (*DRY, "--output", "{folder}/list.csv"),
         "list.csv exists; --force overwrites it",
     ),
+    "a dry run whose samples are a file that exists": (
+        (*DRY, "--samples", "{folder}/list.csv"),
+        "list.csv exists; --force",
+    ),
+    "a dry run whose samples are the CSV": (
+        (*DRY, "-o", "a.csv", "--samples", "a.csv"),
+        "--samples: a.csv is a.csv, which the sweep writes itself",
+    ),
     "a seed above the largest": ((*DRY, "--seed", "9" * 19), "from 0 to 9223372036854775807"),
     "problems that are not there": (
         ("judge", "problems/", "-o", "verdicts"),

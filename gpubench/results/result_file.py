@@ -115,6 +115,30 @@ class ResultFile:
         Raises UsageError if the file exists, cannot be written, is being written by another
         process, or was started with other settings or other points.
         """
+        if self.resume:
+            self._claim_samples()
+            self._make_directory_of_samples()
+            return self._continue(context, point_of)
+        partial = self.claim()
+        self._make_directory_of_samples()
+        self._file = partial.create(_line({"gpubench_sweep": context}))
+        return []
+
+    def claim(self) -> Output:
+        """Check the files that a new sweep writes, and return the partial file. Create no file.
+
+        Raises UsageError if a file exists or cannot be written.
+        """
+        self._claim_samples()
+        self._csv = Output(self.path, overwrite=self._overwrite)
+        hint = f"--resume {self.path} continues the sweep, --force starts a new sweep"
+        return Output(self.partial, overwrite=self._overwrite, hint=hint)
+
+    def _make_directory_of_samples(self) -> None:
+        if self._samples_path:
+            make_directory(self._samples_path.parent, "--samples")
+
+    def _claim_samples(self) -> None:
         if self._samples_path:
             paths = {os.path.realpath(path): path for path in (self.path, self.partial)}
             if path := paths.get(os.path.realpath(self._samples_path)):
@@ -122,14 +146,6 @@ class ResultFile:
                     f"--samples: {self._samples_path} is {path}, which the sweep writes itself"
                 )
             self._samples = Output(self._samples_path, overwrite=self._overwrite, flag="--samples")
-            make_directory(self._samples_path.parent, "--samples")
-        if self.resume:
-            return self._continue(context, point_of)
-        self._csv = Output(self.path, overwrite=self._overwrite)
-        hint = f"--resume {self.path} continues the sweep, --force starts a new sweep"
-        partial = Output(self.partial, overwrite=self._overwrite, hint=hint)
-        self._file = partial.create(_line({"gpubench_sweep": context}))
-        return []
 
     def _continue(self, context: Context, point_of: PointOf) -> list[Measurement]:
         with ExitStack() as if_refused:

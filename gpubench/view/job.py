@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from gpubench.errors import INTERRUPTED, UsageError
-from gpubench.files import Output
 from gpubench.grouping import grouped
 from gpubench.plan.schedule import minutes
-from gpubench.results.result_file import default_path
+from gpubench.results.result_file import ResultFile, default_path
 from gpubench.text import counted
 from gpubench.view.numbers import spans, tile_order
 from gpubench.view.tables import console, say, table
@@ -35,12 +34,12 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None, force: bool
     """Print each variant's points, the skipped points with reasons, and the expected time.
 
     `ending` is the end of the output file's default name. Raises UsageError if `resume` is not
-    None, and if the output file exists and is not overwritten by `force`.
+    None, and if a file to write exists and is not overwritten by `force`.
     """
     if resume:
         raise UsageError("--dry-run: leave out --resume, whose file already has the points")
-    if job.sweep.output:
-        Output(job.sweep.output, overwrite=force)
+    path = job.sweep.output or default_path(job.device.name, ending)
+    ResultFile(path, samples=job.sweep.samples, overwrite=force).claim()
     how = "to race" if job.strategy.is_race else f"in {counted(job.sweep.timing.rounds, 'round')}"
     too_large = job.too_large()
     points = [point for point in job.points if point not in too_large]
@@ -63,7 +62,7 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None, force: bool
         say(note)
     foreseen = job.forecast(points)
     say(f"\n{foreseen}; at least {minutes(foreseen.least_s)}")
-    say(f"would write: {job.sweep.output or default_path(job.device.name, ending)}")
+    say(f"would write: {path}")
 
 
 def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
