@@ -127,7 +127,9 @@ def why_unknown(parameter: Parameter, op: str, *, on_host: bool = False) -> str 
             names = ", ".join((*arrays, NULL))
             what = f"write {parameter.name}=A, or one of {names} in place of A"
             return f"{parameter.cpp} {parameter.name}: {what}"
-        return None
+        nested = "an array of pointers cannot be passed; use one pointer, and row * N + column"
+        is_nested = parameter.cpp.count("*") > 1
+        return f"{parameter.cpp} {parameter.name}: {nested}" if is_nested else None
     if parameter.type_name not in {*FORMATS, "Scalar"}:
         return (
             f"{parameter.cpp} {parameter.name}: a {parameter.type_name} cannot be passed by value; "

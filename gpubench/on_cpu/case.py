@@ -149,6 +149,24 @@ NULL_POINTER = -1
 """The index that stands for a null pointer in run_cases.h."""
 
 
+def is_of_row_major_b(case: Case, output: np.ndarray) -> bool:
+    """Whether an output is the product that a row-major B in place of a column-major B has."""
+    problem = case.problem
+    if problem.column_major != ("B",) or case.variant.column_major:
+        return False
+    left, right = (each.astype(np.int64) for each in operands(problem))
+    by_rows = right.ravel(order="F").reshape(right.shape)
+    return not differs(output, left @ by_rows, 0.0).any()
+
+
+def row_major_only(dtype: str) -> str:
+    """Return a message on a function that reads a row-major B, in a dtype that has no such B."""
+    return (
+        f"the result is right for a row-major B, but B of {dtype} is column-major: index "
+        "B[col * K + k]"
+    )
+
+
 def words(*values: int) -> bytes:
     """Return numbers in the format that `number` of run_cases.h reads."""
     return np.array(values, dtype=np.int64).tobytes()

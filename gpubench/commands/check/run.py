@@ -43,7 +43,7 @@ from gpubench.model import (
     Variant,
 )
 from gpubench.model.sources import read_source
-from gpubench.on_cpu.case import Case, expected, right_result
+from gpubench.on_cpu.case import Case, expected, is_of_row_major_b, right_result, row_major_only
 from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.on_cpu.only_nvcc import INCLUDE_IT, why_only_nvcc
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
@@ -240,14 +240,13 @@ def _check_source(
             sanitizer: pool.submit(run_on_cpu, watched, sanitizer, Path(folder) / sanitizer.name)
             for sanitizer, watched in cases.items()
         }
-        wrong, faults, not_run = [], [], ""
+        wrong, by_rows, faults, not_run = [], list[bool](), [], ""
         for sanitizer, run in runs.items():
             try:
-                wrong += [
-                    (case, reason)
-                    for case, output in zip(cases[sanitizer], run.result(), strict=True)
-                    if (reason := why_wrong(output, *right_result(case.problem), case.variant))
-                ]
+                for case, output in zip(cases[sanitizer], run.result(), strict=True):
+                    if reason := why_wrong(output, *right_result(case.problem), case.variant):
+                        wrong.append((case, reason))
+                        by_rows.append(is_of_row_major_b(case, output))
             except KernelFaultError as fault:
                 faults.append(fault)
             except CompileError as error:
@@ -261,8 +260,10 @@ def _check_source(
     if faults:
         _show_faults(variant, faults, advice)
         return FAULTY
+    if by_rows and all(by_rows):
+        wrong, not_run = [], row_major_only(variant.dtypes[0])
     if not_run and not wrong:
-        say(f"\nnot run on the CPU: {not_run}", "yellow")
+        say(f"\n{'not checked' if by_rows else 'not run on the CPU'}: {not_run}", "yellow")
         return NOT_RUN
     names = {Sanitizer.ADDRESS: "AddressSanitizer, UBSan", Sanitizer.THREAD: "ThreadSanitizer"}
     code = _conclude(

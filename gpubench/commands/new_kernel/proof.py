@@ -32,7 +32,7 @@ from gpubench.model import (
 )
 from gpubench.model.signature import why_one_size
 from gpubench.model.sources import include_folders, included_names, read_source, whole_source
-from gpubench.on_cpu.case import Case, differs, right_result
+from gpubench.on_cpu.case import Case, differs, is_of_row_major_b, right_result, row_major_only
 from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.on_cpu.only_nvcc import why_only_nvcc
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
@@ -170,10 +170,13 @@ class Trial:
         except KernelFaultError as error:
             return [f"on the CPU: {error.finding}"] * len(problems), 0.0
         reasons, wrong, count = [], 0, 0
-        for problem, output in zip(problems, outputs, strict=True):
+        for case, output in zip(cases, outputs, strict=True):
+            problem = case.problem
             where = differs(output, *right_result(problem))
             wrong, count = wrong + int(np.count_nonzero(where)), count + output.size
-            reasons.append(_why_wrong(problem, output, where))
+            by_rows = is_of_row_major_b(case, output)
+            reason = row_major_only(problem.dtype) if by_rows else ""
+            reasons.append(reason or _why_wrong(problem, output, where))
         return reasons, wrong / count
 
     def of_sums(self, problem: Problem) -> str:

@@ -23,6 +23,7 @@ ITEM_BYTES = {"float": 4, "int": 4, "double": 8, "half": 2, "__half": 2, "__nv_b
 _DECLARED = re.compile(
     r"\b(?:const(?:expr)?|auto|int|unsigned|size_t|u?int\d\d_t)\b[^;=(){}<>]{0,120}?\b(\w+)\s*[={]"
 )
+_ALSO_DECLARED = re.compile(r",\s*(\w+)\s*=(?!=)")  # `BN` of `const int BM = 64, BN = 32;`
 _CAST = re.compile(
     r"static_cast\s*<[^<>]*>"
     r"|\(\s*(?:unsigned|unsigned int|int|float|double|size_t|uint|long|u?int(?:32|64)_t)\s*\)"
@@ -127,7 +128,7 @@ def edge_of_block(kernel: Function, axis: str, text: str) -> int | None:
 
 def _values(text: str) -> dict[str, str]:
     """Return the names of numbers to which a text assigns a single value, with this value."""
-    declared = {*_DECLARED.findall(text)}
+    declared = {*_DECLARED.findall(text), *_ALSO_DECLARED.findall(text)}
     pairs = ((name, each) for name, each in assignments(text).items() if name in declared)
     return {name: each[0] for name, each in pairs if len({*each}) == 1}
 

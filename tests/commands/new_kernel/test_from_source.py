@@ -573,6 +573,26 @@ def test_a_function_of_the_gpu_in_another_source_needs_relocatable_code(tmp_path
     assert 'compile_options=("-rdc=true", "index.cu")' in description.text
 
 
+def test_constants_of_one_declaration_are_read_and_arrays_of_pointers_refused(
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "listed.cu"
+    source.write_text(
+        "const int BM = 64, BN = 32, T = 4;\n"
+        "__global__ void k(float* A, float* B, float* C, int M, int N, int K) {}\n"
+        "__global__ void rows(float** A, float** B, float** C, int N) {}\n"
+        "void main() { dim3 blockDim(BN / T, BM / T), gridDim(N / BN, M / BM);\n"
+        "  k<<<gridDim, blockDim>>>(A, B, C, M, N, K); }"
+    )
+    description = describe_file(source, "mine", "gemm", "k", home=str(tmp_path)).text
+    assert "block=(8, 16)" in description
+    written(tmp_path / "own", "rows", source)
+    with pytest.raises(
+        UsageError, match="A: an array of pointers cannot be passed; use one pointer"
+    ):
+        loaded(tmp_path / "own", "rows")
+
+
 def test_a_header_may_have_the_name_of_a_folder(tmp_path: Path) -> None:
     names = ("thread/warp.cuh", "thread", "thread/block.cuh", "block/a", "block")
     text = "".join(f"#include <{name}>\n" for name in names)
