@@ -34,9 +34,10 @@ STEPS = (
 QUICK = ("blocktile_1d", "mma_sync", "vectorized")
 """Kernels of gemm with block tiles that compile in a second. `instances` has two of each."""
 
-MAY_SPILL = {"atax_fused": 180, "atax_staged": 16, "packed_a": 16, "pipelined": 16}
-"""Maximum number of bytes that a tile spills with NVRTC 13.5. The largest tiles of atax_fused need
-registers for a row and its sums. The other kernels spill 4 to 12 bytes in one tile each."""
+MAY_SPILL = {"atax_fused": 180, "gemv_vectorized": 152}
+A_FEW = 16
+"""Maximum number of bytes that a tile which is measured only by name spills with NVRTC 13.5, of
+these kernels and of all others. Blocks of 1024 threads leave each thread 64 registers."""
 
 FITS, SPILLS = 13, 16
 """Edges of register_tile: up to the first, accumulators fit into a thread's 255 registers; from the
@@ -170,22 +171,22 @@ def test_every_instance_fits_a_gpu_without_spilling(compiled: dict[Instance, Com
 @pytest.mark.parametrize("variant", ON_GPU, ids=lambda each: f"{each.op}-{each.name}")
 def test_every_tile_fits_a_gpu_without_spilling(variant: CudaVariant) -> None:
     every = built(every_instance(variant))
-    check_that_they_fit(every)
+    check_that_they_fit(every, MAY_SPILL.get(variant.name, A_FEW))
     if on_tensor_cores(variant):
         for each, result in every.items():
             if not each.launch.kernel:
                 check_loops(each, listing_of(result))
 
 
-def check_that_they_fit(compiled: dict[Instance, Compiled]) -> None:
+def check_that_they_fit(compiled: dict[Instance, Compiled], may_spill: int = 0) -> None:
     for each, result in compiled.items():
         variant, launch, resources = each.variant, each.launch, result.resources
         edge = each.tile["edge"] if variant.name == "register_tile" else 0
         if edge >= SPILLS:
             assert min(resources.spill_bytes, resources.local_bytes) > 0, each.label
         elif edge <= FITS:
-            assert resources.spill_bytes <= MAY_SPILL.get(variant.name, 0), each.label
-            assert resources.local_bytes <= MAY_SPILL.get(variant.name, 0), each.label
+            assert resources.spill_bytes <= may_spill, each.label
+            assert resources.local_bytes <= may_spill, each.label
         assert (launch.kernel or variant.name).partition("<")[0] in result.symbol, each.label
         assert result.symbol.encode() in result.cubin, each.label
         # The registers must suffice for the threads of all blocks that the launch requires.
