@@ -143,6 +143,11 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
     "unknown order": (("show", "{folder}/good.csv", "--sort", "speed"), "'speed' is not one of"),
     "gpu that is not there": (("sweep", "--device", "cuda:1"), "CUDA"),
     "cupti on a cpu": ((*SWEEP, "--timer", "cupti"), "--timer cupti"),
+    "a dry run of cupti on a cpu": ((*DRY, "--timer", "cupti"), "--timer cupti is only for cuda"),
+    "a dry race of cupti on a cpu": (
+        ("tune", "cpu_tile", "--device", "cpu", "--timer", "cupti", "--dry-run"),
+        "--timer cupti is only for cuda",
+    ),
     "output in a file": ((*SWEEP, "--output", "/dev/null/x.csv"), "--output"),
     "missing config": ((*SWEEP, "--config", "nowhere.toml"), "cannot read nowhere.toml"),
     "a config of no end": ((*SWEEP, "--config", "/dev/zero"), "has more than"),

@@ -308,9 +308,21 @@ def find_devices(name: str) -> tuple[list[Device], dict[str, DeviceUnavailableEr
     return devices, missing
 
 
-def first_device(name: str) -> Device:
-    """Return the first device that `--device` names. Raises DeviceUnavailableError."""
-    return find_devices(name)[0][0]
+def first_device(name: str, timer: Timer = Timer.EVENTS) -> Device:
+    """Return the first device that `--device` names.
+
+    Raises DeviceUnavailableError if the device is missing, and UsageError if the backend lacks the
+    timer.
+    """
+    device = find_devices(name)[0][0]
+    entry = backends()[device.backend]
+    if timer not in {Timer.EVENTS, *entry.timers}:  # events are the default of --timer
+        names = [other.name for other in backends().values() if timer in other.timers]
+        raise UsageError(
+            f"--timer {timer} is only for {' or '.join(names)}; {entry.name} is timed by "
+            f"{' or '.join(entry.timers)}"
+        )
+    return device
 
 
 def passed_over(name: str) -> tuple[str, ...]:
@@ -331,15 +343,8 @@ def open_backend(name: str, timer: Timer = Timer.EVENTS) -> Backend:
     Raises DeviceUnavailableError if the device is missing, and UsageError if the backend lacks the
     timer.
     """
-    device = first_device(name)
-    entry = backends()[device.backend]
-    if timer not in {Timer.EVENTS, *entry.timers}:  # events are the default of --timer
-        names = [other.name for other in backends().values() if timer in other.timers]
-        raise UsageError(
-            f"--timer {timer} is only for {' or '.join(names)}; {entry.name} is timed by "
-            f"{' or '.join(entry.timers)}"
-        )
-    return entry.open(device.index, timer)
+    device = first_device(name, timer)
+    return backends()[device.backend].open(device.index, timer)
 
 
 def device_label(device: Device) -> str:

@@ -165,6 +165,7 @@ def prepare(
 def prepare_dry(sweep: Sweep) -> Job:
     """Plan a sweep for the first device that `--device` names, without opening the device.
 
-    Raises UsageError if nothing can be measured, and DeviceUnavailableError for a missing device.
+    Raises UsageError if nothing can be measured or the device lacks the timer, and
+    DeviceUnavailableError for a missing device.
     """
-    return prepare(sweep, first_device(sweep.device))
+    return prepare(sweep, first_device(sweep.device, sweep.timer))

@@ -54,6 +54,9 @@ def find_ncu() -> str | None:
     return shutil.which("ncu") or next(map(str, places), None)
 
 
+NOT_IN_PATH = "ncu is not in PATH: install Nsight Compute, a part of the CUDA toolkit"
+
+
 def profile(
     program: Sequence[str | Path],
     metrics: Sequence[str],
@@ -70,7 +73,7 @@ def profile(
     """
     ncu = find_ncu()
     if ncu is None:
-        return Profile([], "ncu is not in PATH: install Nsight Compute, a part of the CUDA toolkit")
+        return Profile([], NOT_IN_PATH)
     with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
         log = Path(folder, "log")
         command = (

@@ -49,7 +49,10 @@ def sweep(
     if dry_run:
         from gpubench.engine.scatter import rounds_needed  # it loads SciPy
 
-        job = prepare_dry(option.read_sweep(options, config))
+        sweep = option.read_sweep(options, config)
+        if counters is not None:
+            require_counters(counters, sweep, on, overwrite=force, is_dry=True)
+        job = prepare_dry(sweep)
         needed = rounds_needed(to_find, job.device) if to_find else None
         print_plan(job, f"{job.sweep.op}.csv", resume=resume, force=force)
         if needed:

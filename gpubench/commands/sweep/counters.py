@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from gpubench.backends import AUTO, open_backend
+from gpubench.backends.cuda import ncu
 from gpubench.backends.cuda.ncu import Profile, marked_call, profile
 from gpubench.cache import copy_compiled, environment_with_caches
 from gpubench.engine.child.calls import Call, decode_arguments, encode_call
@@ -61,11 +62,14 @@ PROGRAM = (
 POINT_ERRORS = (CompileError, DoesNotFitError, LaunchError)
 
 
-def require_counters(text: str, sweep: Sweep, on: str | None, *, overwrite: bool) -> list[str]:
+def require_counters(
+    text: str, sweep: Sweep, on: str | None, *, overwrite: bool, is_dry: bool = False
+) -> list[str]:
     """Return the metrics that `--counters` names, after an empty kernel was launched under ncu.
 
-    Raises UsageError if ncu cannot read these metrics on the device, or if the file of counters
-    exists and may not be overwritten.
+    A dry run launches nothing, and requires only that ncu is installed. Raises UsageError if ncu
+    cannot read these metrics on the device, or if the file of counters exists and may not be
+    overwritten.
     """
     metrics = list(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
     for metric in metrics:
@@ -82,7 +86,11 @@ def require_counters(text: str, sweep: Sweep, on: str | None, *, overwrite: bool
     if sweep.output:
         Output(counters_path(sweep.output), overwrite=overwrite, flag=FLAG)
     device = sweep.device.replace(AUTO, BACKEND)
-    if error := _profiled(device, (), sweep, metrics).error:
+    if is_dry:
+        error = "" if ncu.find_ncu() else ncu.NOT_IN_PATH
+    else:
+        error = _profiled(device, (), sweep, metrics).error
+    if error:
         raise UsageError(f"{FLAG}: {error}")
     return metrics
 

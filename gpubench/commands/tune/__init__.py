@@ -101,7 +101,7 @@ def tune(
     sweep = settings.sweep
     winners = winners or TUNED
     if dry_run:
-        device = first_device(sweep.device)
+        device = first_device(sweep.device, sweep.timer)
         check_files(winners, sweep.output or default_path(device.name, f"{sweep.op}-{ENDING}"))
         print_plan(race_job(settings, device), f"{sweep.op}-{ENDING}", resume=resume, force=force)
         return
@@ -139,7 +139,7 @@ def _table(
     sweep = settings.sweep
     file = open_table(path, sweep, force=force)
     if dry_run:
-        job, _ = table_job(settings, first_device(sweep.device))
+        job, _ = table_job(settings, first_device(sweep.device, sweep.timer))
         print_plan(job, f"{sweep.op}-{ENDING}", force=force)
         return
     with SweepProgress() as watcher, open_pool(sweep) as pool:

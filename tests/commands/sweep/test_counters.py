@@ -256,13 +256,14 @@ def test_nothing_is_measured_if_ncu_cannot_read_the_counters(
         ((), "a", "ncu is not in PATH: install Nsight Compute, a part of the CUDA toolkit"),
     ],
 )
-def test_counters_that_nothing_can_read_are_refused_before_the_sweep(
+def test_counters_that_nothing_can_read_are_refused_before_the_sweep_and_in_a_dry_run(
     tmp_path: Path, words: Sequence[str], metrics: str, message: str
 ) -> None:
-    with nothing_measured():
-        done = swept(tmp_path, *words, metrics=metrics)
-    assert (done.code, done.files) == (2, [])
-    assert done.err.startswith(f"gpubench: --counters: {message}")
+    for dry in ((), ("--dry-run",)):
+        with nothing_measured():
+            done = swept(tmp_path, *words, *dry, metrics=metrics)
+        assert (done.code, done.files) == (2, [])
+        assert done.err.startswith(f"gpubench: --counters: {message}")
 
 
 def test_counters_replace_a_file_only_by_force(logs: Logs, tmp_path: Path) -> None:
