@@ -560,8 +560,8 @@ class CallVariant(Variant):
     was chosen. None means that `build` returns the only algorithm."""
 
     threads: int = 0
-    """Number of CPU threads that the function may use. 0 means the fastest number, which is
-    measured."""
+    """Number of CPU threads that the function may use, at most one for each CPU. 0 means the
+    fastest number, which is measured."""
 
     @property
     def backend(self) -> str:

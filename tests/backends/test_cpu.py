@@ -289,6 +289,12 @@ def test_a_variant_without_a_number_of_threads_may_use_all_cpus_or_powers_of_two
         assert module._thread_counts(serial) == (1,)
 
 
+def test_a_function_gets_at_most_one_thread_per_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "cpu_threads", lambda: 4)
+    stated = replace(ON_CPU["cpu_blas"], threads=10**6)
+    assert module._thread_counts(stated) == (4,)
+
+
 def test_end_to_end_computes_the_same_from_copies(backend: CpuBackend) -> None:
     addresses: list[int] = []
 

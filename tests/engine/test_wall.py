@@ -11,15 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes import gemm, point
+from fakes import gemm, point, variant
 
 from gpubench.engine.judge.cause import cause_of, why_wrong_rows
 from gpubench.engine.operands.make import make_inputs
 from gpubench.engine.operands.shared import shared_bytes, shared_sets
 from gpubench.engine.outside.batch import Seen
 from gpubench.engine.outside.values import new_inputs, spanned
-from gpubench.engine.outside.wall import EMPTY_REQUESTS, Wall, growth_note, time_us
+from gpubench.engine.outside.wall import EMPTY_REQUESTS, Wall, growth_note, threads_of, time_us
 from gpubench.engine.worker import Worker
+from gpubench.hardware.host import cpu_threads
 from gpubench.model import Fill, Measurement, Problem, Status, Timer, Timing
 from gpubench.plan.descriptor import load
 from gpubench.process.shared_memory import Window, new_file, new_sealed_file
@@ -506,6 +507,11 @@ def test_a_sealed_file_keeps_its_size_and_a_window_its_addresses() -> None:
     window.close()
     for descriptor in (file, other):
         os.close(descriptor)
+
+
+def test_the_time_of_a_cpu_is_divided_by_at_most_the_number_of_cpus() -> None:
+    measurement = Measurement(point=point(variant(threads=10**6)), status=Status.OK)
+    assert threads_of(measurement) == cpu_threads()
 
 
 CAUSES = {

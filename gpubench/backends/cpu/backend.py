@@ -351,12 +351,13 @@ def _without_numba_cache() -> Iterator[None]:
 def _thread_counts(variant: CallVariant) -> tuple[int, ...]:
     """Return the numbers of threads to choose from.
 
-    If the variant states a number, it is the only choice. Otherwise, the choices are the number of
-    CPUs and all smaller powers of two.
+    If the variant states a number, this number is the only choice, or the number of CPUs if the
+    machine has fewer CPUs. Otherwise, the choices are the number of CPUs and all smaller powers of
+    two.
     """
     cpus = cpu_threads()
     powers = (1 << exponent for exponent in reversed(range((cpus - 1).bit_length())))
-    return (variant.threads,) if variant.threads else (cpus, *powers)
+    return (min(variant.threads, cpus),) if variant.threads else (cpus, *powers)
 
 
 def _end_to_end(call: Callable[..., None], variant: CallVariant, *arrays: np.ndarray) -> None:

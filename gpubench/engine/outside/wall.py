@@ -70,11 +70,11 @@ def time_us(request: Seen, empty_us: float, threads: int) -> float:
 def threads_of(result: Measurement) -> int:
     """Return the number of threads by which the CPU time of a measurement is divided.
 
-    The number is the one that the variant states. If it states none, the child has chosen a number,
-    which is at most the number of CPUs.
+    The number is the one that the variant states, or else the number that the child has chosen. It
+    is at most the number of CPUs.
     """
     stated = getattr(result.point.variant, "threads", 0)
-    return stated or max(1, min(result.threads or 1, cpu_threads()))
+    return max(1, min(stated or result.threads or 1, cpu_threads()))
 
 
 def _is_alone(result: Measurement, launch_us: float) -> bool:
