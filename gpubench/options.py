@@ -240,8 +240,9 @@ OPTIONS = _named(
     ),
     output=Option(
         kind=Path,
-        help="CSV to write, such as a.csv or, compressed, a.csv.gz. "
-        "Default: results/<time>-<device>-<op>.csv.",
+        help="CSV to write, such as a.csv or, compressed, a.csv.gz; of judge with problems, a "
+        "folder, or the CSV of one problem. Default: results/<time>-<device>-<op>.csv; of tune "
+        "results/<time>-<device>-<op>-tune.csv.",
         read=csv_path,
         short="-o",
     ),

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gpubench.commands.judge import ROUNDS
+from gpubench.commands.tune.run import ENDING
 from gpubench.errors import UsageError
 from gpubench.model import Cache, Scope, Timer
 from gpubench.options import DEFAULT, OPTIONS, read_sweep
@@ -176,6 +177,11 @@ def test_results_go_into_a_csv() -> None:
         with pytest.raises(UsageError, match=r"--output: .* does not end in .csv or .csv.gz"):
             read_sweep({"output": name})
     assert read_sweep({"output": "a.csv.gz"}).output == Path("a.csv.gz")
+
+
+def test_the_help_of_output_names_the_file_of_tune_and_the_folder_of_judge() -> None:
+    assert f"<op>.csv; of tune results/<time>-<device>-<op>-{ENDING}." in OPTIONS["output"].help
+    assert "of judge with problems, a folder" in OPTIONS["output"].help
 
 
 def test_the_help_of_rounds_names_the_default_of_judge() -> None:
