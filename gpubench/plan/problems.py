@@ -99,8 +99,8 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
     except UsageError as error:
         raise UsageError(f"{flag}: {error}") from error
     names = [name.lower() for name in table[0]] if table else []
-    for name in names:
-        if name not in columns:
+    for name in table[0] if table else []:
+        if name.lower() not in columns:
             raise UsageError(f"{flag}: {path}: {unknown('column', name, columns)}")
     for name in required:
         if name not in names:

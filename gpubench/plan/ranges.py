@@ -14,9 +14,9 @@ from gpubench.text import shown, unknown
 MAX_ITEMS = 10_000
 """Maximum number of items of a list. A longer list is probably a mistake, and is refused early."""
 
-_SPAN = re.compile(r"(\d+)\.\.(\d+)(?::(x?)(\d+))?", re.ASCII)
+_SPAN = re.compile(r"(\d+)\.\.(\d+)(?::(x?)(\d+))?", re.ASCII | re.IGNORECASE)
 _NUMBER = re.compile(r"\d+", re.ASCII)
-_SHAPE = re.compile(r"\d+(?:x\d+)+", re.ASCII)
+_SHAPE = re.compile(r"\d+(?:x\d+)+", re.ASCII | re.IGNORECASE)
 
 Item = TypeVar("Item")
 
@@ -34,8 +34,9 @@ def parse_sizes(text: str, op: str = DEFAULT_OP, flag: str = "--sizes") -> tuple
     expects = f"a size of {op} is 1024, {shape}64..512:64 or 1..64:x2"
 
     def sizes(item: str) -> Iterator[Size]:
-        if _SHAPE.fullmatch(item) and item.count("x") == count - 1:
-            values = [_bounded(number, item, flag, expects) for number in item.split("x")]
+        numbers = item.lower().split("x")
+        if _SHAPE.fullmatch(item) and len(numbers) == count:
+            values = [_bounded(number, item, flag, expects) for number in numbers]
             yield operation.size_of(values)
         else:
             yield from (operation.size_of([n] * count) for n in _span(item, flag, expects))
@@ -53,9 +54,10 @@ def parse_tiles(text: str, flag: str = "--tiles") -> tuple[str, ...]:
     expects = "a tile is 16, 1..32, 1..64:x2, 128x128x8 or 128x128x8/8x8/s3"
 
     def tiles(item: str) -> Iterator[str]:
-        if ("x" in item or "/" in item or item == NO_PARAMETERS) and ".." not in item:
+        text = item.lower()
+        if ("x" in text or "/" in text or text == NO_PARAMETERS) and ".." not in text:
             try:
-                yield str(Config.parse(item))
+                yield str(Config.parse(text))
             except ValueError:
                 raise UsageError(f"{flag}: '{shown(item)}' is not understood; {expects}") from None
         else:
@@ -95,7 +97,7 @@ def _items(
     items: dict[Item, None] = {}
     count = 0
     for part in text.split(","):
-        item = part.strip().lower()
+        item = part.strip()
         if not item:
             raise UsageError(f"{flag}: an item of '{shown(text)}' is empty; {expects}")
         for parsed in parse(item):
@@ -116,7 +118,7 @@ def _span(item: str, flag: str, expects: str) -> Iterable[int]:
     low, high = (_bounded(number, item, flag, expects) for number in match.group(1, 2))
     if low > high:
         raise UsageError(f"{flag}: '{shown(item)}' runs backwards; write {high}..{low}")
-    factor, step = match[3] == "x", _bounded(match[4] or "1", item, flag, expects)
+    factor, step = bool(match[3]), _bounded(match[4] or "1", item, flag, expects)
     if factor and step == 1:
         raise UsageError(f"{flag}: '{shown(item)}' never ends: a factor must be 2 or more")
     if not factor and (high - low) // step >= MAX_ITEMS:

@@ -54,6 +54,7 @@ def test_several_lists_are_one_whose_names_say_which(tmp_path: Path) -> None:
     [
         ("", "'name' is missing"),
         ("name,m,n,k,wieght\na,1,1,1,1\n", "did you mean 'weight'"),
+        ("Name,m,n,k,Wieght\na,1,1,1,1\n", "unknown column 'Wieght'"),
         ("name,m,n,k\na,1,1\n", "has 3 fields, but there are 4 columns"),
         ("name,m,n,k\n,1,1,1\n", "name: must be text that is not empty"),
         ("name,m,n,k\na,0,1,1\n", "'a,0,1,1': m: must be a whole number of at least 1"),

@@ -116,6 +116,12 @@ def test_invalid_sizes_and_tiles_are_refused_in_one_line() -> None:
             assert is_one_short_line(message), text
 
 
+def test_a_message_quotes_what_the_user_typed() -> None:
+    for parse in (parse_sizes, parse_tiles):
+        assert "'64KB' is not understood" in refusal(parse, "32,64KB")
+    assert parse_sizes("8X8X16,1..2:X2") == parse_sizes("8x8x16,1..2:x2")
+
+
 list_like = st.one_of(
     st.text(),
     st.text("0123456789.x:,/s- ", max_size=40),
