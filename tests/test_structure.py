@@ -19,7 +19,7 @@ SOURCES = sorted(
 )
 
 LAYERS = (
-    {"model", "errors", "grouping", "text"},
+    {"model", "errors", "grouping", "rewording", "text"},
     {"hardware", "stats"},
     {"files", "process"},
     {"results"},

@@ -10,6 +10,7 @@ import msgspec
 from gpubench.errors import UsageError
 from gpubench.foreign import gpu_mode, kernelbench, sol_execbench
 from gpubench.foreign.statement import Program, Statement
+from gpubench.rewording import reworded
 from gpubench.text import clean
 
 FORMS: dict[str, ModuleType] = {
@@ -28,6 +29,7 @@ PLACES = {
 }
 """Maps each form to a pattern for the paths of solutions, relative to the problem's folder."""
 
+MAX_MESSAGE = 300  # maximum number of characters of a message about a problem
 MAX_DEPTH = 4  # number of levels of folders in which problems are looked for
 
 
@@ -56,7 +58,10 @@ def read(form: str, path: Path) -> Statement:
     try:
         statement: Statement = FORMS[form].read(path)
     except (OSError, ValueError, LookupError, RecursionError, msgspec.MsgspecError) as error:
-        raise UsageError(f"{path}: {form}: {_first_line(error)}") from error
+        at = f"{path}: {form}"
+        if isinstance(error, msgspec.ValidationError):
+            raise UsageError(f"{at}{clean(reworded(error))[:MAX_MESSAGE]}") from error
+        raise UsageError(f"{at}: {_first_line(error)}") from error
     if not statement.workloads:
         raise UsageError(f"{path}: {form}: the problem has no workload")
     return statement
@@ -88,4 +93,4 @@ def program(form: str, path: Path) -> Program:
 
 
 def _first_line(error: Exception) -> str:
-    return clean(str(getattr(error, "strerror", None) or error)).partition("\n")[0][:300]
+    return clean(str(getattr(error, "strerror", None) or error)).partition("\n")[0][:MAX_MESSAGE]

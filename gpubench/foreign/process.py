@@ -17,6 +17,7 @@ from gpubench.foreign.statement import Facts, Program
 from gpubench.plan.foreign_process import ForeignProcess, serve_requests
 from gpubench.process.child import runs_foreign_code
 from gpubench.process.descendants import close_to_descendants
+from gpubench.rewording import reworded
 
 ANSWER_S = 600.0
 """Time limit for an answer. A reference may take a long time on a CPU."""
@@ -62,7 +63,7 @@ def ask_for(
     try:
         return msgspec.msgpack.decode(answer, type=kind)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{request.path}: {error}") from error
+        raise UsageError(f"{request.path}{reworded(error)}") from error
 
 
 _process = ForeignProcess(__name__)

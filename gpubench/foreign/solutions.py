@@ -17,6 +17,7 @@ from gpubench.errors import CompileError, DoesNotFitError
 from gpubench.foreign import values
 from gpubench.foreign.statement import Program, read_text
 from gpubench.model import CallVariant
+from gpubench.rewording import reworded
 
 Function = Callable[..., Any]
 
@@ -67,7 +68,7 @@ def load(program: Program, path: Path, dtype: str) -> tuple[Function, bool]:
         try:
             return _of_json(msgspec.json.decode(read_text(path), type=Solution))
         except (CompileError, ValueError) as error:
-            raise CompileError(f"{path.name}: {error}") from error
+            raise CompileError(f"{path.name}{reworded(error)}") from error
     module = values.module_of(path, "submission")
     described = getattr(module, "VARIANT", None)
     if isinstance(described, CallVariant):

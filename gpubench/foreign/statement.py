@@ -6,6 +6,8 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from gpubench.rewording import reworded
+
 MAX_FILE_BYTES = 2**24
 MAX_WORKLOADS = 1000
 ALIGNMENT = 256  # alignment of each tensor in the bytes of a launch
@@ -131,5 +133,5 @@ def read_lines(path: Path, kind: type[Line], key: str = "") -> list[Line]:
             fields = msgspec.json.decode(line, type=dict[str, Any])
             made.append(msgspec.convert(fields.get(key) if key else fields, kind))
         except (ValueError, msgspec.MsgspecError) as error:
-            raise ValueError(f"{path.name}, line {number}: {error}") from error
+            raise ValueError(f"{path.name}, line {number}{reworded(error)}") from error
     return made

@@ -36,6 +36,7 @@ from gpubench.plan import descriptor
 from gpubench.plan.descriptor import FUNCTIONS, plain_fields
 from gpubench.plan.foreign_process import ForeignProcess, ProcessEndedError, serve_requests
 from gpubench.plan.python_file import described_by, recursion_kept
+from gpubench.rewording import reworded
 from gpubench.text import clean
 
 ANSWER_S = 60.0
@@ -162,7 +163,7 @@ def _described(path: Path, op: str, _as_of: tuple[int, ...]) -> Variant | str:
     try:
         return _made(answer, path, op)
     except (LookupError, TypeError, ValueError) as error:  # foreign code sent this answer
-        return f"{path}: its process sent an invalid description: {clean(str(error))}"
+        return f"{path}: its process sent an invalid description{clean(reworded(error))}"
 
 
 def _made(answer: _Description, path: Path, op: str) -> Variant:
@@ -196,7 +197,7 @@ def _asked(path: Path, op: str, function: str = "", arguments: bytes = b"\x90") 
         for launch in value.sequence if isinstance(value, Launch) else ():
             _check(launch)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where}: {error}") from error
+        raise UsageError(f"{where}{reworded(error)}") from error
     return value
 
 

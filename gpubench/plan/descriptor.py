@@ -31,7 +31,7 @@ from gpubench.model.signature import parameters, why_unknown
 from gpubench.model.variant import PlainLaunch
 from gpubench.plan.operations import OPERATION_FILE, add_operation
 from gpubench.plan.python_file import NAME_RULE, described_by, is_name, loaded, recursion_kept
-from gpubench.plan.toml_file import reworded
+from gpubench.rewording import reworded
 from gpubench.text import shown
 
 FUNCTIONS = {

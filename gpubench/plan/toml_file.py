@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpubench.errors import UsageError
+from gpubench.rewording import reworded
 from gpubench.text import did_you_mean, shown
 
 MAX_BYTES = 2**20  # maximum size of a file; a configuration has a page or two
@@ -16,8 +17,6 @@ _MAX_DOTS = 200  # maximum number of dots in a key: the time of `tomllib` grows 
 _MAX_MESSAGE = 200  # maximum number of characters of a message from `tomllib` or msgspec
 _MAX_DEPTH = 20  # maximum depth of nested tables and lists
 _LARGEST = 2**63 - 1  # TOML's integers have 64 bits; Python refuses to print much longer integers
-
-NOT_BLANK = r"\S"  # pattern of a text that is not blank
 
 Kind = TypeVar("Kind")
 
@@ -102,56 +101,6 @@ def decode(values: object, kind: type[Kind], where: str, *, strict: bool = True)
         word = re.search(r"unknown (?:key|value) '(\w{1,60})'$", message)
         hint = did_you_mean(word[1], _names(msgspec.json.schema(kind))) if word else ""
         raise UsageError(f"{where}{message[:_MAX_MESSAGE]}{hint and f'; {hint}'}") from error
-
-
-_TYPES = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a table",
-    "null": "nothing",
-}
-"""The name of each of msgspec's types in a message."""
-
-_BOUNDS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
-_EXPECTED = re.compile(
-    r"Expected `(?P<types>[\w| ]+)`(?: (?P<bound>[<>]=?) (?P<limit>\S+)| (?P<more>.+?))?"
-    r"(?:, got `(?P<type>\w+)`)?"
-)
-_WORDS = (
-    (re.compile(r"Object contains unknown field `(.*)`"), r"unknown key '\1'"),
-    (re.compile(r"Object missing required field `(.*)`"), r"the key '\1' is missing"),
-    (re.compile(r"Invalid enum value '(.*)'"), r"unknown value '\1'"),
-)
-
-
-def reworded(error: msgspec.ValidationError) -> str:
-    """Return msgspec's message about a value in plain words, after the place of the value.
-
-    For example, "Expected `int` >= 1 - at `$.steps[0].by`" becomes ": steps 1: by: must be a whole
-    number of at least 1", which follows the name of the file.
-    """
-    message = " ".join(str(error).split())
-    what, _, path = message.partition(" - at `$")
-    parts = re.findall(r"[^.\[\]`]+|\[\d+\]", path)
-    places = [f" {int(part[1:-1]) + 1}" if part[0] == "[" else f": {part}" for part in parts]
-    for pattern, words in _WORDS:
-        what = pattern.sub(words, what)
-    if match := _EXPECTED.fullmatch(what):
-        names = match["types"].split(" | ")
-        if "float" in names and "int" in names:
-            names.remove("int")
-        what = f"must be {' or '.join(_TYPES.get(name, name) for name in names)}"
-        if match["bound"]:
-            what += f" {_BOUNDS[match['bound']]} {match['limit']}"
-        elif match["more"]:
-            more = match["more"].replace("of length >= 1", "that is not empty")
-            what += f" {more.replace(f'matching regex {NOT_BLANK!r}', 'that is not blank')}"
-        if match["type"]:
-            what += f", not {_TYPES.get(match['type'], match['type'])}"
-    return "".join([*places, f": {what}"])
 
 
 def _names(schema: object) -> Iterator[str]:

@@ -16,6 +16,7 @@ from gpubench.model import Measurement, Point, PointKey, Status
 from gpubench.results.columns import MIN_VALUE, in_range, packed
 from gpubench.results.row import Row, encode, read
 from gpubench.results.store import slug
+from gpubench.rewording import reworded
 from gpubench.text import shown
 
 MAX_CONTEXT_BYTES = 2**20
@@ -54,7 +55,7 @@ def decode_line(text: bytes, point_of: PointOf) -> Measurement:
     try:
         line = msgspec.json.decode(text, type=_Line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(reworded(error).removeprefix(": ")) from error
     if (point := point_of(line.key)) is None:
         raise ValueError(
             f"{shown(str(line.key.variant))} {shown(line.key.tile)} is not a point of this sweep"

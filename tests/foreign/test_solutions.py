@@ -51,7 +51,7 @@ def test_a_file_without_the_function_of_the_form_is_named_with_what_it_defines(
         ({"entry_point": "main.py::run"}, "'main.py::run': the function run is missing"),
         ({"entry_point": "main.py"}, "is not FILE::FUNCTION of one of its sources: main.py"),
         ({"entry_point": "kernel.cu::run"}, "is not FILE::FUNCTION of one of its sources"),
-        ({"entry_point": 3}, "Expected `str`, got `int` - at `$.spec.entry_point`"),
+        ({"entry_point": 3}, "spec: entry_point: must be text, not a whole number"),
     ],
 )
 def test_a_solution_whose_entry_is_missing_is_one_line(

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from gpubench.errors import UsageError
-from gpubench.plan.toml_file import MAX_BYTES, NOT_BLANK, decode, read_toml
+from gpubench.plan.toml_file import MAX_BYTES, decode, read_toml
+from gpubench.rewording import NOT_BLANK
 
 
 class Unit(StrEnum):

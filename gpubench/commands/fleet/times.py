@@ -9,6 +9,7 @@ import msgspec
 from gpubench.grouping import grouped
 from gpubench.results import store
 from gpubench.results.columns import MAX_VALUE, MIN_VALUE, encode_csv
+from gpubench.rewording import reworded
 from gpubench.view.tables import say
 
 NAME = "fleet"  # the name under which the store keeps the times of earlier runs
@@ -76,7 +77,7 @@ def earlier(times: Iterable[UnitTime], runs: int) -> Iterator[UnitTime]:
             try:
                 timed = [time for time in decoder.decode_lines(path.read_bytes()) if time.time_us]
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError) as error:
-                say(f"{path} is skipped: not a run of gpubench fleet: {error}", err=True)
+                say(f"{path} is skipped: not a run of gpubench fleet{reworded(error)}", err=True)
                 continue
             for device, of_device in grouped(timed, attrgetter("identity")).items():
                 if missing.get(device):

@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from gpubench.cache import keep, user_cache
 from gpubench.errors import UsageError
-from gpubench.plan.toml_file import NOT_BLANK, lies_below
+from gpubench.plan.toml_file import lies_below
+from gpubench.rewording import NOT_BLANK
 
 
 class Checkout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -21,8 +21,9 @@ from gpubench.errors import UsageError
 from gpubench.model import PointKey, size_of, size_text
 from gpubench.options import read_sweep
 from gpubench.plan.sweep import Sweep, plan
-from gpubench.plan.toml_file import NOT_BLANK, confined, decode, read_toml
+from gpubench.plan.toml_file import confined, decode, read_toml
 from gpubench.results.row import NAMES
+from gpubench.rewording import NOT_BLANK
 from gpubench.text import unknown
 from gpubench.view.numbers import tile_order
 
