@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from math import prod
+from math import isqrt, prod
 from pathlib import Path
 
 from gpubench.errors import UsageError
@@ -16,7 +16,7 @@ from gpubench.model.signature import array_index
 from gpubench.model.sources import read_source
 from gpubench.plan.description_text import UNKNOWN, Description, Facts, description_of
 from gpubench.plan.from_source.files import expanded, needed, neighbours, root_of, source_text
-from gpubench.plan.from_source.launch import edge_of_block, read_launch
+from gpubench.plan.from_source.launch import bound_of_block, edge_of_block, read_launch
 from gpubench.plan.from_source.meaning import meanings, reads_output
 from gpubench.plan.from_source.source import Function, calls, code, functions, last, reachable
 from gpubench.text import clean, shown, unknown
@@ -291,12 +291,22 @@ def _guessed(
     has_y, has_rows = (re.search(rf"\b{index}Idx\s*\.\s*y\b", kernel.body)
                        for index in ("thread", "block"))  # fmt: skip
     x, y = ("BN", "BM") if {"BM", "BN"} <= tile.keys() else (first or str(EDGE),) * 2
-    edges = [edge_of_block(kernel, axis, text) or MAX_THREADS for axis in "xy"]
-    if not first and has_y and prod(edges) <= MAX_THREADS:
+    edges = [edge_of_block(kernel, axis, text) or 0 for axis in "xy"]
+    area, bound = prod(edges), bound_of_block(kernel, _axes(kernel), text)
+    threads = int(bound) if bound.isdecimal() else 0  # 0: unknown
+    is_block = 0 < area <= (threads or MAX_THREADS)  # x and y may be the edges of a block
+    block = x, y
+    if threads and not first and not is_block:
+        width = next(each for each in (isqrt(threads), EDGE, 1) if threads % each == 0)
+        x, y = block = str(width), str(threads // width)
+    if area and not first and (is_block or threads or not has_y):
         x, y = map(str, edges)
-    block = ("BN/TN", "BM/TM") if {*THREAD, "BM", "BN"} <= tile.keys() else (x, y)
+        block = (x, y) if is_block else block
+    if {*THREAD, "BM", "BN"} <= tile.keys():
+        block = "BN/TN", "BM/TM"
     if not has_rows and "BM" not in tile:
-        threads = first or str(EDGE**2 if has_y else THREADS)
+        flat = first or bound or str(EDGE**2 if has_y else THREADS)
         elements = "*".join(OPERATIONS[op].output.dimensions)
-        return (f"{elements}/{threads}",), block if has_y else (threads,)
-    return (f"N/{x}", f"M/{y}"), block if has_y else (f"{block[0]}*({block[1]})",)
+        return (f"{elements}/{flat}",), block if has_y else (flat,)
+    flat = str(THREADS) if area > MAX_THREADS and not first else f"{block[0]}*({block[1]})"
+    return (f"N/{x}", f"M/{y}"), block if has_y else (bound or flat,)

@@ -120,10 +120,23 @@ def edge_of_block(kernel: Function, axis: str, text: str) -> int | None:
     `text` is the source, which may define the number as a constant.
     """
     index = rf"blockIdx\s*\.\s*{axis}\b"
+    values = assignments(kernel.body).items()
+    names = (name for name, each in values if re.fullmatch(index, each[0]))
+    index = rf"(?:{'|'.join((index, *names))})\b"
     factors = re.findall(rf"{index}\s*\*\s*\(?\s*(\w+)|\b(\w+)\s*\)?\s*\*\s*{index}", kernel.body)
     scope = Scope(names=_values(code(text)) | _values(kernel.body))
     numbers = {scope.expression("".join(pair)) for pair in factors}
     return int(number) if len(numbers) == 1 and (number := numbers.pop()).isdecimal() else None
+
+
+def bound_of_block(kernel: Function, axes: Names, text: str) -> str:
+    """Return the number of threads that `__launch_bounds__` states, or an empty text.
+
+    `axes` has the axis of a tile for each template parameter.
+    """
+    used = {name: axis for name, axis in axes.items() if name in _NAME.findall(kernel.bounds)}
+    bound = Scope(names=_values(code(text)), symbols=used).expression(split(kernel.bounds)[0])
+    return bound if bound != "0" else ""
 
 
 def _values(text: str) -> dict[str, str]:

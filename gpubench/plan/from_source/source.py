@@ -16,7 +16,7 @@ _SKIPPED = re.compile(
     re.DOTALL,
 )
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*+", re.MULTILINE)
-_ATTRIBUTE = re.compile(r"\b__\w+__\s*(?=\()")
+_ATTRIBUTE = re.compile(r"\b(__\w+__)\s*(?=\()")
 _FUNCTION = re.compile(r"(?<![^\s()<>,;{}*&])([^\s()<>,;{}*&]+)\s*(?=\()")
 _NAMESPACE = re.compile(r"\b(?:namespace\s*(\w*)|extern\s*\"C\")\s*$")
 _LAUNCH = re.compile(
@@ -52,6 +52,7 @@ class Function:
     template: tuple[Parameter, ...]  # the template's parameters; empty for a plain function
     is_kernel: bool
     body: str
+    bounds: str = ""  # the arguments of `__launch_bounds__`
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -109,12 +110,14 @@ def functions(text: str) -> Iterator[Function]:
 
 def _function(heading: str, body: str, spaces: list[str]) -> Function | None:
     """Return the function that begins with a heading; None if no function begins with it."""
-    template, is_kernel = "", "__global__" in heading
+    template, bounds, is_kernel = "", "", "__global__" in heading
     if opened := re.match(r"template\s*(?=<)", heading):
         template, end = enclosed(heading, opened.end(), "<>")
         heading = heading[end:]
     while attribute := _ATTRIBUTE.search(heading):
-        heading = heading[: attribute.start()] + heading[enclosed(heading, attribute.end())[1] :]
+        stated, end = enclosed(heading, attribute.end())
+        bounds = stated if attribute[1] == "__launch_bounds__" else bounds
+        heading = heading[: attribute.start()] + heading[end:]
     name = _FUNCTION.search(heading)
     if not name or "=" in heading[: name.start()]:
         return None
@@ -123,6 +126,7 @@ def _function(heading: str, body: str, spaces: list[str]) -> Function | None:
         return Function(
             name="::".join((*filter(None, spaces), name[1])), template=parameters(template),
             signature="" if signature == "void" else signature, is_kernel=is_kernel, body=body,
+            bounds=bounds,
         )  # fmt: skip
     except ValueError:  # a template's parameter without a name
         if is_kernel:
