@@ -33,6 +33,8 @@ EXTENTS = {
     **dict.fromkeys(("n", "cols", "n_cols", "num_cols", "columns", "width"), "N"),
     **dict.fromkeys(("k", "inner", "common", "depth"), "K"),
     **{f"{first}{x}": f"ld{x}" for first in ("ld", "ld_", "stride_") for x in "abc"},
+    **{f"stride_{x}": f"ld{x[0]}" for x in ("am", "bk", "cm")},
+    **dict.fromkeys(("stride_ak", "stride_bn", "stride_cn"), "1"),  # as in Triton's tutorials
 }  # fmt: skip
 
 ROWS, COLUMNS = {"row", "rows", "height", "h"}, {"col", "cols", "column", "columns", "width", "w"}
