@@ -10,8 +10,9 @@ from gpubench.model.problem import Problem
 from gpubench.text import shown
 
 _PARAMETER = re.compile(
-    r"(?P<type>.+?)(?P<name>\b\w+)\s*(?P<array>\[\s*\])?\s*(=\s*(?P<value>.+))?"
+    r"(?P<type>.+?)(?P<name>\b\w+)\s*(?P<array>\[[^][]*\])?\s*(=\s*(?P<value>.+))?"
 )
+_CONSTANT_EXTENTS = re.compile(r"[\])]\s*\[\s*\w")  # as in `float A[64][64]` and `float (*A)[64]`
 _RESTRICT = re.compile(r"\b(__restrict__|__restrict|__grid_constant__)\b")
 
 FORMATS = {
@@ -82,6 +83,11 @@ def parameters(signature: str) -> tuple[Parameter, ...]:
     listed = []
     for text in filter(None, split(signature.strip().removeprefix("(").removesuffix(")"))):
         line = " ".join(_RESTRICT.sub(" ", text[:MAX_CHARACTERS]).split())
+        if _CONSTANT_EXTENTS.search(line):
+            raise ValueError(
+                f"'{shown(line)}' has constant extents, so the function computes one size; "
+                "write float* A, add the parameters M, N and K, and index A[row * K + k]"
+            )
         match = _PARAMETER.fullmatch(line)
         if not match or len(text) > MAX_CHARACTERS:
             raise ValueError(f"'{shown(line)}' is not a parameter; write int M, or float alpha=1")

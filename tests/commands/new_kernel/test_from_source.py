@@ -331,6 +331,53 @@ def test_grid_and_block_follow_the_indices_in_the_source(tmp_path: Path) -> None
         assert (launch.grid, launch.block) == (grid, block), text
 
 
+def test_launch_bounds_are_the_size_of_the_block_unless_the_indices_say_otherwise(
+    tmp_path: Path,
+) -> None:
+    head = (
+        "__global__ void __launch_bounds__({}) {}("
+        "const float* A, const float* B, float* C, int M, int N, int K) {{\n"
+    )
+    linear = "int tx = threadIdx.x % 16, by = blockIdx.y, row = by * 16 + threadIdx.x / 16;"
+    linear += "int col = blockIdx.x * 16 + tx;"
+    square = "int row = blockIdx.y * {0} + threadIdx.y, col = blockIdx.x * {0} + threadIdx.x;"
+    by_dim = square.replace("{0}", "blockDim.x")
+    cases = {
+        "linear": ("256", linear, (5, 7), (256,)),
+        "product": ("T * T, 2", "constexpr int T = 16;" + linear, (5, 7), (256,)),
+        "smaller": ("1024", square.format(16), (5, 7), (16, 16)),
+        "coarse": ("256", square.format(64), (2, 2), (16, 16)),
+        "other": ("128", by_dim, (3, 25), (32, 4)),
+        "none": ("0", by_dim, (3, 4), (32, 32)),
+    }
+    for name, (bound, body, grid, block) in cases.items():
+        constant = "const int T = 16;\n" if "T" in bound else ""
+        mine, text = from_text(tmp_path, name, constant + head.format(bound, name) + body + "\n}")
+        launch = mine.launch(Config(), PROBLEM)
+        assert (launch.grid, launch.block) == (grid, block), text
+
+
+def test_the_strides_of_tritons_tutorials_are_those_of_the_matrices(tmp_path: Path) -> None:
+    names = [f"stride_{each}" for each in ("am", "ak", "bk", "bn", "cm", "cn")]
+    strides = ", ".join(f"int {name}" for name in names)
+    text = (
+        f"__global__ void mine(float* a, float* b, float* c, int M, int N, int K, {strides}) {{}}"
+    )
+    mine, _ = from_text(tmp_path, "mine", text)
+    values = [each.value for each in parameters(mine.signature)[-len(names) :]]
+    assert values == ["lda", "1", "ldb", "1", "ldc", "1"]
+
+
+@pytest.mark.parametrize("first", ["float A[64][64]", "float A[][64]", "float (*A)[64]"])
+def test_arrays_of_constant_extents_are_refused_with_what_to_write(
+    first: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "fixed.cu"
+    source.write_text(f"__global__ void fixed(const {first}, float* B, float C[]) {{}}")
+    with pytest.raises(UsageError, match=r"has constant extents.*; write float\* A, add the par"):
+        describe_file(source, "fixed", "gemm", "", home=str(tmp_path))
+
+
 def kernels(text: str) -> list[Function]:
     return [each for each in functions(text) if each.is_kernel]
 
