@@ -1,9 +1,11 @@
 """Makes the tables of measured rows for several commands, and the remarks below the tables."""
 
 import math
+import re
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -17,6 +19,8 @@ from gpubench.results.row import STABLE, Row
 from gpubench.text import counted, digits
 from gpubench.view.numbers import number, rate, spans, tile_order, time_text
 from gpubench.view.tables import Table, table
+
+_FREE = re.compile(r"but only [\d,]+ are free")  # in the reason of a point that lacks memory
 
 NAIVE_LOOP = "cpu_naive"
 """The kernel to which speed-ups are relative. This kernel has one thread and no blocking."""
@@ -419,6 +423,17 @@ def _time_cell(row: Row, best: Row) -> Text:
     return Text(f"{time_text(row.median_us)} {place}{_doubt(row)}", style=style)
 
 
+def with_common_reasons(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with one reason if reasons differ only in the number of free bytes.
+
+    The free memory changes while a sweep runs, so that each point may have a number of its own.
+    """
+    common = {row.reason: _FREE.sub("but fewer are free", row.reason) for row in rows if row.reason}
+    counts = Counter(common.values())
+    shared: dict[str | None, str] = {x: text for x, text in common.items() if counts[text] > 1}
+    return [replace(x, reason=shared[x.reason]) if x.reason in shared else x for x in rows]
+
+
 def failures(rows: Iterable[Row]) -> list[Text]:
     """Return a line for each reason of points that were wrong or ended in an error."""
     return not_measured([row for row in rows if row.status in {Status.WRONG, Status.ERROR}])
@@ -427,7 +442,7 @@ def failures(rows: Iterable[Row]) -> list[Text]:
 def not_measured(rows: Sequence[Row]) -> list[Text]:
     """Return a line for each status and reason of points that have no time or a reason."""
     tiles: dict[tuple[str | None, str | None], dict[str, list[str]]] = {}
-    for row in rows:
+    for row in with_common_reasons(rows):
         if row.reason or row.status != Status.OK:
             variants = tiles.setdefault((row.status, row.reason), {})
             variants.setdefault(row.variant, []).extend([row.tile] if row.tile else [])

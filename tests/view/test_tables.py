@@ -153,6 +153,15 @@ def test_what_was_not_measured_is_one_line_for_each_reason() -> None:
     assert "error: plain: does not compile" in lines
 
 
+def test_points_that_lack_memory_share_a_line_whatever_number_of_bytes_was_free() -> None:
+    reason = "needs 9,000 bytes of memory, but only {} are free"
+    reasons = [reason.format(free) for free in ("8,000", "8,001", "8,000")]
+    rows = [failed(Status.SKIPPED, reasons[tile], at(tile + 1)) for tile in range(3)]
+    lines = printed(results(rows)).splitlines()
+    assert "skipped: tiled 1..3: needs 9,000 bytes of memory, but fewer are free" in lines
+    assert f"skipped: tiled 1: {reasons[0]}" in printed(results(rows[:1])).splitlines()
+
+
 def test_without_a_terminal_nothing_is_cut(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

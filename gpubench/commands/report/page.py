@@ -33,6 +33,7 @@ from gpubench.view.row_tables import (
     filled,
     marked,
     tied_tiles,
+    with_common_reasons,
 )
 
 Files = Sequence[tuple[Path, Sequence[Row]]]
@@ -286,7 +287,7 @@ def _failure_table(rows: Sequence[Row]) -> dict[str, Any]:
 
     A line has the points of one variant and size that have the same status and reason.
     """
-    ordered = sorted(rows, key=_order)
+    ordered = sorted(with_common_reasons(rows), key=_order)
     groups = grouped(ordered, lambda row: (row.status, *_kernel(row), row.reason)).values()
     tiles = {id(group[0]): spans([row.tile for row in group if row.tile]) for group in groups}
     return _table(

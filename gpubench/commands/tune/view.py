@@ -16,7 +16,7 @@ from gpubench.results.row import Row
 from gpubench.stats.race import MIN_VISITS
 from gpubench.text import counted
 from gpubench.view.numbers import time_text
-from gpubench.view.row_tables import NAMES, figures, remarks, rows_table, title
+from gpubench.view.row_tables import NAMES, figures, remarks, rows_table, title, with_common_reasons
 from gpubench.view.tables import Table, table
 
 SHOWN = 12  # maximum number of configurations of a group that are listed; the CSV lists all
@@ -71,7 +71,7 @@ def _statement(race: Sequence[Row], within: float) -> str:
 
 def _why_left(race: Sequence[Row]) -> list[str]:
     """Return a line for each reason, with the number of configurations that left the race."""
-    gone = [row for row in race if row.status != Status.OK]
+    gone = with_common_reasons([row for row in race if row.status != Status.OK])
     reasons = Counter((bool(row.rounds), row.status, row.reason) for row in gone)
     return [
         f"{count} {status}{'' if launched else ' before any launch'}: {reason}"
