@@ -170,7 +170,7 @@ class WithReference:
         elements = self._elements
         values = elements.widened(result)
         if elements.has_nan(values) and not elements.has_nan(right.values):
-            return "the result holds NaN: an element was not written, or computed from garbage"
+            return "the result holds NaN: an element was not written, or computed as NaN"
         if not error <= 1:
             for launch in launches.earlier:
                 of_earlier, _ = _errors(elements, result, launch, tolerance, part)

@@ -118,10 +118,19 @@ def adds(beta: float) -> Callable[..., None]:
     return call
 
 
+def test_a_kernel_that_computes_nan_is_not_called_one_that_wrote_nothing() -> None:
+    def call(_a: Any, _b: Any, c: Any) -> None:
+        c[:] = np.uint32(0xFFC00000).view(np.float32)  # 0·∞ on x86
+
+    computed, _ = measured(variant(call))
+    assert computed.status == Status.WRONG
+    assert computed.reason.endswith("the kernel wrote NaN into all elements of the result")
+
+
 def test_a_kernel_that_reads_its_output_finds_zeros_there_and_the_row_says_so() -> None:
     blind, _ = measured(variant(adds(0.0)))
     assert blind.status == Status.WRONG
-    assert "the result was never written" in blind.reason
+    assert "the result is unchanged by the launch; write into the last argument" in blind.reason
     right, said = measured(variant(adds(0.0), reads_output=True))
     assert (right.status, right.reason) == (Status.OK, "")
     assert "held zeros" in (said.notes or "")

@@ -13,7 +13,14 @@ from fakes import FakeBackend, cut, exact, point, product, why_wrong
 
 from gpubench.engine.judge.rounding import choose_lines, find_rounding
 from gpubench.engine.judge.verdict import WrongError
-from gpubench.engine.judge.verify import Check, errors_of, is_unwritten, poison, relative_error
+from gpubench.engine.judge.verify import (
+    Check,
+    errors_of,
+    is_unchanged,
+    is_unwritten,
+    poison,
+    relative_error,
+)
 from gpubench.engine.operands.make import make_inputs, make_reference
 from gpubench.errors import LaunchError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, Problem
@@ -302,7 +309,9 @@ def test_outputs_of_each_type_can_hold_poison(kind: str) -> None:
     output = np.zeros(4, kind)
     poison(output)
     assert is_unwritten(np, output)
+    assert is_unchanged(np, output)
     output[2] = 1
+    assert not is_unchanged(np, output)
     assert not is_unwritten(np, output)
 
 

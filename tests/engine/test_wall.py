@@ -523,7 +523,9 @@ CAUSES = {
         right
         + np.abs(right).max() * 2.0**-11 * np.random.default_rng(1).uniform(-1, 1, right.shape)
     ),
-    "the result was never written": lambda right: np.full_like(right, np.nan),
+    "all elements of the result are NaN: were they never written?": lambda right: np.full_like(
+        right, np.nan
+    ),
 }
 
 

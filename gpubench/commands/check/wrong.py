@@ -23,7 +23,7 @@ def why_wrong(
     if not len(differing):
         return ""
     if is_unwritten(np, output) and _unwritten(output, variant).all():
-        return never_written(variant)
+        return never_written(np, output, variant)
     place = tuple(map(int, differing[0]))
     if np.array_equal(output.ravel(), right.T.ravel()):
         return "the result is transposed: are the indices of the store exchanged?"
@@ -45,9 +45,9 @@ def stores_of_result(case: Case) -> Iterator[tuple[str, int]]:
 
 def _what(output: np.ndarray, right: np.ndarray, variant: Variant, place: tuple[int, ...]) -> str:
     if _unwritten(output, variant)[place]:
-        return "never written; does the grid cover this element?"
+        return "unchanged by the launch; does the grid cover this element?"
     if np.isnan(output[place].astype(np.float64)):
-        return "NaN: the sum reads shared memory that no thread has written"
+        return "NaN: does the sum read shared memory that no thread has written?"
     return f"{output[place]}, not {right[place]}"
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gpubench.engine.judge.rounding import can_show_rounding, find_rounding
 from gpubench.engine.judge.verdict import why_inaccurate, why_rounded
-from gpubench.engine.judge.verify import is_unwritten, rows_error
+from gpubench.engine.judge.verify import is_unwritten, rows_error, why_unwritten
 from gpubench.engine.operands.make import make_reference
 from gpubench.model import Problem
 
@@ -62,7 +62,7 @@ def why_wrong_rows(
 def cause_of(right: NDArray[Any], output: NDArray[Any]) -> str:
     """Return the cause of a wrong result, or an empty text if no known cause fits the result."""
     if is_unwritten(np, output):
-        return "the result was never written"
+        return why_unwritten(output)
     right, wide = right.astype(np.float64), output.astype(np.float64)
     if not wide.any():
         return "the result is all zeros"

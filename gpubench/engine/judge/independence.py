@@ -22,7 +22,9 @@ from gpubench.backends.rotation import OperandSets, Rotation, SetPolicy
 from gpubench.engine.judge.verdict import WrongError, missing, why_dependent, why_inaccurate
 from gpubench.engine.judge.verify import (
     STALE,
+    WROTE_NAN,
     count_true,
+    is_unchanged,
     is_unwritten,
     poison,
     relative_error,
@@ -199,7 +201,8 @@ class _Launches:
             return _is_same(self._xp, self._output, self._right)
         is_right = self._is_result()
         if not is_right and not self._reads_output and is_unwritten(self._xp, self._output):
-            raise missing(STALE)
+            is_stale = is_unchanged(self._xp, self._output)
+            raise missing(STALE if is_stale else WROTE_NAN)
         self._right = self._output.copy(order="K")
         return is_right
 

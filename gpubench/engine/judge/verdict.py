@@ -106,7 +106,7 @@ def why_inaccurate(error: float, tolerance: float, multiple: int = 0) -> str:
             "result, and do not add it to what the output held"
         )
     if math.isnan(error):
-        return "the result holds NaN: an element was not written, or computed from garbage"
+        return "the result holds NaN: an element was not written, or computed as NaN"
     if tolerance == 0:
         return f"the result differs from the exact integer product by up to {error:.0f}"
     return f"relative error {error:.2g}, tolerance {tolerance:.2g}"

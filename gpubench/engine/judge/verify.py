@@ -63,6 +63,10 @@ STALE = (
 """Reason if a call wrote its result to the address of an earlier output."""
 
 
+WROTE_NAN = "the kernel wrote NaN into all elements of the result"
+"""Reason if the elements have other bits than the NaN that the output held before the launch."""
+
+
 class Check:
     """Compares the outputs of a point's launches with the right result.
 
@@ -156,7 +160,7 @@ class Check:
                 finds_rounding=self._finds_rounding,
             )
         except WrongError:
-            if self._accepted and not self._reads_output and is_unwritten(self._xp, output):
+            if self._accepted and not self._reads_output and is_unchanged(self._xp, output):
                 raise missing(STALE) from None
             raise
 
@@ -264,17 +268,34 @@ def poison_of(output: Any, *, reads_output: bool = False) -> float:
     return np.nan
 
 
-def never_written(variant: Variant) -> str:
-    """Return the reason, with advice, for a variant that has not written its output."""
+def never_written(xp: Any, output: Any, variant: Variant) -> str:
+    """Return the reason, with advice, for a variant whose output `is_unwritten`."""
+    if not is_unchanged(xp, output, reads_output=variant.reads_output):
+        return WROTE_NAN
     advice = "; if it reads the result, as beta * C does, write reads_output=True"
     if isinstance(variant, CallVariant) and not isinstance(variant, HostVariant):
         advice = "; write into the last argument, as in c[:] = …, and not c += …; returns=True is "
         advice += "for a function that takes the inputs alone and returns the result"
-    return f"the result was never written{'' if variant.reads_output else advice}"
+    return f"the result is unchanged by the launch{advice}"
+
+
+def why_unwritten(output: Any) -> str:
+    """Return what an output that `is_unwritten` shows. A kernel may also have computed NaN."""
+    if output.dtype.kind in "iu":
+        return "the result was never written"
+    return "all elements of the result are NaN: were they never written?"
+
+
+def is_unchanged(xp: Any, output: Any, *, reads_output: bool = False) -> bool:
+    """Return whether an output has the bits that `poison` wrote."""
+    before = xp.empty_like(output)
+    poison(before, reads_output=reads_output)
+    bits = f"u{output.dtype.itemsize}"
+    return bool(count_true(output.view(bits) == before.view(bits)) == output.size)
 
 
 def is_unwritten(xp: Any, output: Any) -> bool:
-    """Return whether an output still holds only poison (`poison_of`)."""
+    """Return whether an output holds only NaN or the unlikely integer of `poison_of`."""
     is_integer = output.dtype.kind in "iu"
     held = output == poison_of(output) if is_integer else xp.isnan(output.astype(np.float64))
     return bool(count_true(held) == output.size)

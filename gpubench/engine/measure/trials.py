@@ -23,6 +23,7 @@ from gpubench.engine.judge.probe import (
 from gpubench.engine.judge.verdict import WrongError, missing
 from gpubench.engine.judge.verify import (
     STALE,
+    is_unchanged,
     is_unwritten,
     never_written,
     poison,
@@ -101,10 +102,12 @@ class Trials:
                     try:
                         judge(output)
                     except WrongError:
-                        if not is_unwritten(self._backend.xp, output):
+                        xp, variant = self._backend.xp, point.variant
+                        if not is_unwritten(xp, output):
                             raise
-                        wrote = instance in self._writes
-                        raise missing(STALE if wrote else never_written(point.variant)) from None
+                        is_stale = instance in self._writes and is_unchanged(xp, output)
+                        reason = STALE if is_stale else never_written(xp, output, variant)
+                        raise missing(reason) from None
             self._exact.add((instance, problem))
 
     def _trials(

@@ -67,6 +67,7 @@ wrong. For a hot cache, the time to fetch new operands from memory is added to t
 The clock and the load of the device may differ between the two measurements."""
 
 NOT_YET = "the result was not written when its launch had ended"
+NOT_YET_OR_NAN = f"{NOT_YET}, or all of its elements are NaN"
 
 FEWER = 4  # divisor of the number of launches, if the launches do not fit into the queue of a GPU
 
@@ -303,7 +304,7 @@ class OnNewOperands:
             raise missing(f"{len(content)} bytes at {problem.size}")
         output = np.frombuffer(content, kind).reshape(shape)
         if is_unwritten(np, output):
-            raise WrongError(NOT_YET)
+            raise WrongError(NOT_YET if output.dtype.kind in "iu" else NOT_YET_OR_NAN)
         if not problem.operation.is_product:
             first = new_operand(problem, self._values, self._seed, copies[0])
             require_right_on(np, problem, (first, *self._others), output)

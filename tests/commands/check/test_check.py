@@ -130,7 +130,7 @@ __global__ void mine(const Scalar* A, const Scalar* B, int* C, int M, int N, int
     ("limit", "code", "reason"),
     [
         ("true", 0, "mine is right and clean on the CPU:"),
-        ("sum > 0", FAULTY, "never written; does the grid cover this element?"),
+        ("sum > 0", FAULTY, "unchanged by the launch; does the grid cover this element?"),
     ],
 )
 def test_a_kernel_of_int8_is_compared_by_its_sums_in_int32(

@@ -93,7 +93,7 @@ FAULTS = {
         "blocktiled",
         "As[at] = inA ? A[(row0 + innerRowA) * K + bkIdx + innerColA] : 0;",
         "if (inA) As[at] = A[(row0 + innerRowA) * K + bkIdx + innerColA];",
-        "the sum reads shared memory that no thread has written",
+        "does the sum read shared memory that no thread has written?",
         "threadResults[resIdx] +=",
     ),
     "x and y exchanged": Fault(
