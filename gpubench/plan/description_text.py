@@ -65,6 +65,7 @@ class Description:
     function: str = ""  # name of the function
     others: tuple[str, ...] = ()  # names of the other functions that could be described
     dtypes: tuple[str, ...] = ()
+    column_major: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +127,7 @@ def description_of(facts: Facts) -> Description:
         asked=[each.name for each in asked], guesses=_guesses(facts), hint=facts.hint,
         objects=tuple(each.name for each in asked if _is_object(each)),
         function=facts.instance.partition("<")[0], others=tuple(facts.others), dtypes=facts.dtypes,
+        column_major=facts.column_major,
     )  # fmt: skip
 
 

@@ -7,8 +7,9 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import filterfalse, islice
 from operator import itemgetter
 from pathlib import Path
@@ -24,7 +25,7 @@ from gpubench.commands.check.cases import (
     race_cases,
     tiles_to_run,
 )
-from gpubench.commands.check.source_file import SUFFIXES, described
+from gpubench.commands.check.source_file import SUFFIXES, Described, described
 from gpubench.commands.check.wrong import stores_of_result, why_wrong
 from gpubench.engine.small_sweep import rows_at
 from gpubench.errors import CompileError, NotOnCpuError, UsageError
@@ -87,6 +88,17 @@ USUAL = 1024
 default tile is legal for it."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The results of a source on the CPU."""
+
+    wrong: Sequence[tuple[Case, str]]  # cases with a wrong result, and the reasons
+    faults: Sequence[KernelFaultError]
+    failed: Collection[Sanitizer]  # sanitizers under which a result or an access was wrong
+    not_run: str = ""  # why the source was not run or compared
+    is_of_row_major_b: bool = False  # whether all wrong results are right for a row-major B
+
+
 def run_check(
     name: str | None, kernels: Path | None, op: str | None, tiles: str | None, arch: str | None
 ) -> int:
@@ -136,7 +148,7 @@ def _check_file(source: Path, op: str, tiles: str | None, arch: str | None) -> i
             if each.note:
                 say(each.note, "yellow")
             try:
-                codes.append(_check(each.variant, None, tiles, arch, advice))
+                codes.append(_check(each.variant, None, tiles, arch, advice, each))
             except TooFewSizesError as error:
                 say(f"not checked: {error}; {advice}", "yellow")
                 codes.append(NOT_RUN)
@@ -144,9 +156,17 @@ def _check_file(source: Path, op: str, tiles: str | None, arch: str | None) -> i
 
 
 def _check(
-    variant: Variant, kernels: Path | None, tiles: str | None, arch: str | None, advice: str = ""
+    variant: Variant,
+    kernels: Path | None,
+    tiles: str | None,
+    arch: str | None,
+    advice: str = "",
+    guess: Described | None = None,
 ) -> int:
-    """Check a variant, and return the exit code. `advice` is a text on how to correct a launch."""
+    """Check a variant, and return the exit code.
+
+    `advice` is a text on how to correct a launch. `guess` describes a function of a source.
+    """
     advice = advice or f"correct {variant.path.name}"
     with described_by(variant.path):
         chosen = _tiles(variant, tiles)
@@ -154,7 +174,7 @@ def _check(
         if isinstance(variant, HostVariant | CudaVariant) and not on_host:
             if not _compile(variant, chosen, arch or DEFAULT):
                 return FAULTY
-            return _check_source(variant, chosen, advice, named=bool(tiles))
+            return _check_source(variant, chosen, advice, named=bool(tiles), guess=guess)
         if isinstance(variant, CallVariant):  # a HostVariant on a GPU was checked above
             return _check_call(variant, kernels, chosen)
     if isinstance(variant, BrokenVariant):
@@ -224,46 +244,36 @@ def _compile(
 
 
 def _check_source(
-    variant: CudaVariant | HostVariant, tiles: Sequence[Config | None], advice: str, *, named: bool
+    variant: CudaVariant | HostVariant,
+    tiles: Sequence[Config | None],
+    advice: str,
+    *,
+    named: bool,
+    guess: Described | None = None,
 ) -> int:
     """Run a CUDA source on the CPU, under both sanitizers at once. Return the exit code.
 
-    `named` is true if the user named the tiles.
+    `named` is true if the user named the tiles. If the source is wrong as `guess` describes it, and
+    right with other guesses, the other guesses are used.
     """
     is_host = isinstance(variant, HostVariant)
     cases = {
         Sanitizer.ADDRESS: all_cases(variant, tiles),
         Sanitizer.THREAD: race_cases(variant, tiles if named or is_host else ()),
     }
-    with tempfile.TemporaryDirectory(prefix="gpubench-") as folder, ThreadPoolExecutor(2) as pool:
-        runs = {
-            sanitizer: pool.submit(run_on_cpu, watched, sanitizer, Path(folder) / sanitizer.name)
-            for sanitizer, watched in cases.items()
-        }
-        wrong, by_rows, faults, not_run = [], list[bool](), [], ""
-        for sanitizer, run in runs.items():
-            try:
-                for case, output in zip(cases[sanitizer], run.result(), strict=True):
-                    if reason := why_wrong(output, *right_result(case.problem), case.variant):
-                        wrong.append((case, reason))
-                        by_rows.append(is_of_row_major_b(case, output))
-            except KernelFaultError as fault:
-                faults.append(fault)
-            except CompileError as error:
-                options = variant.options(tiles[0], variant.dtypes[0])
-                not_run = why_only_nvcc(variant.source, options) or str(error)
-            except NotOnCpuError as error:
-                not_run = f"{error}; sweep {variant.name} on a GPU"
-            except UsageError:  # ThreadSanitizer cannot be used with this system's addresses
-                if not faults and not wrong:
-                    raise
-    if faults:
-        _show_faults(variant, faults, advice)
+    outcome = _run(variant, tiles, cases)
+    if guess and Sanitizer.ADDRESS in outcome.failed:
+        if other := _other_guess(guess, tiles):
+            return _check_source(other, tiles, advice, named=named)
+        if guess.note:
+            say(f"\na guess above may be wrong, and not the source: {advice}", "yellow")
+    if outcome.faults:
+        _show_faults(variant, outcome.faults, advice)
         return FAULTY
-    if by_rows and all(by_rows):
-        wrong, not_run = [], row_major_only(variant.dtypes[0])
+    wrong, not_run = outcome.wrong, outcome.not_run
     if not_run and not wrong:
-        say(f"\n{'not checked' if by_rows else 'not run on the CPU'}: {not_run}", "yellow")
+        is_compared = outcome.is_of_row_major_b
+        say(f"\n{'not checked' if is_compared else 'not run on the CPU'}: {not_run}", "yellow")
         return NOT_RUN
     names = {Sanitizer.ADDRESS: "AddressSanitizer, UBSan", Sanitizer.THREAD: "ThreadSanitizer"}
     code = _conclude(
@@ -277,6 +287,65 @@ def _check_source(
         say(_cause(case), "red")
         _say_launched([case], advice)
     return code
+
+
+def _run(
+    variant: CudaVariant | HostVariant,
+    tiles: Sequence[Config | None],
+    cases: Mapping[Sanitizer, Sequence[Case]],
+) -> Outcome:
+    """Run the cases of each sanitizer on the CPU, and compare the results."""
+    wrong, by_rows, faults, not_run = [], list[bool](), [], ""
+    failed = set[Sanitizer]()
+    with tempfile.TemporaryDirectory(prefix="gpubench-") as folder, ThreadPoolExecutor(2) as pool:
+        runs = {
+            sanitizer: pool.submit(run_on_cpu, watched, sanitizer, Path(folder) / sanitizer.name)
+            for sanitizer, watched in cases.items()
+        }
+        for sanitizer, run in runs.items():
+            try:
+                for case, output in zip(cases[sanitizer], run.result(), strict=True):
+                    if reason := why_wrong(output, *right_result(case.problem), case.variant):
+                        wrong.append((case, reason))
+                        by_rows.append(is_of_row_major_b(case, output))
+                        failed.add(sanitizer)
+            except KernelFaultError as fault:
+                faults.append(fault)
+                failed.add(sanitizer)
+            except CompileError as error:
+                options = variant.options(tiles[0], variant.dtypes[0])
+                not_run = why_only_nvcc(variant.source, options) or str(error)
+            except NotOnCpuError as error:
+                not_run = f"{error}; sweep {variant.name} on a GPU"
+            except UsageError:  # ThreadSanitizer cannot be used with this system's addresses
+                if not faults and not wrong:
+                    raise
+    is_of_rows = bool(by_rows) and all(by_rows) and not faults
+    if is_of_rows:
+        wrong, failed, not_run = [], set(), row_major_only(variant.dtypes[0])
+    return Outcome(
+        wrong=wrong, faults=faults, failed=failed, not_run=not_run, is_of_row_major_b=is_of_rows
+    )
+
+
+def _other_guess(
+    guess: Described, tiles: Sequence[Config | None]
+) -> CudaVariant | HostVariant | None:
+    """Return a function with other guesses that has right results and clean accesses, or None.
+
+    Print the other guesses.
+    """
+    for other in guess.others:
+        if isinstance(other.variant, CudaVariant | HostVariant):
+            try:
+                cases = {Sanitizer.ADDRESS: all_cases(other.variant, tiles)}
+            except TooFewSizesError:
+                continue
+            outcome = _run(other.variant, tiles, cases)
+            if not outcome.failed and not outcome.not_run:
+                say(other.note, "yellow")
+                return other.variant
+    return None
 
 
 def _cause(case: Case) -> str:

@@ -1,8 +1,9 @@
 """Describes the functions of a CUDA source for `gpubench check FILE.cu`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gpubench.commands.check.structures import function_on_arrays
@@ -13,6 +14,7 @@ from gpubench.plan.description_text import NO_PRECISION, Description
 from gpubench.plan.descriptor import load
 from gpubench.plan.from_source.description import describe_file, described_by_default
 from gpubench.plan.from_source.files import source_text
+from gpubench.plan.other_guesses import alternatives
 from gpubench.plan.python_file import is_name
 
 SUFFIXES = (".cu", ".cuh")
@@ -30,6 +32,10 @@ class Described:
     variant: Variant | None = None
     note: str = ""
     """The parts of the description that are guesses, or the reason why there is no variant."""
+
+    others: Iterable["Described"] = ()
+    """The function with other guesses. Each description replaces the file of the description before
+    it, so check a variant before you take the next."""
 
 
 def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
@@ -56,13 +62,16 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
         name = function.rpartition("::")[2].lower()
         path = folder / f"{name if is_name(name) else 'kernel'}.py"
         try:
-            description = describe_file(source, path.stem, op, function, home=str(folder))
+            describe = partial(describe_file, source, path.stem, op, function, home=str(folder))
+            description = describe()
             on_arrays = folder / f"on_arrays_{number}.cu"
             if description.asked and (
                 written := function_on_arrays(source, text, function, on_arrays)
             ):
                 wrapper, launcher = written
-                description = describe_file(wrapper, path.stem, op, launcher, home=str(folder))
+                describe = partial(describe_file, wrapper, path.stem, op, launcher)
+                describe = partial(describe, home=str(folder))
+                description = describe()
             if description.asked:
                 names = ", ".join(description.asked)
                 note = f"the meaning of these parameters is not known: {names}"
@@ -73,14 +82,12 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
                 continue
             variant = _loaded(description, path, op)
             if variant.column_major == ONLY_RESULT:
-                row_major = describe_file(
-                    source, path.stem, op, function, home=str(folder), column_major=()
-                )
-                variant = _loaded(row_major, path, op)
+                variant = _loaded(describe(column_major=()), path, op)
             if why := why_one_size(getattr(variant, "signature", ""), op):
                 yield Described(function=function, note=why)
                 continue
-            yield Described(function=function, variant=variant, note=_note(description, variant))
+            note, others = _note(description, variant), _others(describe, path, op, function)
+            yield Described(function=function, variant=variant, note=note, others=others)
         except UsageError as error:
             yield Described(function=function, note=_without_flag(error))
 
@@ -88,6 +95,17 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
 def _loaded(description: Description, path: Path, op: str) -> Variant:
     path.write_text(description.text, encoding="utf-8")
     return load(path, op)
+
+
+def _others(
+    describe: Callable[..., Description], path: Path, op: str, function: str
+) -> Iterator[Described]:
+    """Yield the function with other guesses."""
+    for description, what in alternatives(describe):
+        variant = _loaded(description, path, op)
+        lines = (f"only right if {what}, so it is checked in this way", _note(description, variant))
+        note = "\n".join(filter(None, lines))
+        yield Described(function=function, variant=variant, note=note)
 
 
 def _note(description: Description, variant: Variant) -> str:

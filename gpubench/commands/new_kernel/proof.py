@@ -67,12 +67,14 @@ class Proof:
     sizes: str = ""  # the sizes at which the description was proved
     column_major: tuple[str, ...] | None = None  # another layout with right results
     squares_only: bool = False  # whether results are right only if all extents are equal
+    is_wrong: bool = False  # whether results were wrong, or an access was wrong
 
 
-def prove(variant: Variant, kernels: Path) -> Proof:
+def prove(variant: Variant, kernels: Path, *, as_is: bool = False) -> Proof:
     """Run a described function of the folder `kernels` at two sizes, and verify the results.
 
     If the results are wrong, other layouts of the matrices are tried, and then square matrices.
+    Neither is tried with `as_is`.
     """
     if isinstance(variant, CallVariant) and not isinstance(variant, HostVariant):
         return _of_call(variant, kernels)
@@ -87,13 +89,13 @@ def prove(variant: Variant, kernels: Path) -> Proof:
     with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
         trial = Trial(variant=variant, tile=tile, folder=Path(name))
         try:
-            return _tried(trial, taken, problems[RUNS:])
+            return _tried(trial, taken, problems[RUNS:], as_is=as_is)
         except CompileError as error:
             options = variant.options(tile, variant.dtypes[0])
             return Proof(reason=why_only_nvcc(variant.source, options, trial.text) or str(error))
         except (KernelFaultError, UsageError, ValueError) as error:
             fault = f"on the CPU: {error.finding}" if isinstance(error, KernelFaultError) else ""
-            return Proof(reason=fault or str(error))
+            return Proof(reason=fault or str(error), is_wrong=bool(fault))
 
 
 def _of_call(variant: CallVariant, kernels: Path) -> Proof:
@@ -105,24 +107,26 @@ def _of_call(variant: CallVariant, kernels: Path) -> Proof:
     return Proof(reason=reason, sizes=" and ".join(row.size for row in rows))
 
 
-def _tried(trial: Trial, problems: Sequence[Problem], squares: Sequence[Problem]) -> Proof:
+def _tried(
+    trial: Trial, problems: Sequence[Problem], squares: Sequence[Problem], *, as_is: bool
+) -> Proof:
     """Return the proof of the description as it is, in another layout, or for squares only."""
     reasons, share = trial.reasons(problems)
     if not any(reasons):
         sizes = " and ".join(problem.size for problem in problems)
         return Proof(sizes=sizes, reason=trial.of_sums(problems[0]))
-    if HUNG in reasons[0]:
-        return Proof(reason=reasons[0])
+    if HUNG in reasons[0] or as_is:
+        return Proof(reason=next(filter(None, reasons)))
     if problems[0].operation.has_layouts and share > MAX_WRONG_SHARE:
         layouts = [layout for layout in LAYOUTS if layout != problems[0].column_major]
         others = [replace(problems[0], column_major=layout) for layout in layouts]
         tried = zip(layouts, trial.reasons(others)[0], strict=True)
         right = [layout for layout, wrong in tried if not wrong]
         if len(right) == 1:
-            return Proof(column_major=right[0])
+            return Proof(column_major=right[0], is_wrong=True)
     if problems[0] not in squares and not any(trial.reasons(squares)[0]):
-        return Proof(squares_only=True)
-    return Proof(reason=next(filter(None, reasons)))
+        return Proof(squares_only=True, is_wrong=True)
+    return Proof(reason=next(filter(None, reasons)), is_wrong=True)
 
 
 @dataclass(kw_only=True)

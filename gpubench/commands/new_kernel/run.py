@@ -24,6 +24,7 @@ from gpubench.plan.from_source.description import describe_file, described_by_de
 from gpubench.plan.from_source.files import source_text
 from gpubench.plan.from_source.python import describe_python
 from gpubench.plan.operations import operation_named
+from gpubench.plan.other_guesses import alternatives
 from gpubench.plan.python_file import NAME_RULE, is_name
 from gpubench.plan.registry import KERNELS, descriptors, home, library_of, of_op
 from gpubench.plan.sweep import Sweep
@@ -156,8 +157,8 @@ def _proved(
 ) -> str:
     """Prove a description that was written, and return the verdict.
 
-    If results are right only in another layout, or only for squares, the description is written
-    again, and proved again.
+    If results are right only with other guesses, in another layout, or for squares, the
+    description is written again, and proved again.
     """
     if description.asked and not description.objects:
         return (
@@ -172,6 +173,15 @@ def _proved(
         proof = prove(load(path, op), folder)  # this command wrote the file, so it is safe to run
     except UsageError as error:  # the description that was written is refused
         return f"Not proved: {error}.{hint}"
+    for other, what in alternatives(redescribe) if proof.is_wrong else ():
+        Output(path, overwrite=True, flag="").write(other.text.encode())
+        other_proof = prove(load(path, op), folder, as_is=True)
+        if other_proof.sizes and not other_proof.reason:
+            return (
+                f"The description is complete: its results at {other_proof.sizes} are right on the "
+                f"CPU.\nThey are only right if {what}, so the description states this."
+            )
+        Output(path, overwrite=True, flag="").write(description.text.encode())
     if proof.column_major is not None or proof.squares_only:
         description = redescribe(column_major=proof.column_major, squares_only=proof.squares_only)
         Output(path, overwrite=True, flag="").write(description.text.encode())

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import isqrt, prod
@@ -19,6 +19,7 @@ from gpubench.plan.from_source.files import expanded, needed, neighbours, root_o
 from gpubench.plan.from_source.launch import bound_of_block, edge_of_block, read_launch
 from gpubench.plan.from_source.meaning import meanings, reads_output
 from gpubench.plan.from_source.source import Function, calls, code, functions, last, reachable
+from gpubench.plan.other_guesses import EXTENTS, GRID
 from gpubench.text import clean, shown, unknown
 
 GUESSES = dict.fromkeys(("BM", "BN"), 64) | dict.fromkeys(("BK", "TM", "TN"), 8)
@@ -54,21 +55,25 @@ _PRODUCT = re.compile(r"([MNK]|\d+)(\*([MNK]|\d+))*")
 def describe_file(
     source: Path, name: str, op: str, entry: str, *, home: str,
     column_major: tuple[str, ...] | None = None, squares_only: bool = False,
+    exchanged: Collection[str] = (),
 ) -> Description:  # fmt: skip
     """Describe a source's function for the folder `home`.
 
     The variant is called `name`. The function is called `entry`, or else `name`. If the source has
     no such function, the first host function that launches kernels is described, or else the first
-    kernel. `column_major` and `squares_only` are results of a trial run of the function. Raises
-    UsageError for a source without a kernel, and for a function that cannot be described.
+    kernel. `column_major` and `squares_only` are results of a trial run of the function.
+    `exchanged` may have `GRID` and `EXTENTS`. Raises UsageError for a source without a kernel, and
+    for a function that cannot be described.
     """
-    facts = replace(_facts(source, name, op, entry, home), squares_only=squares_only)
+    facts = replace(_facts(source, name, op, entry, home, exchanged), squares_only=squares_only)
     if column_major is not None:
         facts = replace(facts, column_major=column_major, is_proved=True)
     return description_of(facts)
 
 
-def _facts(source: Path, name: str, op: str, entry: str, home: str) -> Facts:
+def _facts(
+    source: Path, name: str, op: str, entry: str, home: str, exchanged: Collection[str]
+) -> Facts:
     """Return the facts about a source's function. Raises UsageError as `describe_file` does."""
     written = source_text(source)  # with its macros
     folders, linked, options = needed(source)
@@ -86,7 +91,7 @@ def _facts(source: Path, name: str, op: str, entry: str, home: str) -> Facts:
         function = _chosen(source, defined, named, entry if entry in named else last(entry))
         by_name |= {last(function.name): function}
         kernels = {last(each.name): each for each in everything if each.is_kernel}
-        arguments, column_major = meanings(function, kernels, op)
+        arguments, column_major = meanings(function, kernels, op, exchanged=EXTENTS in exchanged)
     except ValueError as error:
         raise UsageError(f"--from: {source}: {error}") from error
     options = [*(f"-I{os.path.relpath(folder, home)}" for folder in folders), *options]
@@ -115,6 +120,8 @@ def _facts(source: Path, name: str, op: str, entry: str, home: str) -> Facts:
     elements = kinds.get(0, ""), kinds.get(len(OPERATIONS[op].arrays) - 1, "")
     if launch and not (launch.grid and launch.block):
         grid, block = _guessed(function, tile, op, text)
+        if GRID in exchanged and len(grid) > 1:
+            grid = grid[::-1] if "BM" in tile else (f"M{grid[0][1:]}", f"N{grid[1][1:]}")
         launch = replace(launch, grid=grid, block=block, is_guess=True)
     waiting = None if function.is_kernel else _WAITS.search(function.body)
     odd = _NO_PRODUCT.search(body) if OPERATIONS[op].is_product else None

@@ -75,12 +75,12 @@ STRIDES = (
 
 
 def meanings(
-    function: Function, kernels: Mapping[str, Function], op: str
+    function: Function, kernels: Mapping[str, Function], op: str, *, exchanged: bool = False
 ) -> tuple[list[Parameter], tuple[str, ...]]:
     """Return the parameters with their values, and the column-major matrices.
 
-    `kernels` has the kernels of the source by name. An unknown value is `?`. Raises ValueError for
-    a signature that cannot be read.
+    `kernels` has the kernels of the source by name. An unknown value is `?`. `exchanged` exchanges
+    M and N of a kernel with layouts. Raises ValueError for a signature that cannot be read.
     """
     operation, on_host = OPERATIONS[op], not function.is_kernel
     scalar = re.compile(rf"\b(?:{'|'.join(function.types) or '(?!)'})\b")
@@ -88,7 +88,7 @@ def meanings(
     values = {each.name: _by_name(each, op, on_host=on_host) for each in declared}
     column_major: tuple[str, ...] = ()
     if function.is_kernel and operation.has_layouts:
-        column_major = _by_use(function.body, declared, values)
+        column_major = _by_use(function.body, declared, values, exchanged=exchanged)
         if not column_major and "__shared__" not in function.body:  # a shared tile may be reordered
             orders = _FRAGMENT.findall(function.body)
             column_major = tuple(sorted({each.upper() for each, order in orders if order == "col"}))
@@ -100,7 +100,7 @@ def meanings(
     others = {name: each for name, each in kernels.items() if each is not function}
     for launch in function.launches:  # a kernel may launch kernels, too
         with suppress(ValueError, KeyError):  # CuTe's kernels have parameters without a name
-            listed, column_major = meanings(others[launch.kernel], others, op)
+            listed, column_major = meanings(others[launch.kernel], others, op, exchanged=exchanged)
             pairs = [*zip(launch.arguments, listed, strict=False)]
             roles = {each.value: values.get(name, UNKNOWN) for name, each in pairs}
             is_same = all(roles.get(each) in {UNKNOWN, each} for each in operation.arrays)
@@ -193,7 +193,9 @@ def _extent_of_matrix(name: str) -> str:
     return ROWS_AND_COLUMNS[matrices.pop().upper()][bool(words & COLUMNS)]
 
 
-def _by_use(body: str, declared: list[Parameter], values: dict[str, str]) -> tuple[str, ...]:
+def _by_use(
+    body: str, declared: list[Parameter], values: dict[str, str], *, exchanged: bool
+) -> tuple[str, ...]:
     """Complete `values` by the kernel's indices; return the matrices that are column-major."""
     pointers = [each for each in declared if each.is_pointer and values[each.name] != NULL]
     named = {values[each.name]: each.name for each in pointers}
@@ -223,6 +225,8 @@ def _by_use(body: str, declared: list[Parameter], values: dict[str, str]) -> tup
         values[unknown[0]] = missing[0]
     extents = {name: value for name, value in values.items() if value in ALL_EXTENTS}
     values |= _in_order(extents, apart)
+    if exchanged:
+        values |= {name: {"M": "N", "N": "M"}.get(values[name], values[name]) for name in extents}
     by_columns = []
     name_by_value = {value: name for name, value in values.items()}
     for role, (rows, columns) in ROWS_AND_COLUMNS.items():

@@ -5,14 +5,18 @@ Half of the files were written by somebody who did not know how `check` works.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gpubench.commands.check import run
 from gpubench.commands.check.run import FAULTY, NOT_RUN, run_check
 from gpubench.commands.check.structures import function_on_arrays
+from gpubench.on_cpu.case import Case
+from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 
 pytestmark = pytest.mark.slow
 
@@ -224,6 +228,43 @@ def test_a_fault_is_named_with_its_line(
     named = set(map(int, re.findall(r"mine\.cu(?: line |:)(\d+)", out)))
     assert not fault.at or named & set(numbers), out
     assert "0x" not in out, "addresses are noise"
+
+
+EXCHANGED = """
+__global__ void mine(const float* A, const float* B, float* C, int M, int N, int K) {
+  int row = blockIdx.x * blockDim.x + threadIdx.x, col = blockIdx.y * blockDim.y + threadIdx.y;
+  if (row >= M || col >= N) return;
+  float sum = 0;
+  for (int k = 0; k < K; ++k) sum += A[row * K + k] * B[k * N + col];
+  C[row * N + col] = sum;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [("", "", 0), ("C[row * N", "C[row * M", FAULTY)],
+    ids=["right", "wrong stride"],
+)
+def test_another_guess_makes_a_right_kernel_right_and_no_wrong_kernel(
+    old: str,
+    new: str,
+    code: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def without_sanitizer(cases: Sequence[Case], _: Sanitizer, folder: Path) -> list[np.ndarray]:
+        return run_on_cpu(cases, Sanitizer.NONE, folder)
+
+    monkeypatch.setattr(run, "run_on_cpu", without_sanitizer)  # compiles in less time
+    (tmp_path / "mine.cu").write_text(EXCHANGED.replace(old, new) if old else EXCHANGED)
+    assert check(tmp_path / "mine.cu") == code
+    out = " ".join(capsys.readouterr().out.split())
+    guess = "only right if blockIdx.x counts rows of C"
+    assert (guess in out) == (code == 0)
+    advice = "a guess above may be wrong, and not the source: describe the function"
+    assert (advice in out.partition("fault: ")[0].partition("wrong: ")[0]) == (code == FAULTY)
 
 
 def test_elements_that_no_precision_has_are_not_called_wrong(

@@ -1,6 +1,7 @@
 """`new-kernel --from`: it describes the facts in a source, and asks for missing facts."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from gpubench.errors import UsageError
 from gpubench.kernel_options import find_kernel
 from gpubench.model import Config, CudaVariant, HostVariant, Problem
 from gpubench.model.signature import parameters
+from gpubench.plan import other_guesses
 from gpubench.plan.descriptor import load
 from gpubench.plan.from_source.description import describe_file
 from gpubench.plan.from_source.files import needed
@@ -376,6 +378,26 @@ def test_arrays_of_constant_extents_are_refused_with_what_to_write(
     source.write_text(f"__global__ void fixed(const {first}, float* B, float C[]) {{}}")
     with pytest.raises(UsageError, match=r"has constant extents.*; write float\* A, add the par"):
         describe_file(source, "fixed", "gemm", "", home=str(tmp_path))
+
+
+def test_other_guesses_differ_and_none_has_a_column_major_result(tmp_path: Path) -> None:
+    source = tmp_path / "mine.cu"
+    source.write_text(
+        "__global__ void mine(const float* A, const float* B, float* C, int n, int m, int k) {\n"
+        "  int row = blockIdx.y * 16 + threadIdx.y, col = blockIdx.x * 8 + threadIdx.x;\n"
+        "  for (int i = 0; i < k; ++i) C[row * m + col] += A[row * k + i] * B[col * k + i];\n}"
+    )
+    describe = partial(describe_file, source, "mine", "gemm", "", home=str(tmp_path))
+    assert describe().column_major == ("B", "C")
+    grid, both = other_guesses.GRID, f"{other_guesses.GRID}, and {other_guesses.EXTENTS}"
+    others = list(other_guesses.alternatives(describe))
+    assert {other_guesses.EXTENTS, other_guesses.ROW_MAJOR, both} <= {what for _, what in others}
+    assert grid not in {what for _, what in others}
+    assert len({each.text for each, _ in others}) == len(others)
+    assert all("C" not in each.column_major for each, _ in others)
+    text = next(each.text for each, what in others if what == both)
+    assert "int n=M, int m=N" in text
+    assert 'grid=("M/8", "N/16")' in text
 
 
 def kernels(text: str) -> list[Function]:
