@@ -66,6 +66,9 @@ SIZES = ((1, 1, 1), (32, 32, 32), (13, 7, 5), (33, 1, 20))
 NO_SHARED = "extern __shared__ memory in a launch without any"
 """Message of shim/runtime.cpp if a kernel uses dynamic shared memory, but its launch has none."""
 
+HUNG = "fault: hung"
+"""Beginning of the report on a launch that was killed after `STALLED_S`."""
+
 EXCLUDES = """a line of the description excludes sizes, such as
   refuse=lambda tile, problem: "needs N % 16 == 0" if problem.n % 16 else None,"""
 """Advice for a kernel that lacks bounds checks on purpose."""
@@ -262,8 +265,9 @@ def _check_source(
         Sanitizer.THREAD: race_cases(variant, tiles if named or is_host else ()),
     }
     outcome = _run(variant, tiles, cases)
+    is_hung = any(HUNG in fault.finding for fault in outcome.faults)  # other guesses take as long
     if guess and Sanitizer.ADDRESS in outcome.failed:
-        if other := _other_guess(guess, tiles):
+        if not is_hung and (other := _other_guess(guess, tiles)):
             return _check_source(other, tiles, advice, named=named)
         if guess.note:
             say(f"\na guess above may be wrong, and not the source: {advice}", "yellow")

@@ -16,6 +16,7 @@ from gpubench.commands.check import run
 from gpubench.commands.check.run import FAULTY, NOT_RUN, run_check
 from gpubench.commands.check.structures import function_on_arrays
 from gpubench.on_cpu.case import Case
+from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 
 pytestmark = pytest.mark.slow
@@ -265,6 +266,22 @@ def test_another_guess_makes_a_right_kernel_right_and_no_wrong_kernel(
     assert (guess in out) == (code == 0)
     advice = "a guess above may be wrong, and not the source: describe the function"
     assert (advice in out.partition("fault: ")[0].partition("wrong: ")[0]) == (code == FAULTY)
+
+
+def test_no_other_guess_is_tried_for_a_kernel_that_hangs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+
+    def hang(_cases: object, sanitizer: Sanitizer, _folder: Path) -> None:
+        runs.append(sanitizer)
+        raise KernelFaultError("fault: hung: no progress within 60 s; killed")
+
+    monkeypatch.setattr(run, "run_on_cpu", hang)
+    (tmp_path / "mine.cu").write_text(EXCHANGED)
+    assert check(tmp_path / "mine.cu") == FAULTY
+    assert len(runs) == len((Sanitizer.ADDRESS, Sanitizer.THREAD))
+    assert "a guess above may be wrong" in capsys.readouterr().out
 
 
 def test_elements_that_no_precision_has_are_not_called_wrong(
