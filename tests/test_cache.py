@@ -30,7 +30,8 @@ from gpubench.cache import (
 )
 from gpubench.files import Output
 
-PYTHON = str(Path(sys.base_prefix, "bin", "python3"))  # outside of the virtual environment
+# outside of the virtual environment
+PYTHON = str(Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}"))
 
 
 def test_a_kept_value_comes_back_unless_a_bit_of_its_file_changed(tmp_path: Path) -> None:
