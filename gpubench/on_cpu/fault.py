@@ -6,6 +6,9 @@ from gpubench.on_cpu.case import Case
 from gpubench.on_cpu.unit import SHIM
 from gpubench.text import clean
 
+HUNG = "fault: hung"
+"""Beginning of the report on a launch that was killed because it made no progress."""
+
 _CHECKS = "AddressSanitizer|ThreadSanitizer|runtime error|fault"
 _ADDRESSES = re.compile(r" (?:on|at) (?:unknown )?address 0x\w+.*| \(pid=\d+\)|(?<=address) 0x\w+")
 _FOLDERS = re.compile(r"\S*/(?=[^\s/:]+\.cuh?:\d)")

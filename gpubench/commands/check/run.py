@@ -45,7 +45,7 @@ from gpubench.model import (
 )
 from gpubench.model.sources import read_source
 from gpubench.on_cpu.case import Case, expected, is_of_row_major_b, right_result, row_major_only
-from gpubench.on_cpu.fault import KernelFaultError
+from gpubench.on_cpu.fault import HUNG, KernelFaultError
 from gpubench.on_cpu.only_nvcc import INCLUDE_IT, why_only_nvcc
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.on_cpu.unwritten import uninitialized_variables, unwritten_shared_memory
@@ -65,9 +65,6 @@ SIZES = ((1, 1, 1), (32, 32, 32), (13, 7, 5), (33, 1, 20))
 
 NO_SHARED = "extern __shared__ memory in a launch without any"
 """Message of shim/runtime.cpp if a kernel uses dynamic shared memory, but its launch has none."""
-
-HUNG = "fault: hung"
-"""Beginning of the report on a launch that was killed after `STALLED_S`."""
 
 EXCLUDES = """a line of the description excludes sizes, such as
   refuse=lambda tile, problem: "needs N % 16 == 0" if problem.n % 16 else None,"""

@@ -33,7 +33,7 @@ from gpubench.model import (
 from gpubench.model.signature import why_one_size
 from gpubench.model.sources import include_folders, included_names, read_source, whole_source
 from gpubench.on_cpu.case import Case, differs, is_of_row_major_b, right_result, row_major_only
-from gpubench.on_cpu.fault import KernelFaultError
+from gpubench.on_cpu.fault import HUNG, KernelFaultError
 from gpubench.on_cpu.only_nvcc import why_only_nvcc
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.from_source.files import SUFFIXES, expanded
@@ -50,8 +50,6 @@ be a plain loop, which is slow."""
 _CUTLASS = re.compile(r"\b(?:cute|cutlass)(?:::|\s*;)")
 SUMS = ("float16", "float16_sum16")  # products of float16 that sum in float32, and in float16
 BIG = 2048  # a sum that float16 cannot increase by 1
-
-HUNG = "fault: hung"  # beginning of the report on a launch that was killed
 
 RUNS = 2
 MAX_WRONG_SHARE = 0.5  # share of wrong results above which other layouts are tried
