@@ -174,23 +174,29 @@ def _proved(
     except UsageError as error:  # the description that was written is refused
         return f"Not proved: {error}.{hint}"
     for other, what in alternatives(redescribe) if proof.is_wrong else ():
-        Output(path, overwrite=True, flag="").write(other.text.encode())
+        _write_again(path, other)
         other_proof = prove(load(path, op), folder, as_is=True)
         if other_proof.sizes and not other_proof.reason:
             return (
                 f"The description is complete: its results at {other_proof.sizes} are right on the "
                 f"CPU.\nThey are only right if {what}, so the description states this."
             )
-        Output(path, overwrite=True, flag="").write(description.text.encode())
+    if proof.is_wrong:  # no other guess is right
+        _write_again(path, description)
     if proof.column_major is not None or proof.squares_only:
         description = redescribe(column_major=proof.column_major, squares_only=proof.squares_only)
-        Output(path, overwrite=True, flag="").write(description.text.encode())
+        _write_again(path, description)
         proof = prove(load(path, op), folder)
     if proof.sizes and not proof.reason:
         return f"The description is complete: its results at {proof.sizes} are right on the CPU."
     look = f" Check the guesses: {', '.join(description.guesses)}." if description.guesses else ""
     reason = proof.reason or "its results are not right at all sizes in this layout"
     return f"Not proved: {reason}.{look}{hint}"
+
+
+def _write_again(path: Path, description: Description) -> None:
+    """Replace a description that this command wrote."""
+    Output(path, overwrite=True, flag="").write(description.text.encode())
 
 
 def _checked(name: str, op: str | None, folder: Path) -> str:
