@@ -347,8 +347,10 @@ def _why_not_new(point: Point) -> str:
         return "each launch of a user's function has new operands: use --cache cold --state burst"
     if point.operands.is_random or point.problem.operation.make:
         return ""
-    known = f"a user's function could know the result for --operands {point.operands} in advance"
-    return f"{known}: use --operands uniform"
+    return (
+        f"a user's function could know the result for --operands {point.operands} in advance: "
+        "use --operands uniform"
+    )
 
 
 def pdl_twins(tiles: Sequence[Config | None]) -> frozenset[Config | None]:

@@ -56,12 +56,13 @@ def run_diff(
         report = compared_sides(*sides, options, builds, q)
     else:
         raise UsageError("name two sides to compare: gpubench diff BASE.csv NEW.csv")
+    form = options.chosen_format
     if output:
-        output.write(clean_lines(FORMATS[options.chosen_format](report)).encode())
-    if output or options.chosen_format == Format.TEXT:
+        output.write(clean_lines(FORMATS[form](report)).encode())
+    if output or form == Format.TEXT:
         print_text(report, console())
     else:
-        print(clean_lines(FORMATS[options.chosen_format](report)), end="")
+        print(clean_lines(FORMATS[form](report)), end="")
     return report.exit_code
 
 

@@ -104,8 +104,9 @@ def meanings(
             pairs = [*zip(launch.arguments, listed, strict=False)]
             roles = {each.value: values.get(name, UNKNOWN) for name, each in pairs}
             is_same = all(roles.get(each) in {UNKNOWN, each} for each in operation.arrays)
-            shown: Collection[str] = ALL_EXTENTS if is_same else ()  # if no arrays are exchanged
-            shown = shown if operation.has_layouts else operation.arrays
+            shown: Collection[str] = operation.arrays
+            if operation.has_layouts:  # a call may exchange arrays, and extents with them
+                shown = ALL_EXTENTS if is_same else ()
             for argument, parameter in pairs:
                 if parameter.value in shown and argument in values:
                     values[argument] = parameter.value
