@@ -105,13 +105,14 @@ def kernels_of(path: Path) -> Mapping[str, bool]:
     Older files without the column `op` have plain products. A JSON file has rows like a CSV, or
     maps `kernels` to hashes. Other files have no kernels.
     """
-    rows: Any = csv_rows(path) if path.suffix == ".csv" else []
+    rows: Any = csv_rows(path) if path.suffix == ".csv" else ()
     if path.suffix == ".json":
         rows = load(path)
-        if isinstance(rows, dict):
-            found = rows.get("kernels")
-            found = found if isinstance(found, dict) else {}
-            return {key: sources != hashes().get(key) for key, sources in found.items()}
+    if isinstance(rows, dict):
+        by_name = rows.get("kernels")
+        if not isinstance(by_name, dict):  # some scripts list their kernels
+            return {}
+        return {key: sources != hashes().get(key) for key, sources in by_name.items()}
     if not rows or not {"variant", "source_hash"} <= {*rows[0]}:
         return {}
     kernels = {(f"{row.get('op', 'gemm')} {row['variant']}", row["source_hash"]) for row in rows}

@@ -121,10 +121,9 @@ def main() -> int:
     if asked.widths:  # a sweep probes only the sums of users' kernels
         trials.make_probes = trials.all_probes  # type: ignore[attr-defined, assignment]
     pool = LocalPool(Runner(open_backend(asked.device)))
-    ops, dtypes = asked.ops.split(","), asked.dtypes.split(",")
     rows = [
         row
-        for op, dtype in itertools.product(ops, dtypes)
+        for op, dtype in itertools.product(asked.ops.split(","), asked.dtypes.split(","))
         for sweep in sweeps(op, dtype, asked.device)
         for row in verified(sweep, pool)
     ]
