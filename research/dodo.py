@@ -467,6 +467,7 @@ def _correctness() -> Iterator[dict[str, Any]]:
     for name, selected in SANITIZED.items():
         yield step(f"gpu:{name}", f"python SCRIPTS/sanitize.py {selected} -o CARD/sanitizer/{name}.json")
     yield step("gpu:stress_clusters", f"python SCRIPTS/repeat_kernels.py --dtypes float64,float32,int8,float8_e4m3,tf32 --variants {','.join(CLUSTERS.values())} -o CARD/stress/clusters.json")
+    yield step("gpu:stress_few_rows", "python SCRIPTS/repeat_kernels.py --dtypes float32,bfloat16,float16 --variants dot_few_rows --sizes 1x1032x520,3x509x1019,4x1160x1008 -o CARD/stress/few_rows.json")
     yield step("gpu:triples", f"python SCRIPTS/repeat_kernels.py --triples --dtypes {','.join(DTYPES)} --variants {ANY_ROWS} -o CARD/triples.json")
     for name, (kernels, small, large) in EXAMINED.items():
         yield step(f"gpu:stress_{name}", f"python SCRIPTS/repeat_kernels.py --dtypes {kernels} --sizes {small},{large} -o CARD/stress/{name}.json")

@@ -23,7 +23,7 @@ from gpubench.engine.prepare import prepare
 from gpubench.engine.run import all_rows
 from gpubench.errors import UsageError
 from gpubench.grouping import grouped
-from gpubench.model import CORE_DTYPES, DTYPES, OPERATIONS, CallVariant, Timing, Variant
+from gpubench.model import CORE_DTYPES, DTYPES, OPERATIONS, CallVariant, Size, Timing, Variant
 from gpubench.model.operation import DEFAULT_OP
 from gpubench.plan.registry import variants
 from gpubench.plan.sweep import Sweep
@@ -49,15 +49,22 @@ MOST_TILES_OF_OTHERS = 4
 QUICK = Timing(rounds=1, precision=1.0, min_samples=1, min_device_s=0.0, sample_us=1.0)
 
 
+def sizes_of(op: str) -> tuple[Size, ...]:
+    """Return the sizes at which the kernels of an operation are verified."""
+    if OPERATIONS[op].has_k:
+        further = (PRODUCTS,) * len(OPERATIONS[op].further)
+        return tuple((*size, *further) for size in GEMM_SIZES)
+    return tuple((m, n, 1) for m, n in itertools.product(DIMENSIONS, repeat=2))
+
+
 def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
     """Return the sweeps of an operation. In products, each variant has a sweep over its tiles."""
     if OPERATIONS[op].has_k:
-        further = (PRODUCTS,) * len(OPERATIONS[op].further)
         return [
             Sweep(
                 op=op,
                 variants=(variant.name,),
-                sizes=tuple((*size, *further) for size in GEMM_SIZES),
+                sizes=sizes_of(op),
                 tiles=quick_to_compile(variant),
                 dtypes=(dtype,),
                 timing=QUICK,
@@ -68,8 +75,7 @@ def sweeps(op: str, dtype: str, device: str) -> list[Sweep]:
         ]
     if dtype not in CORE_DTYPES:
         return []
-    sizes = tuple((m, n, 1) for m, n in itertools.product(DIMENSIONS, repeat=2))
-    return [Sweep(op=op, sizes=sizes, dtypes=(dtype,), timing=QUICK)]
+    return [Sweep(op=op, sizes=sizes_of(op), dtypes=(dtype,), timing=QUICK)]
 
 
 def quick_to_compile(variant: Variant) -> tuple[str, ...]:
