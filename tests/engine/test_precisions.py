@@ -1,5 +1,7 @@
 """Operands, references and tolerances of every precision come from one table."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from fakes import FakeBackend, cut, point, variant, why_wrong
@@ -7,7 +9,16 @@ from fakes import FakeBackend, cut, point, variant, why_wrong
 from gpubench.engine.judge.verify import relative_error
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.operands.make import make_inputs, make_reference
-from gpubench.model import DTYPES, PRECISIONS, Precision, Problem, Status, Timing
+from gpubench.model import (
+    DTYPES,
+    OPERATIONS,
+    PRECISIONS,
+    Measurement,
+    Precision,
+    Problem,
+    Status,
+    Timing,
+)
 from gpubench.plan.registry import variants
 
 
@@ -80,3 +91,29 @@ def test_a_new_precision_needs_one_entry_and_a_kernel(monkeypatch: pytest.Monkey
         return Runner(backend, Timing(), 1).measure(point(kernel, dtype=dtype)).status
 
     assert (measured(split.name), measured("float32")) == (Status.OK, Status.WRONG)
+
+
+@pytest.mark.parametrize("op", ["gemm_bias", "gemm_gelu", "gemm_silu_residual", "gemm_scaled_rows"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_product_that_is_rounded_before_the_last_step_is_named_as_the_cause(
+    op: str, dtype: str
+) -> None:
+    reference, result = OPERATIONS[op].reference, PRECISIONS[dtype].result
+
+    def measured(change: Callable[[np.ndarray], np.ndarray]) -> Measurement:
+        """Return the measurement of a kernel that changes A·B before it applies other operands."""
+
+        def kernel(*operands: np.ndarray) -> None:
+            a, b, *others, c = (operand.astype(np.float64) for operand in operands)
+            c = reference(np, change(a @ b), np.eye(b.shape[1]), *others)
+            operands[-1][:] = c.astype(result)
+
+        own = variant(kernel, op=op, dtypes=(dtype,))
+        at = point(own, size=(67, 45, 131), dtype=dtype)
+        return Runner(FakeBackend(10.0), Timing(), 1).measure(at)
+
+    assert measured(lambda product: product).status == Status.OK
+    early = measured(lambda product: product.astype(result).astype(np.float64))
+    cause = f"the product was rounded to {result} before the other operands were applied"
+    assert (early.status, early.reason) == (Status.WRONG, cause)
+    assert "tolerance" in measured(lambda product: 1.01 * product).reason

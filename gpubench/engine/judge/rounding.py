@@ -8,6 +8,7 @@ the angle between the errors is then about ±1/√n for n results.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from secrets import randbits
 from typing import Any, NamedTuple
 
@@ -51,6 +52,15 @@ LEAST_BITS = 4
 WIDE_BITS = 32  # minimum bits of examined operands; for fewer bits, the tolerance suffices
 
 
+FINISHED = [("M", "K"), ("K", "N"), ("M", "N")]
+"""Extents of A, B and C of an operation that finishes a product with other operands."""
+
+MOST = 0.75
+"""Minimum share of the results that show a rounded product. Of the results of cuBLASLt's epilogues
+with GELU, 86 % and more equal the results of rounded products. The rest are just beside them,
+because the library's GELU is approximate."""
+
+
 class RoundedOperand(NamedTuple):
     """The rounding of an operand that explains the errors of a result best."""
 
@@ -80,6 +90,45 @@ def choose_lines(problem: Problem, count: int) -> list[int]:
     rng = np.random.default_rng(randbits(128))  # SystemRandom takes twenty times as long
     chosen: list[int] = np.sort(rng.choice(count, number, replace=False)).tolist()
     return chosen
+
+
+def finishes_product(problem: Problem) -> bool:
+    """Whether other operands finish a product A·B, and only the result is rounded.
+
+    An example is act(A·B + bias) in bfloat16.
+    """
+    operation = problem.operation
+    first, second, *others = (array.dimensions for array in operation.inputs)
+    is_of_product = [first, second, operation.output.dimensions] == FINISHED
+    needs_k = any("K" in extent for extent in chain(*others))  # such as K/128
+    return is_of_product and bool(others) and not needs_k and problem.precision.result_roundoff > 0
+
+
+def why_rounded_early(
+    problem: Problem, inputs: Sequence[NDArray[Any]], rows: Sequence[int], output: NDArray[Any]
+) -> str:
+    """Return a text if some rows of a wrong result show a product that was rounded too early.
+
+    The problem must be one that `finishes_product`. `inputs` are the operands in host memory, and
+    `output` has only these rows. The text is empty if the errors have other causes.
+    """
+    operation, result = problem.operation, problem.precision.result
+    chosen = {"M": rows, "N": choose_lines(problem, problem.n), "K": range(problem.k)}
+    left, right, *others = (
+        values[np.ix_(*(chosen[extent] for extent in array.dimensions))].astype(np.float64)
+        for values, array in zip(inputs, operation.inputs, strict=True)
+    )
+    sums = left @ right
+
+    def share_of_equal(product: NDArray[np.float64]) -> float:
+        """Return the share of results that equal the results of this product."""
+        expected = operation.reference(np, product, np.eye(product.shape[1]), *others)
+        return float((output[:, chosen["N"]] == expected.astype(result)).mean())
+
+    rounded = share_of_equal(sums.astype(result).astype(np.float64))
+    if rounded < MOST or rounded <= share_of_equal(sums):
+        return ""
+    return f"the product was rounded to {result} before the other operands were applied"
 
 
 def find_rounding(

@@ -12,7 +12,13 @@ import numpy as np
 
 from gpubench.backends.arrays import on_host
 from gpubench.backends.rotation import OperandSets, content_of
-from gpubench.engine.judge.rounding import can_show_rounding, choose_lines, find_rounding
+from gpubench.engine.judge.rounding import (
+    can_show_rounding,
+    choose_lines,
+    find_rounding,
+    finishes_product,
+    why_rounded_early,
+)
 from gpubench.engine.judge.verdict import WrongError, missing, require, why_inaccurate, why_rounded
 from gpubench.engine.operands.cache import OperandCache
 from gpubench.engine.operands.make import (
@@ -194,10 +200,16 @@ def require_right(
         multiple = _multiple(xp, output, reference, factor)
         require(why_inaccurate(error, problem.tolerance, multiple), error)
     if finds_rounding and can_show_rounding(problem):
-        rows = choose_lines(problem, problem.output_shape[0])
-        part = on_host(take_rows(output, rows)) / np.asarray(factor, output.dtype)
+        rows, part = _some_rows(problem, output)
+        part = part / np.asarray(factor, output.dtype)
         require(why_rounded(*find_rounding(problem, operands.host_inputs, rows, part)))
     return errors
+
+
+def _some_rows(problem: Problem, output: Any) -> tuple[list[int], Any]:
+    """Return the indices of random rows of a result, and these rows in host memory."""
+    rows = choose_lines(problem, problem.output_shape[0])
+    return rows, on_host(take_rows(output, rows))
 
 
 def right_on(
@@ -218,7 +230,9 @@ def right_on(
             _require_compared(compare(output))
             return
         error = relative_error(xp, output, reference(), problem.precision.result_roundoff)
-        require(why_inaccurate(error, problem.tolerance), error)
+        if (why := why_inaccurate(error, problem.tolerance)) and finishes_product(problem):
+            why = why_rounded_early(problem, inputs, *_some_rows(problem, output)) or why
+        require(why, error)
 
     if at_once:
         reference()
