@@ -87,7 +87,7 @@ class Output:
         """Check that the path may be written.
 
         Raises UsageError if the file exists and must not be overwritten, or if the file cannot be
-        overwritten. The message contains the advice `hint`.
+        written. The message contains the advice `hint`.
         """
         self.path = path
         self._at = f"{flag}: " if flag else ""
@@ -108,6 +108,9 @@ class Output:
             self._replaces = False
         except OSError as error:
             raise self._refused(error) from error
+        directory = next(each for each in path.absolute().parents if each.exists())
+        if not os.access(directory, os.W_OK | os.X_OK, effective_ids=True):
+            raise UsageError(f"{self._at}cannot write {path}: {directory} is not writable")
 
     def write(self, content: Content) -> None:
         """Write the complete file. If writing fails, an existing file stays unchanged.

@@ -16,8 +16,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from commandline import OWN, QUICK, QUICKER, TIMEOUT_S, call, files_in, start, wait_for_lines
 from samples import curve
+from stub import nothing_measured
 
-from gpubench.errors import NO_MORE_PROCESSES
+from gpubench.errors import NO_MORE_PROCESSES, UsageError
+from gpubench.files import Output
 from gpubench.model.measurement import LONGEST_REASON
 from gpubench.results.provenance import _git
 from gpubench.results.row import read, write
@@ -96,6 +98,55 @@ def test_a_disk_that_is_full_at_the_start_leaves_no_file(tmp_path: Path) -> None
         code, line = ended(process)
     assert (code, line) == (74, "gpubench: --output: cannot write a.csv.partial: File too large")
     assert files_in(tmp_path) == []
+
+
+ON_CPU = ("--device", "cpu", "--sizes", "16", "-o", "a.csv", "--force")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("sweep", *ON_CPU),
+        ("tune", "cpu_tile", *ON_CPU),
+        ("judge", "cpu_tile", *ON_CPU),
+        ("judge", "cpu_tile", "--json", *ON_CPU),
+    ],
+    ids=" ".join,
+)
+def test_ctrl_c_before_the_first_point_leaves_the_old_file(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.csv").write_text("precious")
+    monkeypatch.setattr("stub.MAX_POINTS", 0)
+    with nothing_measured():
+        done = call(tmp_path, *command)
+    assert done.code == 130
+    assert "interrupted" in done.err or "nothing was measured" in done.err
+    assert "None" not in done.out
+    assert (tmp_path / "a.csv").read_text() == "precious"
+
+
+def test_a_sweep_that_skips_all_points_leaves_the_old_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("precious")
+    sweep = ("sweep", "--device", "cpu", "--sizes", "4000000", "--variants", "cpu_blas")
+    done = call(tmp_path, *sweep, "-o", "a.csv", "--force")
+    other = call(tmp_path, *sweep, "-o", "b.csv")
+    assert (done.code, other.code) == (1, 1)
+    assert "nothing was measured, so the existing file stays" in done.err
+    assert (tmp_path / "a.csv").read_text() == "precious"
+    assert [row.status for row in read(tmp_path / "b.csv")] == ["skipped"]
+
+
+def test_a_directory_that_is_not_writable_is_named_before_the_work(tmp_path: Path) -> None:
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)  # root can write everywhere
+    try:
+        with pytest.raises(UsageError, match=r"cannot write /new/a.csv: / is not writable"):
+            Output(Path("/new/a.csv"))
+    finally:
+        os.seteuid(user)
+    Output(tmp_path / "new" / "a.csv")
 
 
 def test_a_new_kernel_that_does_not_fit_on_the_disk_leaves_the_old_one(tmp_path: Path) -> None:

@@ -31,7 +31,10 @@ class Outcome:
 
     job: Job
     rows: list[Row]
-    path: Path | None  # the CSV; None if no file was requested
+    path: Path | None
+    """The CSV. The value is None if no file was requested, or if an existing file stays, because
+    nothing was measured."""
+
     interrupted: bool
     wall_s: float
     spent_s: Mapping[str, float]  # wall time by phase
@@ -81,7 +84,7 @@ def run(
         if file:
             file.add(measurement)
 
-    interrupted = complete = False
+    interrupted = complete = writes = False
     rows: list[Row] = []
     try:
         for point, reason in job.planned.items():
@@ -99,11 +102,11 @@ def run(
     finally:  # keep all measurements, also after an exception
         rows = rows or _rows(job, pool, measurements)
         if file:
-            file.finish(rows, complete=complete)
+            writes = file.finish(rows, complete=complete)
     return Outcome(
         job=job,
         rows=rows,
-        path=file.path if file else None,
+        path=file.path if file and writes else None,
         interrupted=interrupted,
         wall_s=perf_counter() - started,
         spent_s=dict(pool.spent_s),

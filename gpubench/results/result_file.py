@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -196,11 +196,17 @@ class ResultFile:
             with suppress(OSError):  # a full disk was reported by `add`
                 self._file.close()
 
-    def finish(self, rows: Iterable[Row], *, complete: bool) -> None:
-        """Write the rows. The partial file stays if the sweep is not complete."""
+    def finish(self, rows: Collection[Row], *, complete: bool) -> bool:
+        """Write the rows, and return whether they were written.
+
+        If nothing was measured, an existing CSV stays. The partial file stays if the sweep is not
+        complete.
+        """
         file = self._opened()
+        has_results = any(row.status != Status.SKIPPED for row in rows)
         try:
-            self._csv.write(packed(self.path, encode(rows)))
+            if writes := has_results or not self.path.exists():
+                self._csv.write(packed(self.path, encode(rows)))
             if complete and self._samples:
                 file.seek(0)
                 self._samples.write(lambda samples: shutil.copyfileobj(file, samples))
@@ -210,6 +216,7 @@ class ResultFile:
             raise self._lost(str(error), type(error)) from error
         finally:
             self.close()
+        return writes
 
     def remove_partial(self) -> None:
         """Remove the partial file of a complete sweep, if the file still exists."""

@@ -68,7 +68,7 @@ def print_plan(job: Job, ending: str, *, resume: Path | None = None, force: bool
 def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
     """Print the last lines of a command, and return the command's exit code.
 
-    `outcome` must have a file.
+    A file must have been requested.
 
     `continued_by` is the path to give to `--resume`, if it is not the path of the outcome.
     """
@@ -78,12 +78,16 @@ def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
     budget_s = outcome.job.sweep.timing.budget_s or math.inf
     if not outcome.interrupted and outcome.wall_s > BEYOND * budget_s:
         say(f"--budget {budget_s:g}s was exceeded, because it limits only sampling", err=True)
-    if outcome.interrupted:
-        path = shlex.quote(str(continued_by or outcome.path))
+    if outcome.interrupted and (path := continued_by or outcome.path):
         say(
-            f"interrupted: what was measured is kept; --resume {path} continues the sweep", err=True
+            "interrupted: what was measured is kept; --resume "
+            f"{shlex.quote(str(path))} continues the sweep",
+            err=True,
         )
-    say(f"\n{outcome.path}")
+    if outcome.path:
+        say(f"\n{outcome.path}")
+    else:
+        say("nothing was measured, so the existing file stays", err=True)
     if outcome.interrupted:
         return INTERRUPTED
     if outcome.saved:

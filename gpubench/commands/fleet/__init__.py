@@ -60,12 +60,13 @@ def fleet(
     outcome, path = run_fleet(
         on, settings.device, rounds=rounds, threshold=smallest, output=output, force=force
     )
+    where = path or "no unit was measured, so no file was written"
     if outcome is None:
-        say(f"interrupted: what was measured is in {path}", err=True)
+        say(f"interrupted: {where}", err=True)
         raise typer.Exit(INTERRUPTED)
     if as_json:
         print(json_of(outcome))
     else:
         console().print(as_tables(outcome))
-    say(f"\n{path}", err=True)
+    say(f"\n{where}", err=True)
     raise typer.Exit(outcome.exit_code)

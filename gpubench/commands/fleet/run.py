@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from operator import attrgetter
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -50,8 +50,10 @@ SEED = 2006  # seed of the operands: the same on every device, so that bits can 
 
 def run_fleet(
     on: str, device: str, *, rounds: int, threshold: float, output: Path | None, force: bool
-) -> tuple[Fleet | None, Path]:
+) -> tuple[Fleet | None, Path | None]:
     """Measure and judge all devices. Return the verdicts (None after Ctrl-C), and the CSV's path.
+
+    If no unit was measured, no file is written, and the path is None.
 
     Raises UsageError if there is no cluster, or if the file cannot be written.
     """
@@ -66,20 +68,26 @@ def run_fleet(
         if len(workers) == 1:
             say("there is one device, which is compared only with its own earlier runs", err=True)
         path = output or default_path(times_of.NAME, "units.csv")
+        claimed, file = Output(path, overwrite=force), None
         reports: list[Report] = []
         printed: set[tuple[str, str]] = set()  # devices with errors that were printed
-        with Output(path, overwrite=force).create(times_of.encode([])) as file, Steps() as steps:
+        with ExitStack() as stack:
+            steps = stack.enter_context(Steps())
 
             def keep(report: Report, phase: str) -> None:
+                nonlocal file
                 reports.append(report)
-                try:
-                    file.write(times_of.encode(report.times).partition(b"\n")[2])
-                    file.flush()
-                except OSError as error:
-                    with suppress(OSError):  # the same error again
-                        file.close()
-                    what = f"--output: cannot write {path}: {error.strerror}"
-                    raise not_written(error)(what) from error
+                if report.times:
+                    if file is None:  # an existing file stays until there are times
+                        file = stack.enter_context(claimed.create(times_of.encode([])))
+                    try:
+                        file.write(times_of.encode(report.times).partition(b"\n")[2])
+                        file.flush()
+                    except OSError as error:
+                        with suppress(OSError):  # the same error again
+                            file.close()
+                        what = f"--output: cannot write {path}: {error.strerror}"
+                        raise not_written(error)(what) from error
                 of_all = f" of {turns}" if len(reports) <= turns else ", because times scatter"
                 steps.show(f"turn {len(reports)}{of_all}: {phase}, on {report.member.label}")
                 failure = report.identity, report.error
@@ -90,14 +98,14 @@ def run_fleet(
             try:
                 FleetRun(client, workers, device, rounds, keep).measure()
             except KeyboardInterrupt:
-                return None, path
+                return None, path if file else None
     times = [time for report in reports for time in report.times]
     earlier = [*times_of.earlier(times, HISTORY)]
     try:
         times_of.keep(times)
     except UsageError as error:  # the CSV has the times
         say(f"later runs cannot be compared with this run: {error}", err=True)
-    return assess(reports, earlier, threshold), path
+    return assess(reports, earlier, threshold), path if file else None
 
 
 def foresee(on: str, device: str, *, rounds: int, output: Path | None, force: bool = False) -> None:

@@ -139,7 +139,7 @@ def judge(
     )
     judged = judge_rows(outcome.rows, baselines, claim=claim, threshold=same)
     if as_json:
-        facts = {"claim": claim, "threshold": same, "csv": str(outcome.path)}
+        facts = {"claim": claim, "threshold": same, "csv": str(outcome.path or "")}
         facts |= {"bits": as_members(bits)} if reproducible else {}
         typer.echo(view.as_json(judged, outcome.rows, facts))
     else:
@@ -147,7 +147,7 @@ def judge(
         if bits:
             console().print("\nbits of the results:", as_table(bits))
         console(stderr=True).print(where_time_went(outcome))
-        console().print(f"\n{outcome.path}", markup=False, soft_wrap=True)
+        console().print(f"\n{outcome.path or ''}", markup=False, soft_wrap=True)
     raise typer.Exit(INTERRUPTED if outcome.interrupted else exit_code(judged))
 
 

@@ -5,7 +5,7 @@ on the CPU are measured once on a machine, and their rows are kept in the user's
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -111,10 +111,11 @@ def run_reproduce(
                 result = reproduce(experiment, pools, target, asked, watcher, **ways)
             done.append(replace(result, no_gpu=no_gpu))
             own = target / f"{experiment.name}.csv"
-            Output(own, overwrite=True).write(encode(result.rows))
             out.print(Text(f"\n{view.title(result)}", "bold underline"))
             out.print(Group(*view.parts(done[-1], whole=False)))
-            write_comparison(done, target)
+            if result.has_results or not own.exists():
+                Output(own, overwrite=True).write(encode(result.rows))
+                write_comparison(done, target)
             if result.interrupted:
                 break
         else:
@@ -189,9 +190,10 @@ def write_comparison(done: Sequence[Reproduction], folder: Path) -> None:
 class _SweepFile(ResultFile):
     """The file of a sweep's measurements. The rows are also written to the experiment's file."""
 
-    def finish(self, _rows: Iterable[Row], *, complete: bool) -> None:  # noqa: ARG002 # as overridden
+    def finish(self, _rows: Collection[Row], *, complete: bool) -> bool:  # noqa: ARG002 # as overridden
         """Keep the measurements until all experiments are done."""
         self.close()
+        return True
 
 
 def reproduce(

@@ -347,7 +347,7 @@ def cluster() -> Iterator[Client]:
 @pytest.fixture
 def measuring(
     cluster: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[[dict[int, float]], tuple[Fleet | None, Path]]:
+) -> Callable[[dict[int, float]], tuple[Fleet | None, Path | None]]:
     """Return a function that runs the command on fake devices; its factors slow some of them."""
     device = first_device("cpu")
     monkeypatch.setenv(store.VARIABLE, str(tmp_path / "store"))
@@ -360,7 +360,7 @@ def measuring(
     monkeypatch.setattr(run, "connected", connected)
     monkeypatch.setattr("gpubench.engine.cluster.devices_of", lambda _name: [device])
 
-    def measure(factors: dict[int, float]) -> tuple[Fleet | None, Path]:
+    def measure(factors: dict[int, float]) -> tuple[Fleet | None, Path | None]:
         @contextmanager
         def opened(_device: str, slot: str) -> Iterator[LocalPool]:
             factor = factors.get(int(slot), 1.0)
@@ -376,10 +376,11 @@ def measuring(
 
 
 def test_every_device_is_measured_alone_and_together_and_every_row_is_on_disk(
-    measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path]],
+    measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path | None]],
 ) -> None:
     assessed, path = measuring({2: 1.3})
     assert assessed
+    assert path
     rows = list(csv.DictReader(path.read_text().splitlines()))
     assert len(rows) == 4 * 2 * 3 * 2  # devices × units × rounds × phases
     assert {(row["phase"], row["slot"]) for row in rows} == {
@@ -397,17 +398,20 @@ def test_every_device_is_measured_alone_and_together_and_every_row_is_on_disk(
     assert verdicts["1"] == (FleetVerdict.UNKNOWN, ("it is being measured by another",))
 
 
-def test_a_fleet_in_use_keeps_nothing_and_prints_the_reason_once_per_device(
-    measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path]],
+def test_a_fleet_in_use_replaces_no_file_and_prints_the_reason_once_per_device(
+    measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path | None]],
     capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
+    (tmp_path / "fleet.csv").write_text("of an earlier run")
     assessed, path = measuring(dict.fromkeys(range(4), 0.0))
     assert assessed
     assert (assessed.exit_code, len(assessed.devices)) == (3, 4)
     assert {(d.verdict, d.reasons) for d in assessed.devices} == {
         (FleetVerdict.UNKNOWN, ("it is being measured by another",))
     }
-    assert path.read_bytes() == times.encode([])
+    assert path is None
+    assert (tmp_path / "fleet.csv").read_text() == "of an earlier run"
     assert not store.directory().exists()
     messages = [line for line in capsys.readouterr().err.splitlines() if "by another" in line]
     assert len(messages) == len(set(messages)) == 4
@@ -417,7 +421,7 @@ def test_a_fleet_in_use_keeps_nothing_and_prints_the_reason_once_per_device(
 
 
 def test_verdicts_are_given_if_the_times_cannot_be_kept(
-    measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path]],
+    measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path | None]],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -434,7 +438,7 @@ def test_verdicts_are_given_if_the_times_cannot_be_kept(
 
 
 def test_a_full_disk_is_reported_with_the_name_of_the_file(
-    measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path]],
+    measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path | None]],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:

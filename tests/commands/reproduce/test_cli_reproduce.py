@@ -135,6 +135,20 @@ def test_bad_input_is_one_line_and_exit_2_and_leaves_no_file(folder: Path) -> No
         assert files_in(folder) == before, case
 
 
+def test_ctrl_c_before_the_first_point_leaves_the_files_of_an_earlier_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("mine.csv", "reproduce.csv", "reproduce.md")
+    (folder / "old").mkdir()
+    for name in names:
+        (folder / "old" / name).write_text("precious")
+    monkeypatch.setattr("stub.MAX_POINTS", 0)
+    with nothing_measured():
+        code, _, err = run(folder, "mine.toml", "--device", "cpu", "--dir", "old", "--force")
+    assert (code, "--resume old continues" in err) == (130, True)
+    assert {(folder / "old" / name).read_text() for name in names} == {"precious"}
+
+
 def test_ctrl_c_keeps_what_was_measured_and_exits_130(folder: Path) -> None:
     text = MINE.replace('"cpu_naive", ', "").replace(", cpu_naive = 2.5", "")
     text = text.replace("sizes = [32]\ndtypes", f"sizes = {list(range(8, 200))}\ndtypes")
