@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from operator import attrgetter
 
@@ -108,40 +108,48 @@ def _judged(
         reason = f"{other.variant}: {other.reason}" if other else "no row has the same problem"
         text = f"the baseline has no time: {reason}"
         return Judged(row=best, verdict=JudgeVerdict.NOT_DECIDED, reason=text)
-    baseline = min(measured, key=lambda row: row.median_us or 0.0)
-    times_us = baseline.round_medians_us, best.round_medians_us
-    ratio, low = ratio_of_rounds(*times_us, level), _faster_low(baseline, best, level, len(timed))
-    if ratio is None or low is None:
-        verdict = JudgeVerdict.NOT_DECIDED
-        rounds = counted(min(map(len, times_us)), "round")
-        reason = f"a verdict needs {MIN_ROUNDS} rounds, not {rounds}: a longer --budget may help"
-    else:
-        verdict, reason = _decided(ratio, low, claim, threshold)
-        factor = _by_other_clock(best, measured)
-        scaled = Ratio(*(speed / factor for speed in ratio))
-        if short := _why_too_short(best):
-            verdict, reason = JudgeVerdict.NOT_DECIDED, short
-        elif _decided(scaled, low / factor, claim, threshold)[0] != verdict:
-            verdict = JudgeVerdict.NOT_DECIDED
-            reason = f"by another process's clock, a launch takes {factor:.2f} times as long"
-        elif factor > 1:  # use the speed by the other clock
-            ratio, low = scaled, low / factor
-        if verdict in {JudgeVerdict.FASTER, JudgeVerdict.SAME} and (why := _why_shared(best)):
-            verdict, reason = JudgeVerdict.NOT_DECIDED, why
-        if verdict == JudgeVerdict.SLOWER and (
-            why := _why_of_threads(best, measured, claim, level)
-            or _why_of_handing(baseline, best, claim, level)
-        ):
-            verdict, reason = JudgeVerdict.NOT_DECIDED, why
-    return Judged(
-        row=best,
+    return _compared(best, measured, claim, threshold, level, len(timed))
+
+
+def _compared(
+    row: Row, baselines: Sequence[Row], claim: float, threshold: float, level: float, tiles: int
+) -> Judged:
+    """Compare the row of the fastest of `tiles` tiles with the fastest of the baselines."""
+    baseline = min(baselines, key=lambda each: each.median_us or 0.0)
+    times_us = baseline.round_medians_us, row.round_medians_us
+    ratio, low = ratio_of_rounds(*times_us, level), _faster_low(baseline, row, level, tiles)
+    pairs = min(map(len, times_us))
+    undecided = Judged(
+        row=row,
         baseline=baseline,
-        verdict=verdict,
-        reason=reason,
+        verdict=JudgeVerdict.NOT_DECIDED,
         ratio=ratio,
         low=low,
-        pairs=min(map(len, times_us)),
+        pairs=pairs,
     )
+    if ratio is None or low is None:
+        rounds = counted(pairs, "round")
+        reason = f"a verdict needs {MIN_ROUNDS} rounds, not {rounds}: a longer --budget may help"
+        return replace(undecided, reason=reason)
+    if short := _why_too_short(row):
+        return replace(undecided, reason=short)
+    verdict, reason = _decided(ratio, low, claim, threshold)
+    factor = _by_other_clock(row, baselines)
+    scaled = Ratio(*(speed / factor for speed in ratio))
+    if _decided(scaled, low / factor, claim, threshold)[0] != verdict:
+        reason = f"by another process's clock, a launch takes {factor:.2f} times as long"
+        return replace(undecided, reason=reason)
+    if factor > 1:  # use the speed by the other clock
+        ratio, low = scaled, low / factor
+    why = ""
+    if verdict in {JudgeVerdict.FASTER, JudgeVerdict.SAME}:
+        why = _why_shared(row)
+    elif verdict == JudgeVerdict.SLOWER:
+        why = _why_of_threads(row, baselines, claim, level)
+        why = why or _why_of_handing(baseline, row, claim, level)
+    if why:
+        verdict, reason = JudgeVerdict.NOT_DECIDED, why
+    return replace(undecided, verdict=verdict, reason=reason, ratio=ratio, low=low)
 
 
 def _why_of_threads(row: Row, baselines: Sequence[Row], claim: float, level: float) -> str:
