@@ -196,8 +196,8 @@ OPTIONS = _named(
     ),
     tiles=Option(
         help="Tile sizes: 16 or 1..32 or 1..64:x2 or 128x128x8/8x8/s3, further parameters as "
-        "/name=value; auto, what a kernel's cost model picks for each size; or tuned, or "
-        "FILE.csv, for tiles that 'gpubench tune' found. Default: each variant's own "
+        "/name=value; auto, what a kernel's cost model picks for each size; or tuned, "
+        "FILE.toml or FILE.csv, for tiles that 'gpubench tune' found. Default: each variant's own "
         "(compare-cublas: auto).",
         read=lambda flag, text: (
             (text,) if text == AUTO_TILES or tuned_file((text,)) else parse_tiles(text, flag)

@@ -73,13 +73,17 @@ class Job:
         return None
 
     def forecast(self, points: Collection[Point] | None = None) -> Estimate:
-        """Estimate how long points take on one device. The default is all points that can run."""
+        """Estimate how long points take on one device. The default is all points that can run.
+
+        The number of rounds of a race is unknown, so the estimate is for its first round.
+        """
         points = self.points if points is None else points
         alone = estimate(points, self.device, self.sweep.timing)
         return replace(
             alone,
             least_s=alone.least_s + self.afterwards_s,
             expected_s=alone.expected_s + self.afterwards_s,
+            is_first_round=self.strategy.is_race,
         )
 
     def too_large(self) -> dict[Point, str]:

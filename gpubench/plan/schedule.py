@@ -281,13 +281,15 @@ class Estimate:
     least `least_s`."""
 
     budget_s: float | None
+    is_first_round: bool = False  # whether this is only the first round of a race
 
     def __str__(self) -> str:
         """Return a text such as `6 kernels to compile, about 0:20`.
 
         The text also states whether the budget is too small.
         """
-        text = f"{counted(self.kernels, 'kernel')} to compile, about {minutes(self.expected_s)}"
+        text = "first round: " if self.is_first_round else ""
+        text += f"{counted(self.kernels, 'kernel')} to compile, about {minutes(self.expected_s)}"
         if self.budget_s is not None and self.budget_s < self.least_s:
             text += f"; --budget {self.budget_s:g} cannot be met"
         return text

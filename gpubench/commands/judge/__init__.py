@@ -68,7 +68,7 @@ def judge(
         typer.Option(
             metavar="LIST",
             help="Compare with the fastest of these: cublas, or cublas,cublaslt. Default: the "
-            "library that the kernel's description names as its baseline.",
+            "library that the kernel's description names, and the operation's library.",
         ),
     ] = None,
     claim: Annotated[

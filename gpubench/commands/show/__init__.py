@@ -47,8 +47,7 @@ def show(
         typer.Option(
             "--format",
             help="text prints tables; other formats are for programs. Default: the format that the "
-            "name "
-            "of --output has, or else text.",
+            "name of --output has, or else text.",
             metavar=f"[{'|'.join(Format)}]",
         ),
     ] = None,

@@ -305,6 +305,13 @@ def test_of_a_large_space_a_sample_is_raced_and_then_the_leaders_neighbours(
     assert not any("odd" in (row.reason or "") for row in outcome.race.rows)
 
 
+def test_a_dry_run_states_the_time_of_the_first_round(tmp_path: Path) -> None:
+    options = ("--device", "cpu", "--sizes", "64", "--where", "edge <= 4", "--dry-run")
+    done = call(tmp_path, "tune", "cpu_tile", *options)
+    assert "4 points to race" in done.out
+    assert "first round: 4 kernels to compile, about 0:0" in done.out
+
+
 @pytest.mark.usefixtures("choose")
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     output = tmp_path / "a.csv"
