@@ -261,7 +261,8 @@ def _open_partial(path: Path) -> IO[bytes]:
     try:
         file = open_regular(partial, "r+b")
     except FileNotFoundError:
-        done = f"{path} is complete" if path.is_file() else f"there is no {partial}"
+        complete = f"{path} is complete, so neither points nor counters can be added to it"
+        done = complete if path.is_file() else f"there is no {partial}"
         raise UsageError(f"--resume: nothing to continue: {done}") from None
     except OSError as error:
         raise UsageError(f"--resume: cannot read {partial}: {error.strerror}") from error

@@ -332,6 +332,17 @@ def test_an_interrupted_sweep_advises_to_resume_with_counters(
     )
 
 
+def test_counters_cannot_be_added_to_a_complete_sweep(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").touch()
+    with nothing_measured():
+        done = call(tmp_path, "sweep", "--resume", "a.csv", "--counters", METRICS[0])
+    assert done.code == 2
+    assert done.err == (
+        "gpubench: --resume: nothing to continue: a.csv is complete, so neither points nor "
+        "counters can be added to it\n"
+    )
+
+
 def test_the_process_under_ncu_starts_and_reports_a_missing_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
