@@ -197,6 +197,10 @@ REFUSED: dict[str, tuple[tuple[str | bytes, ...], str]] = {
         (*DRY, "-o", "a.csv", "--samples", "a.csv"),
         "--samples: a.csv is a.csv, which the sweep writes itself",
     ),
+    "a dry run of a race whose confirmation is a file that exists": (
+        ("tune", "cpu_tile", "--device", "cpu", "-o", "{folder}/race.csv", "--dry-run"),
+        "race.confirmed.csv exists; --force overwrites it",
+    ),
     "a seed above the largest": ((*DRY, "--seed", "9" * 19), "from 0 to 9223372036854775807"),
     "problems that are not there": (
         ("judge", "problems/", "-o", "verdicts"),
@@ -230,6 +234,7 @@ def configs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     configs = tmp_path_factory.mktemp("configs")
     (configs / "broken_kernels").mkdir()
     (configs / "broken_kernels" / "mine.py").write_text("\nVARIANT = (\n")
+    (configs / "race.confirmed.csv").touch()
     (configs / "list.csv").write_text("name,m,n,k\na,8,8,8\n")
     (configs / "wide.bin").write_bytes(struct.pack("<II8x4f", 2, 1, 1, 2, 3, 4))
     return configs

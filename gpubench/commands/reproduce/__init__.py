@@ -72,8 +72,9 @@ def reproduce(
                 "that uses it"
             )
         list_experiments(names or [], hint=not listing)
-    elif dry_run:
-        foresee(names or [], options, checkout)
+        return
+    where = checkout, folder, resume
+    if dry_run:
+        foresee(names or [], options, *where, force=force)
     else:
-        where = checkout, folder, resume
         raise typer.Exit(run_reproduce(names or [], options, *where, on=on, force=force))

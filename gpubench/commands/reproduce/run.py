@@ -30,7 +30,7 @@ from gpubench.engine.pool import Pool, Watcher
 from gpubench.engine.prepare import prepare, prepare_dry
 from gpubench.engine.run import open_pool, run
 from gpubench.errors import INTERRUPTED, DeviceUnavailableError, UsageError
-from gpubench.files import Output, make_directory
+from gpubench.files import Output
 from gpubench.model import Status
 from gpubench.options import OPTIONS, read_sweep
 from gpubench.plan.schedule import InRounds, minutes
@@ -61,14 +61,25 @@ def list_experiments(names: Sequence[str], *, hint: bool) -> None:
         say("\nname experiments to run, or use --all; --dry-run shows how long they take", err=True)
 
 
-def foresee(names: Sequence[str], options: Mapping[str, Any], checkout: Path | None = None) -> None:
+def foresee(
+    names: Sequence[str],
+    options: Mapping[str, Any],
+    checkout: Path | None,
+    folder: str | None,
+    resume: Path | None,
+    *,
+    force: bool,
+) -> None:
     """`gpubench reproduce --dry-run`: print each sweep with its points and its expected time."""
-    asked = read_sweep(options)
+    asked, target = read_sweep(options), _target(folder, resume)
     gpu = any(device.backend == "cuda" for device in find_devices(asked.device)[0])
     listing = table("experiment", "sweep", "points", "expected", left={"experiment", "sweep"})
     total_s = 0.0
     codes = []
-    for experiment in find(names, checkout, runs=False):
+    experiments = find(names, checkout, runs=False)
+    if target:
+        claim(target, experiments, resume=bool(resume), force=force)
+    for experiment in experiments:
         if (needed := experiment.file.checkout) and not checkout:
             codes.append(f"{experiment.name} needs --checkout DIR, a checkout of {needed.title}")
         left_out = [each for each in experiment.sweeps if each.sweep.device == "cuda" and not gpu]
@@ -93,17 +104,12 @@ def run_reproduce(
     force: bool,
 ) -> int:
     """Run experiments, print and write the comparisons, and return the exit code."""
-    asked = read_sweep(options)
-    if resume and folder is not None:
-        raise UsageError("--resume names the directory to continue: leave --dir out")
-    named = None
-    if folder is not None:
-        named = replace(OPTIONS["output"], name="dir", read=lambda _, path: path).convert(folder)
+    asked, named = read_sweep(options), _target(folder, resume)
     experiments = find(names, checkout)
     out, done = console(), []
     with ExitStack() as stack:
         pools, no_gpu = _open_pools(asked, on, stack)
-        target = resume or named or default_path(next(iter(pools.values())).name, _SUMMARY)
+        target = named or default_path(next(iter(pools.values())).name, _SUMMARY)
         partials = claim(target, experiments, resume=bool(resume), force=force)
         for experiment in experiments:
             with SweepProgress() as watcher:
@@ -130,6 +136,16 @@ def run_reproduce(
     return INTERRUPTED if result.interrupted else int(any(result.failed for result in done))
 
 
+def _target(folder: str | None, resume: Path | None) -> Path | None:
+    """Return the directory that `--dir` or `--resume` names, or None."""
+    if folder is None:
+        return resume
+    if resume:
+        raise UsageError("--resume names the directory to continue: leave --dir out")
+    named: Path = replace(OPTIONS["output"], name="dir", read=lambda _, path: path).convert(folder)
+    return named
+
+
 def _open_pools(asked: Sweep, on: str | None, stack: ExitStack) -> tuple[dict[str, Pool], str]:
     """Return a pool for the CPU, a pool for the GPU if there is a GPU, and why there is no GPU."""
     pools: dict[str, Pool] = {}
@@ -149,10 +165,10 @@ def _open_pools(asked: Sweep, on: str | None, stack: ExitStack) -> tuple[dict[st
 def claim(
     folder: Path, experiments: Sequence[Experiment], *, resume: bool = False, force: bool = False
 ) -> list[Path]:
-    """Make the folder of the results, and return the files of the sweeps' measurements.
+    """Return the files of the sweeps' measurements in the folder of the results. Make no file.
 
     These files are kept until all experiments are done. Raises UsageError if the folder cannot be
-    made or holds files of an earlier run that would be overwritten, or if there is nothing to
+    written or holds files of an earlier run that would be overwritten, or if there is nothing to
     continue.
     """
     names = (f"{_SUMMARY}.md", f"{_SUMMARY}.csv", *(f"{each.name}.csv" for each in experiments))
@@ -166,7 +182,6 @@ def claim(
         raise UsageError(
             f"--resume: nothing to continue: {folder} holds no sweep of these experiments"
         )
-    make_directory(folder, "--dir")
     hint = "--force overwrites it"
     if started:
         hint = f"--resume {folder} continues the run, --force starts a new run"

@@ -75,7 +75,14 @@ def tune(
 ) -> None:
     """Find a kernel's fastest configurations by racing them."""
     from gpubench.backends import first_device
-    from gpubench.commands.tune.run import ENDING, check_files, race_job, read_settings, tune
+    from gpubench.commands.tune.run import (
+        ENDING,
+        check_files,
+        race_job,
+        read_settings,
+        result_files,
+        tune,
+    )
     from gpubench.commands.tune.view import summary
     from gpubench.engine.run import open_pool, save_rows
     from gpubench.plan.sweep import TUNED
@@ -102,7 +109,9 @@ def tune(
     winners = winners or TUNED
     if dry_run:
         device = first_device(sweep.device, sweep.timer)
-        check_files(winners, sweep.output or default_path(device.name, f"{sweep.op}-{ENDING}"))
+        output = sweep.output or default_path(device.name, f"{sweep.op}-{ENDING}")
+        check_files(winners, output)
+        result_files(output, resume=False, force=force)
         print_plan(race_job(settings, device), f"{sweep.op}-{ENDING}", resume=resume, force=force)
         return
     with SweepProgress() as watcher, open_pool(sweep, on) as pool:

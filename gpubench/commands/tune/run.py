@@ -126,20 +126,9 @@ def tune(
     anything is measured, and if the winners cannot be written.
     """
     job = race_job(settings, pool.device)
-    files: list[ResultFile | None] = [None, None]
-    if output:
-        again = confirmed_path(output)
-        goes_on = resume and partial_of(again).exists()
-        if again.exists() and not (force or goes_on):
-            raise UsageError(f"--output: {again} exists; --force overwrites it")
-        files = [
-            ResultFile(output, resume=resume, overwrite=force),
-            ResultFile(again, resume=goes_on, overwrite=force),
-        ]
-    kept = [file for file in files if file]
-    for file in kept:
-        file.keeps_partial, file.continued_by = True, output or file.path
-    race = run(job, pool, watcher, files[0])
+    files = result_files(output, resume=resume, force=force) if output else []
+    race_file, confirmation_file = files or (None, None)
+    race = run(job, pool, watcher, race_file)
     if race.interrupted:
         return Tuned(race=race, confirmed=None, winners=[])
     confirmed: Outcome | None = None
@@ -150,7 +139,7 @@ def tune(
         spaces = {variant.name: settings.racing.space(variant) for variant in job.hashes}
         picked = [picks(rows, spaces[rows[0].variant]) for rows in raced]
         confirmation = _confirmation(job, settings.sweep, [*chain.from_iterable(picked)])
-        confirmed = run(confirmation, pool, watcher, files[1])
+        confirmed = run(confirmation, pool, watcher, confirmation_file)
         if confirmed.interrupted:
             return Tuned(race=race, confirmed=confirmed, winners=[])
         for rows, of_race in zip(raced, picked, strict=True):
@@ -163,9 +152,27 @@ def tune(
             raise UsageError(
                 f"{error}; afterwards, --resume {output} writes the winners"
             ) from error
-    for file in kept:
+    for file in files:
         file.remove_partial()
     return Tuned(race=race, confirmed=confirmed, winners=chosen)
+
+
+def result_files(output: Path, *, resume: bool, force: bool) -> list[ResultFile]:
+    """Return the files of the race and of the confirmation.
+
+    Raises UsageError if the confirmation would overwrite a file.
+    """
+    again = confirmed_path(output)
+    goes_on = resume and partial_of(again).exists()
+    files = [
+        ResultFile(output, resume=resume, overwrite=force),
+        ResultFile(again, resume=goes_on, overwrite=force),
+    ]
+    for file in files:
+        file.keeps_partial, file.continued_by = True, output
+    if not goes_on:
+        files[1].claim()
+    return files
 
 
 def confirmed_path(path: Path) -> Path:

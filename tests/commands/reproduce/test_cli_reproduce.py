@@ -110,13 +110,14 @@ REFUSED = {
     "output of a resumed run": (("mine.toml", "--resume", "x", "--dir", "y"), "leave --dir out"),
     "output behind a loop of links": (
         ("mine.toml", "--device", "cpu", "--dir", "loop/out"),
-        "--dir: cannot make the directory loop/out",
+        "--dir: cannot write loop/out/reproduce.md: Too many levels of symbolic links",
     ),
     "a file of an earlier run": (
         ("mine.toml", "--device", "cpu", "--dir", "old"),
         "--dir: old/reproduce.md exists; --force overwrites it",
     ),
     "listing with a checkout": (("--list", "--checkout", "."), "leave out --checkout"),
+    "nothing to resume": (("mine.toml", "--resume", "new"), "new holds no sweep of these exp"),
     "all and a name": (("--all", "mine.toml"), "--all and NAME: "),
 }
 
@@ -127,12 +128,13 @@ def test_bad_input_is_one_line_and_exit_2_and_leaves_no_file(folder: Path) -> No
     (folder / "old" / "reproduce.md").touch()
     before = files_in(folder)
     for case, (arguments, why) in REFUSED.items():
-        code, out, err = run(folder, *arguments)
-        assert (code, out) == (2, ""), case
-        assert len(err.splitlines()) == 1, case
-        assert err.startswith("gpubench: "), case
-        assert why in err, case
-        assert files_in(folder) == before, case
+        for dry in ((), ("--dry-run",)):
+            code, out, err = run(folder, *arguments, *dry)
+            assert (code, out) == (2, ""), case
+            assert len(err.splitlines()) == 1, case
+            assert err.startswith("gpubench: "), case
+            assert why in err, case
+            assert files_in(folder) == before, case
 
 
 def test_ctrl_c_before_the_first_point_leaves_the_files_of_an_earlier_run(
