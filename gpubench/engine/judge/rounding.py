@@ -98,9 +98,10 @@ def finishes_product(problem: Problem) -> bool:
     An example is act(A·B + bias) in bfloat16.
     """
     operation = problem.operation
-    first, second, *others = (array.dimensions for array in operation.inputs)
-    is_of_product = [first, second, operation.output.dimensions] == FINISHED
-    needs_k = any("K" in extent for extent in chain(*others))  # such as K/128
+    shapes = [array.dimensions for array in operation.inputs]
+    is_of_product = [*shapes[:2], operation.output.dimensions] == FINISHED
+    others = [*chain(*shapes[2:])]
+    needs_k = any("K" in extent for extent in others)  # such as K/128
     return is_of_product and bool(others) and not needs_k and problem.precision.result_roundoff > 0
 
 
