@@ -15,13 +15,14 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
 from common import GPUBENCH, child, hashes_of, parser, save
 
 from gpubench.grouping import grouped
-from gpubench.model import OPERATIONS, CudaVariant
+from gpubench.model import OPERATIONS, Config, CudaVariant
 from gpubench.model.operation import DEFAULT_OP
 from gpubench.plan.registry import choose
 from gpubench.results.row import read
@@ -39,6 +40,22 @@ SLOW = "racecheck"
 two sizes. racecheck does not check copies by tensor maps."""
 
 
+def chosen(op: str, dtype: str, names: Sequence[str] | None) -> list[CudaVariant]:
+    """Return the kernels of block tiles whose first dtype is `dtype`, or those among `names`."""
+    return [
+        kernel
+        for kernel in choose(op, "cuda", ())
+        if isinstance(kernel, CudaVariant) and kernel.tiles and "BK" in kernel.tiles.axes
+        if kernel.dtypes[0] == dtype and (names is None or kernel.name in names)
+    ]
+
+
+def tiles_of(kernel: CudaVariant, most_tiles: int) -> Sequence[Config]:
+    """Return a kernel's legal tiles, or its default tiles if there are more than `most_tiles`."""
+    legal = list(islice(kernel.tiles, most_tiles + 1))
+    return legal if len(legal) <= most_tiles else kernel.tiles.defaults
+
+
 def main() -> int:
     """Sweep the kernels under a tool.
 
@@ -51,61 +68,27 @@ def main() -> int:
     options.add_argument("--variants", help="only these kernels, such as splitk_cluster")
     options.add_argument("--sizes", help="instead of the sizes of this script")
     asked = options.parse_args()
-    kernels = [
-        variant
-        for variant in choose(asked.op, "cuda", ())
-        if isinstance(variant, CudaVariant) and variant.tiles and "BK" in variant.tiles.axes
-    ]
-    named = (asked.variants or "").split(",")
-    chosen = [
-        kernel
-        for kernel in kernels
-        if kernel.dtypes[0] == asked.dtype and (not asked.variants or kernel.name in named)
-    ]
-    most_tiles = 0 if asked.tool == SLOW else MOST_TILES
-    tiles = dict.fromkeys(
-        str(tile)
-        for kernel in chosen
-        for first in (list(islice(kernel.tiles, most_tiles + 1)),)
-        for tile in (first if len(first) <= most_tiles else kernel.tiles.defaults)
-    )
-    sizes = asked.sizes or ",".join(SIZES[:2] if asked.tool == SLOW else SIZES)
+    is_slow = asked.tool == SLOW
+    names = asked.variants.split(",") if asked.variants else None
+    kernels = chosen(asked.op, asked.dtype, names)
+    tiles = (str(tile) for each in kernels for tile in tiles_of(each, 0 if is_slow else MOST_TILES))
+    swept = {
+        "op": asked.op,
+        "variants": ",".join(kernel.name for kernel in kernels),
+        "tiles": ",".join(dict.fromkeys(tiles)),
+        "sizes": asked.sizes or ",".join(SIZES[:2] if is_slow else SIZES),
+        "dtypes": asked.dtype,
+        "rounds": "1",
+        "budget": "1",
+    }
+    # The worker that measures is a child process. Errors of API calls are not reported, because
+    # cuda-bindings requests every function of the driver, even if it is missing.
+    tool = f"compute-sanitizer --tool {asked.tool} --target-processes all --report-api-errors no"
+    words = [word for name, text in swept.items() for word in (f"--{name}", text)]
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.csv"
-        # The worker that measures is a child process. Errors of API calls are not reported,
-        # because cuda-bindings requests every function of the driver, even if it is missing.
-        ended = child(
-            (
-                "compute-sanitizer",
-                "--tool",
-                asked.tool,
-                "--target-processes",
-                "all",
-                "--report-api-errors",
-                "no",
-                "--error-exitcode",
-                "3",
-                *GPUBENCH,
-                "sweep",
-                "--op",
-                asked.op,
-                "--variants",
-                ",".join(kernel.name for kernel in chosen),
-                "--tiles",
-                ",".join(tiles),
-                "--sizes",
-                sizes,
-                "--dtypes",
-                asked.dtype,
-                "--rounds",
-                "1",
-                "--budget",
-                "1",
-                "--output",
-                rows,
-            ),
-            err=subprocess.PIPE,
-        )
+        command = (*tool.split(), "--error-exitcode", "3", *GPUBENCH, "sweep", *words)
+        ended = child((*command, "--output", rows), err=subprocess.PIPE)
         if ended.code:
             print(ended.out[-4000:], ended.err[-4000:])
         if not rows.exists():  # the sweep did not begin, so no kernel was checked
@@ -117,7 +100,7 @@ def main() -> int:
     }
     summary = [line.strip() for line in ended.out.splitlines() if "SUMMARY" in line]
     what = {"tool": asked.tool, "dtype": asked.dtype, "exit": ended.code}
-    ran = hashes_of(kernel for kernel in chosen if points.get(kernel.name))
+    ran = hashes_of(kernel for kernel in kernels if points.get(kernel.name))
     save(asked.output, what | {"kernels": ran, "summary": summary, "points": points})
     return int(ended.code != 0 or {row.status for row in measured} != {"ok"})
 
