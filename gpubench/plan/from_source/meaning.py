@@ -199,22 +199,42 @@ def _by_use(
 ) -> tuple[str, ...]:
     """Complete `values` by the kernel's indices; return the matrices that are column-major."""
     pointers = [each for each in declared if each.is_pointer and values[each.name] != NULL]
+    _name_arrays(body, pointers, values)
     named = {values[each.name]: each.name for each in pointers}
-    if UNKNOWN in named:
-        written = [each.name for each in pointers if "const" not in each.cpp]
-        written = [name for name in written if name in _STORED.findall(body)] or written
-        output = written[-1] if written else ""
-        result = output if {*"ABC"} <= named.keys() else named.get("C", output)
-        values |= {result: "C"} if result else {}
-        inputs = [each.name for each in pointers if values[each.name] == UNKNOWN]
-        roles = [role for role in "AB" if role not in named]
-        if len(inputs) == len(roles):
-            values |= dict(zip(inputs, roles, strict=True))
-        named = {values[each.name]: each.name for each in pointers}
     if not {*"ABC"} <= named.keys():
         return ()
     numbers = _integers(declared)
     apart = {role: _strides(body, named[role], numbers) for role in "ABC"}
+    _name_extents(numbers, apart, values)
+    extents = {name: value for name, value in values.items() if value in ALL_EXTENTS}
+    values |= _in_order(extents, apart)
+    if exchanged:
+        values |= {name: {"M": "N", "N": "M"}.get(values[name], values[name]) for name in extents}
+    return tuple(
+        role for role in "ABC" if _is_column_major(body, role, named[role], apart[role], values)
+    )
+
+
+def _name_arrays(body: str, pointers: Sequence[Parameter], values: dict[str, str]) -> None:
+    """Complete `values` for arrays. The result is written, and the operands come in their order."""
+    named = {values[each.name]: each.name for each in pointers}
+    if UNKNOWN not in named:
+        return
+    written = [each.name for each in pointers if "const" not in each.cpp]
+    written = [name for name in written if name in _STORED.findall(body)] or written
+    output = written[-1] if written else ""
+    result = output if {*"ABC"} <= named.keys() else named.get("C", output)
+    values |= {result: "C"} if result else {}
+    inputs = [each.name for each in pointers if values[each.name] == UNKNOWN]
+    roles = [role for role in "AB" if role not in named]
+    if len(inputs) == len(roles):
+        values |= dict(zip(inputs, roles, strict=True))
+
+
+def _name_extents(
+    numbers: Sequence[str], apart: Mapping[str, set[str]], values: dict[str, str]
+) -> None:
+    """Complete `values` for numbers. `apart` has the names of each array's strides."""
     for role, extent in (("C", "N"), ("A", "K")):
         unknown = [name for name in apart[role] if values[name] == UNKNOWN]
         if extent not in values.values() and len(unknown) == 1:
@@ -224,24 +244,23 @@ def _by_use(
     missing = [extent for extent in "MNK" if extent not in values.values()]
     if len(unknown) == len(missing) == 1:
         values[unknown[0]] = missing[0]
-    extents = {name: value for name, value in values.items() if value in ALL_EXTENTS}
-    values |= _in_order(extents, apart)
-    if exchanged:
-        values |= {name: {"M": "N", "N": "M"}.get(values[name], values[name]) for name in extents}
-    by_columns = []
+
+
+def _is_column_major(
+    body: str, role: str, array: str, strides: set[str], values: Mapping[str, str]
+) -> bool:
+    """Whether the kernel's indices show that a matrix is column-major."""
+    rows, columns = ROWS_AND_COLUMNS[role]
     name_by_value = {value: name for name, value in values.items()}
-    for role, (rows, columns) in ROWS_AND_COLUMNS.items():
-        strides = {values[name] for name in apart[role]}
-        if stride := name_by_value.get(f"ld{role.lower()}"):
-            text = "\n".join(_indices(body, named[role], [stride]))
-            words = filter(None, map("".join, _product(stride).findall(text)))
-            below = rf"\b(?:{'|'.join(words) or '(?!)'})\s*(?:<|>=)\s*{{}}\b"
-            ends = [below.format(name_by_value.get(extent)) for extent in (rows, columns)]
-            is_row, is_column = (bool(re.search(each, body)) for each in ends)
-            by_columns += [role] if is_column and not is_row else []
-        elif rows in strides and columns not in strides:
-            by_columns.append(role)
-    return tuple(by_columns)
+    if stride := name_by_value.get(f"ld{role.lower()}"):
+        text = "\n".join(_indices(body, array, [stride]))
+        words = filter(None, map("".join, _product(stride).findall(text)))
+        below = rf"\b(?:{'|'.join(words) or '(?!)'})\s*(?:<|>=)\s*{{}}\b"
+        ends = [below.format(name_by_value.get(extent)) for extent in (rows, columns)]
+        is_row, is_column = (bool(re.search(each, body)) for each in ends)
+        return is_column and not is_row
+    extents = {values[name] for name in strides}
+    return rows in extents and columns not in extents
 
 
 def _in_order(extents: Mapping[str, str], apart: Mapping[str, set[str]]) -> dict[str, str]:
