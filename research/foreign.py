@@ -88,9 +88,11 @@ def differences(
         tile = variant.tiles.defaults[0]
         refused = variant.why_not(tile, problem)
         problem = problem.at(SQUARES[row["operation"]]) if refused else problem
-        found = variant.launch(tile, problem)
-        parts = ("x".join(map(str, _without_ones(each))) for each in (found.grid, found.block))
-        launch = " ".join((*parts, str(found.shared_bytes)))
+        launched = variant.launch(tile, problem)
+        parts = (
+            "x".join(map(str, _without_ones(each))) for each in (launched.grid, launched.block)
+        )
+        launch = " ".join((*parts, str(launched.shared_bytes)))
         expected = row["launch"].split()
         if row["launch"] == "?" or not expected:
             fields += ["grid, block"] if GUESS.search(text) and not is_proved else []

@@ -295,12 +295,12 @@ def faults_of(request: PullRequest, log: str, before: Mapping[str, bytes]) -> li
     after = request.kept()
     faults = [f"{path} changed" for path, text in before.items() if after.get(path) != text]
     faults += [f"{path} is new" for path in after.keys() - before.keys() if ".git" in path]
-    reached = {
+    effects = {
         "a module of the checkout was run": request.ran.exists(),
         "the token is in the log": TOKEN in log,
         "an escape sequence is in the log": "\x1b" in log or "\x9b" in log,
     }
-    faults += [fault for fault, is_there in reached.items() if is_there]
+    faults += [fault for fault, is_there in effects.items() if is_there]
     commands = re.findall(r"(?m)^\s*::.*|##\[.*", log)
     ours = re.compile(r"::(stop-commands::)?[0-9a-f]{32}(::)?$|::error title=gpubench::")
     faults += [f"a command to GitHub: {each[:80]}" for each in commands if not ours.match(each)]

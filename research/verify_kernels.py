@@ -82,12 +82,12 @@ def quick_to_compile(variant: Variant) -> tuple[str, ...]:
     """Return the legal tiles that compile in seconds, or a selection if there are many."""
     if variant.tiles is None:
         return ()
-    most = MOST_TILES if variant.op == DEFAULT_OP else MOST_TILES_OF_OTHERS
+    limit = MOST_TILES if variant.op == DEFAULT_OP else MOST_TILES_OF_OTHERS
     legal = [str(tile) for tile in variant.tiles if tile.get("edge", 0) <= LARGEST_EDGE]
-    if len(legal) <= most:
+    if len(legal) <= limit:
         return tuple(legal)
     defaults = map(str, variant.tiles.defaults)
-    return tuple(dict.fromkeys((*defaults, *legal[:: -(-len(legal) // most)])))
+    return tuple(dict.fromkeys((*defaults, *legal[:: -(-len(legal) // limit)])))
 
 
 def verified(sweep: Sweep, pool: LocalPool) -> list[Row]:

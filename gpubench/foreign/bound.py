@@ -284,15 +284,15 @@ def _watched_streams() -> dict[int, Any]:
     """Return a dictionary of streams by handle, to which later streams of Python code are added."""
     import torch
 
-    seen = dict[int, Any]()
+    streams = dict[int, Any]()
 
     class Stream(torch.cuda.Stream):  # type: ignore[misc] # torch has no types here
         def __new__(cls, *arguments: Any, **named: Any) -> Any:
             stream = super().__new__(cls, *arguments, **named)
-            return seen.setdefault(stream.cuda_stream, stream)
+            return streams.setdefault(stream.cuda_stream, stream)
 
     torch.cuda.Stream = Stream
-    return seen
+    return streams
 
 
 def clocks() -> dict[str, Any]:
@@ -300,10 +300,10 @@ def clocks() -> dict[str, Any]:
     import torch
 
     owners = {"torch.cuda.Event": torch.cuda.Event, "time": sys.modules["time"]}
-    found = {
+    functions = {
         f"{owner}.{name}": value
         for owner, holder in owners.items()
         for name, value in vars(holder).items()
         if callable(value) and not name.startswith("__")
     }
-    return found | {"torch.cuda.synchronize": torch.cuda.synchronize}
+    return functions | {"torch.cuda.synchronize": torch.cuda.synchronize}

@@ -127,12 +127,12 @@ class WithReference:
         outputs, tolerances = self._facts.outputs, self._facts.tolerances
         results = (self._elements.values_of(content, part) for part in outputs)
         pairs = zip(results, self._right, self._launches, tolerances, outputs, strict=True)
-        each = [self._compared(*pair) for pair in pairs]
+        compared = [self._compared(*pair) for pair in pairs]
         return Compared(
-            reason=next((one.reason for one in each if one.reason), ""),
-            judged=max(one.judged for one in each),
-            largest=max(one.largest for one in each),
-            rms=max(one.rms for one in each),
+            reason=next((each.reason for each in compared if each.reason), ""),
+            judged=max(each.judged for each in compared),
+            largest=max(each.largest for each in compared),
+            rms=max(each.rms for each in compared),
         )
 
     def _compared(

@@ -69,8 +69,8 @@ def read(form: str, path: Path) -> Statement:
 
 def solutions(form: str, path: Path) -> list[Path]:
     """Return the solutions that lie beside a problem."""
-    found: list[Path] = FORMS[form].solutions(path)
-    return found
+    paths: list[Path] = FORMS[form].solutions(path)
+    return paths
 
 
 def place_of_solutions(form: str, path: Path) -> str:

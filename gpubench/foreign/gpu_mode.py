@@ -46,8 +46,8 @@ def _read(path: Path) -> tuple[list[Arguments], dict[str, Path]]:
     """
     section, listed, files = "", list[Arguments](), dict[str, Path]()
     for line in read_text(path).splitlines():
-        if found := _SECTION.match(line):
-            section = found[1]
+        if heading := _SECTION.match(line):
+            section = heading[1]
         item = line.strip()
         if section not in {"tests", "benchmarks", "files"} or not item.startswith("- "):
             continue

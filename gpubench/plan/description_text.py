@@ -255,7 +255,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _listed(texts: Iterable[str], one: str = "({},)") -> str:
-    """Return texts as a Python tuple, with numbers for digits. `one` is the form of one text."""
+def _listed(texts: Iterable[str], single: str = "({},)") -> str:
+    """Return texts as a Python tuple, with numbers for digits. `single` is the form of one text."""
     listed = [each if each.isdecimal() else _quoted(each) for each in texts]
-    return one.format(listed[0]) if len(listed) == 1 else f"({', '.join(listed)})"
+    return single.format(listed[0]) if len(listed) == 1 else f"({', '.join(listed)})"

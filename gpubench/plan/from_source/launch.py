@@ -45,27 +45,27 @@ class ReadLaunch(Launch):
 
 
 def read_launch(
-    kernel: Function, callers: Iterable[Function], given: list[Parameter], axes: Names, text: str
+    kernel: Function, callers: Iterable[Function], declared: list[Parameter], axes: Names, text: str
 ) -> ReadLaunch:
     """Return the parts of a kernel's first launch, or of the first launch that can be read.
 
-    `given` has the kernel's parameters with their values. `axes` has the axis of a tile for each
-    template parameter. `text` is the source.
+    `declared` has the kernel's parameters with their values. `axes` has the axis of a tile for
+    each template parameter. `text` is the source.
     """
     constants, dimensions = _values(code(text)), []
     for caller in callers:
         defaults = {each.name: each.value for each in caller.template if each.value != each.name}
         defaults |= dict.fromkeys(caller.types, "float")
         for launch in caller.launches:
-            if launch.kernel == last(kernel.name) and len(launch.arguments) == len(given):
+            if launch.kernel == last(kernel.name) and len(launch.arguments) == len(declared):
                 names = constants | defaults | _values(launch.before)
-                dimensions.append(_read(launch, kernel, given, axes, names))
+                dimensions.append(_read(launch, kernel, declared, axes, names))
     readable = (each for each in dimensions if each.grid and each.block)
     return next(readable, dimensions[0] if dimensions else ReadLaunch())
 
 
 def _read(
-    launch: SourceLaunch, kernel: Function, given: list[Parameter], axes: Names, names: Names
+    launch: SourceLaunch, kernel: Function, declared: list[Parameter], axes: Names, names: Names
 ) -> ReadLaunch:
     """Return the parts of a launch. `names` has the values of names at the launch."""
     scope = Scope(names=names)
@@ -79,7 +79,7 @@ def _read(
             template[parameter.name] = value
             symbols[text] = axes[parameter.name]
     scope.symbols.update(symbols)
-    pairs = list(zip(launch.arguments, given, strict=True))
+    pairs = list(zip(launch.arguments, declared, strict=True))
     for text, argument in pairs:
         if (extent := argument.value.upper()) in ALL_EXTENTS:
             scope.symbols[_CAST.sub("", text).strip()] = extent
