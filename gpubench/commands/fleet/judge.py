@@ -140,15 +140,7 @@ def judge(
     variance = _mean_variance(rounds, shape)
     own_error = np.fmax(variance - row_medians(variance.T), 0.0)
     own_error = np.column_stack([own_error, np.zeros(len(times))])
-    # A process may run at one of two speeds. If all rounds run in one process, devices look alike
-    # until a process runs at the other speed. Rounds in separate processes show how far the two
-    # speeds are apart.
-    floor = row_medians(np.sqrt(variance).T)
-    # Units in which some device has at least two rounds. The noise of other units is not known.
-    is_repeated = np.asarray(np.isfinite(variance).any(axis=0))
-    if processes is not None:
-        floor = np.where(is_repeated[list(processes)], floor[list(processes)], floor)
-    floor = np.append(floor, np.median(floor[is_repeated]) if is_repeated.any() else 0.0)
+    floors = _floors(variance, processes)
     effect, limit, p = (np.full(level.shape, np.nan) for _ in range(3))
     detectable = np.full(level.shape[1], np.nan)
     no_majority = np.zeros(level.shape, bool)
@@ -161,7 +153,7 @@ def judge(
         values, errors = level[there, unit], own_error[there, unit]
         reference, split = _reference(values, matters)  # unusual devices would widen the spread
         against = _against(
-            values, errors, reference, comparisons, matters, tame=tame, floor=floor[unit]
+            values, errors, reference, comparisons, matters, tame=tame, floor=floors[unit]
         )
         effect[there, unit], limit[there, unit], headroom, p[there, unit] = against
         smallest = np.maximum(limit[there, unit], matters) + headroom
@@ -218,6 +210,20 @@ def _mean_variance(rounds: RoundStatistics, shape: tuple[int, int]) -> Floats:
     number = np.maximum(rounds.number, 2)
     variance = np.where(rounds.number > 1, rounds.squares / (number - 1) / number, np.nan)
     return variance.reshape(shape)
+
+
+def _floors(variance: Floats, processes: Sequence[int] | None) -> Floats:
+    """Return the smallest spread to assume for each unit, and then for the devices as a whole.
+
+    A process may run at one of two speeds. If all rounds run in one process, devices look alike
+    until a process runs at the other speed. Rounds in separate processes show how far the two
+    speeds are apart. The noise of a unit is known if some device has at least two rounds.
+    """
+    floors = row_medians(np.sqrt(variance).T)
+    is_repeated = np.asarray(np.isfinite(variance).any(axis=0))
+    if processes is not None:
+        floors = np.where(is_repeated[list(processes)], floors[list(processes)], floors)
+    return np.append(floors, np.median(floors[is_repeated]) if is_repeated.any() else 0.0)
 
 
 def _whole(level: Floats) -> Floats:
