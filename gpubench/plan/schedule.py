@@ -291,7 +291,7 @@ class Estimate:
         text = "first round: " if self.is_first_round else ""
         text += f"{counted(self.kernels, 'kernel')} to compile, about {minutes(self.expected_s)}"
         if self.budget_s is not None and self.budget_s < self.least_s:
-            text += f"; --budget {self.budget_s:g} cannot be met"
+            text += f"; a budget of {self.budget_s:g} s cannot be met"
         return text
 
 

@@ -119,7 +119,7 @@ def test_a_budget_that_is_too_small_is_reported_first() -> None:
     points = [point(size=(n, n, n)) for n in range(1, 101)]
     assert "cannot be met" not in str(estimate(points, CPU, Timing(budget_s=900.0)))
     tight = estimate(points, CPU, Timing(budget_s=1.0))
-    assert str(tight).endswith("; --budget 1 cannot be met")
+    assert str(tight).endswith("; a budget of 1 s cannot be met")
     assert tight.expected_s == tight.least_s
 
 
