@@ -101,12 +101,14 @@ def test_silent_variables_are_recorded_and_not_passed_on(monkeypatch: pytest.Mon
     monkeypatch.setenv("LD_PRELOAD", "/nowhere.so")
     monkeypatch.setenv("NPY_X", 1000 * "x")
     monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "30")
+    monkeypatch.setenv("KMP_DUPLICATE_LIB_OK", "True")  # as threadpoolctl sets it
     with Worker("cpu", Timer.EVENTS) as worker:
         recorded = str(worker.device.facts["environment"])
         assert recorded.startswith("CUPY_TF32=1;OMP_NUM_THREADS=2;GPUBENCH_CPU_CACHE_MIB=2;")
         # These variables also change times, and the child gets them.
         for text in ("LD_PRELOAD=/nowhere.so", "OPENBLAS_CORETYPE=Prescott", "NPY_X=" + 200 * "x"):
             assert text in recorded.split(";")
+        assert "KMP_DUPLICATE_LIB_OK" not in recorded
         child = worker._child.living.pid
         lines = Path(f"/proc/{child}/environ").read_text().split("\0")
     assert not Path(f"/proc/{child}").exists()  # the child ends with its worker

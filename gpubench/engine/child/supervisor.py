@@ -63,6 +63,9 @@ RECORDED = (
 """Prefixes of the names of environment variables that affect libraries. Rows record each such
 variable that is set, whether or not the child gets the variable."""
 
+UNRECORDED = "KMP_DUPLICATE_LIB_OK"
+"""Variable that threadpoolctl sets when it is imported. It changes neither results nor times."""
+
 MAX_RECORDED = 200  # maximum number of characters that rows record of a variable's value
 
 
@@ -395,9 +398,9 @@ def nice_of_session(pid: int) -> int:
 def recorded_variables() -> list[str]:
     """Return the environment variables that rows record, as `NAME=value`."""
     names = (*SILENT_VARIABLES, CACHE_VARIABLE)
-    others = sorted(name for name in os.environ if name.startswith(RECORDED) and name not in names)
+    others = sorted(name for name in os.environ if name.startswith(RECORDED))
     return [
         f"{name}={clean(os.environ[name])[:MAX_RECORDED]}"
-        for name in (*names, *others)
-        if name in os.environ
+        for name in dict.fromkeys((*names, *others))
+        if name in os.environ and name != UNRECORDED
     ]
