@@ -3,8 +3,6 @@
 Without the cache, gpubench takes longer, and nothing else changes.
 """
 
-import atexit
-import fcntl
 import hashlib
 import os
 import shutil
@@ -20,7 +18,8 @@ import platformdirs
 
 from gpubench.errors import UsageError
 from gpubench.files import Output, open_regular
-from gpubench.process.confine import TEMPORARY, few_variables
+from gpubench.process.confine import few_variables
+from gpubench.temporary import TEMPORARY, temporary_until_exit
 
 _PROBE_BYTES = 2**16
 """Number of bytes that are written to test the cache. A small kernel has about this size."""
@@ -44,10 +43,6 @@ COMPILED = (".cupy/kernel_cache", "cache/gpubench/cubin")  # subfolders that kee
 
 COMPILED_IN = "GPUBENCH_COMPILED_IN"
 """Variable with the folder from which a process that runs users' kernels copies `COMPILED`."""
-
-LOCKED = f"{TEMPORARY}locked-"  # prefix of temporary folders that a process locks until it ends
-
-_TO_LOCK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 NOWHERE = Path(os.devnull, "gpubench")
 """Path of the cache if there is no cache. No file or folder can be made there."""
@@ -221,26 +216,9 @@ _folders: dict[Path, Path] = {}  # folders for foreign code, by the preferred fo
 
 
 @cache
-def _temporary_until_exit(preferred: Path) -> Path:
-    """Make a temporary folder that replaces a folder and is removed when this process ends.
-
-    Each such folder is locked. Remove folders whose processes were killed: they are not locked.
-    """
-    for left in Path(tempfile.gettempdir()).glob(f"{LOCKED}*"):
-        with suppress(OSError):  # locked, or another user's
-            descriptor = os.open(left, _TO_LOCK)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left, ignore_errors=True)
-            finally:
-                os.close(descriptor)
-    folder = Path(tempfile.mkdtemp(prefix=LOCKED))
-    with suppress(OSError):  # a file system without locks, where no folder is removed above
-        fcntl.flock(os.open(folder, _TO_LOCK), fcntl.LOCK_EX)
-    if not folder.exists():  # another process removed the folder before it was locked
-        return _temporary_until_exit(preferred)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+def _temporary_until_exit(_preferred: Path) -> Path:
+    """Make a temporary folder that replaces a folder until this process ends."""
+    return temporary_until_exit()
 
 
 def _temporary_folder() -> Path:

@@ -29,6 +29,7 @@ from gpubench.cache import (
     user_cache,
 )
 from gpubench.files import Output
+from gpubench.temporary import TEMPORARY
 
 # outside of the virtual environment
 PYTHON = str(Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}"))
@@ -140,7 +141,7 @@ def test_kernels_in_a_temporary_folder_leave_nothing_in_the_cache(
 ) -> None:
     """`ab` starts sweeps with a new temporary folder, beside its unpacked kernels."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    of_a_sweep = tmp_path / "gpubench-sweep"
+    of_a_sweep = tmp_path / f"{TEMPORARY}sweep"
     of_a_sweep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(of_a_sweep if is_below_another else tmp_path))
     (tmp_path / "unpacked").mkdir()

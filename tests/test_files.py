@@ -10,7 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -23,6 +25,7 @@ from gpubench.files import Output
 from gpubench.model.measurement import LONGEST_REASON
 from gpubench.results.provenance import _git
 from gpubench.results.row import read, write
+from gpubench.temporary import TEMPORARY, temporary_folder
 
 SIZES = [str(size) for size in range(8, 65, 4)]
 SHORT_SWEEP = (
@@ -135,6 +138,32 @@ def test_a_sweep_that_skips_all_points_leaves_the_old_file(tmp_path: Path) -> No
     assert "nothing was measured, so the existing file stays" in done.err
     assert (tmp_path / "a.csv").read_text() == "precious"
     assert [row.status for row in read(tmp_path / "b.csv")] == ["skipped"]
+
+
+@pytest.mark.parametrize("prefix", [TEMPORARY, f".{TEMPORARY}"])
+def test_a_later_call_removes_the_temporary_folders_of_killed_processes_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    wait = (
+        "import sys; from gpubench.temporary import temporary_folder\n"
+        "with temporary_folder(sys.argv[1]) as folder: print(folder, flush=True); input()"
+    )
+    command = (sys.executable, "-c", wait, prefix)
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    (tmp_path / "gpubench-of-the-user").mkdir()
+    with subprocess.Popen(command, **pipes) as killed, subprocess.Popen(command, **pipes) as living:
+        names = [Path(process.stdout.readline().strip()).name for process in (killed, living)]  # type: ignore[union-attr] # a pipe
+        killed.kill()
+        killed.wait()
+        left = {path.name for path in tmp_path.iterdir()}
+        assert left == {"gpubench-of-the-user", *names}
+        with temporary_folder() as folder:
+            kept = {path.name for path in tmp_path.iterdir()} - {folder.name}
+        assert kept == {"gpubench-of-the-user", names[1]}
+        living.communicate("\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["gpubench-of-the-user"]
 
 
 def test_a_directory_that_is_not_writable_is_named_before_the_work(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ SOURCES = sorted(
 LAYERS = (
     {"model", "errors", "grouping", "rewording", "text"},
     {"hardware", "stats"},
-    {"files", "process"},
+    {"files", "temporary", "process"},
     {"results"},
     {"cache"},
     {"kernels", "backends"},

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import platform
 import signal
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -35,6 +34,7 @@ from gpubench.options import LOCAL, require_cluster
 from gpubench.process.child import open_channel, start
 from gpubench.process.requests import answer_requests, ask
 from gpubench.results.provenance import package_version
+from gpubench.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -163,7 +163,7 @@ def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
         raise DeviceUnavailableError(
             f"--on {LOCAL} needs a /dev/shm that can be written: {error.strerror}"
         ) from None
-    with tempfile.TemporaryDirectory(prefix="gpubench-") as directory:
+    with temporary_folder() as directory:
         shared: dict[str, Any] = {
             "host": LOOPBACK,
             "protocol": "tls",
@@ -178,7 +178,7 @@ def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
                     "nthreads": 1,
                     "preload": [__name__],
                     "memory_limit": 0,
-                    "local_directory": directory,
+                    "local_directory": str(directory),
                     "env": _environment(device),
                 },
             }

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from importlib import import_module
 from itertools import islice
@@ -18,6 +17,7 @@ from gpubench.foreign import values
 from gpubench.foreign.statement import Program, read_text
 from gpubench.model import CallVariant
 from gpubench.rewording import reworded
+from gpubench.temporary import temporary_until_exit
 
 Function = Callable[..., Any]
 
@@ -103,7 +103,7 @@ def _of_json(solution: Solution) -> tuple[Function, bool]:
     if not entry or file not in paths:
         listed = ", ".join(paths[:MAX_LISTED]) or "none"
         raise CompileError(f"{at} is not FILE::FUNCTION of one of its sources: {listed}")
-    folder = Path(tempfile.mkdtemp(prefix="solution-"))
+    folder = temporary_until_exit()
     for source in solution.sources:
         target = folder / source.path
         if not target.resolve().is_relative_to(folder.resolve()):

@@ -28,6 +28,7 @@ from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.on_cpu.unit import SHIM, translation_unit
 from gpubench.process.child import run_program
 from gpubench.results.provenance import source_hash
+from gpubench.temporary import temporary_folder
 from gpubench.text import clean
 
 BLOCKS = 4
@@ -287,8 +288,8 @@ def _record_together(cases: Sequence[Case], options: tuple[str, ...]) -> list[Re
     variant = cases[0].variant
     names = list(dict.fromkeys(name for case in cases for name in case.instances))
     unit = translation_unit(variant.source, None, names, folders=include_folders(options))
-    with tempfile.TemporaryDirectory(prefix="gpubench-") as parent:
-        folder = Path(parent) / "program"
+    with temporary_folder() as parent:
+        folder = parent / "program"
         folder.mkdir()
         try:
             passed = filter(run.PASSED.fullmatch, options)

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,10 +18,10 @@ from weakref import WeakSet
 from gpubench.errors import NO_MORE_PROCESSES
 from gpubench.hardware.host import oom_kills
 from gpubench.process.channel import Channel
-from gpubench.process.confine import TEMPORARY
 from gpubench.process.descendants import first_child
 from gpubench.process.streams import Copier
 from gpubench.process.warden import CANNOT_FORK, OVER_MEMORY
+from gpubench.temporary import temporary_folder
 
 ROOT = str(Path(__file__).parents[2])
 """The folder that contains this package."""
@@ -208,8 +207,8 @@ def run_with_folder(
     command: Sequence[str | Path], text: bytes | None = None, limit_s: float | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Call `run_program` with a temporary folder, which is removed after the program has ended."""
-    with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
-        return run_program(command, text, limit_s, {**os.environ, "TMPDIR": folder})
+    with temporary_folder() as folder:
+        return run_program(command, text, limit_s, {**os.environ, "TMPDIR": str(folder)})
 
 
 def end_programs() -> None:

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-TEMPORARY = "gpubench-"  # prefix of the names of temporary folders
-
 PR_SET_NO_NEW_PRIVS = 38
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system call numbers of all architectures
 CREATE_RULESET_VERSION = 1

@@ -5,7 +5,6 @@ and records calls of the CUDA runtime. A prebuilt `.so` is loaded unchanged.
 """
 
 import ctypes
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from gpubench.backends.cuda.nvcc import ENTRY, compile_library, demangled, witho
 from gpubench.errors import CompileError, LaunchError
 from gpubench.model import Config, HostVariant, Problem
 from gpubench.results.provenance import hash_of
+from gpubench.temporary import temporary_folder
 
 
 class HostFunction:
@@ -111,7 +111,7 @@ def _loaded(content: bytes, source: Path) -> ctypes.CDLL:
     """Load a shared library. Raises CompileError if the system's loader refuses it."""
     if source.suffix == ".so":
         return load_library(source)
-    with tempfile.TemporaryDirectory(prefix="gpubench-") as folder:
-        path = Path(folder, "host.so")
+    with temporary_folder() as folder:
+        path = folder / "host.so"
         path.write_bytes(content)
         return load_library(path, source.name)

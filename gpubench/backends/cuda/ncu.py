@@ -7,7 +7,6 @@ kernels, although a call of a library may launch several kernels.
 import csv
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -17,7 +16,7 @@ from typing import NamedTuple
 
 from gpubench.backends.cuda.nvcc import without_parameters
 from gpubench.process.child import start_program
-from gpubench.process.confine import TEMPORARY
+from gpubench.temporary import temporary_folder
 
 MARKER = "gpubench_marker"
 
@@ -74,8 +73,8 @@ def profile(
     ncu = find_ncu()
     if ncu is None:
         return Profile([], NOT_IN_PATH)
-    with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
-        log = Path(folder, "log")
+    with temporary_folder() as folder:
+        log = folder / "log"
         command = (
             ncu, "--log-file", log, "--metrics", ",".join(metrics), "--csv",
             "--page", "raw", "--print-units", "base", "--clock-control", "none",

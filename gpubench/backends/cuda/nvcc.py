@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -21,6 +20,7 @@ from gpubench.errors import CompileError, install_command
 from gpubench.model import PRECISIONS, Config, HostVariant
 from gpubench.model.sources import encoded_source, included_names, read_source
 from gpubench.process.child import run_with_folder
+from gpubench.temporary import temporary_folder
 
 MAX_COMPILE_S = 900
 """Time limit of a compilation. Large templates, such as the templates of CUTLASS, take minutes."""
@@ -174,8 +174,8 @@ def compile_kernel(
         f"template <auto* Entry> __global__ void {MARKER}() {{}}\n"
         f"template __global__ void {MARKER}<{expression}>();\n"
     )
-    with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
-        file, cubin = Path(name, "kernel.cu"), Path(name, "kernel.cubin")
+    with temporary_folder() as folder:
+        file, cubin = folder / "kernel.cu", folder / "kernel.cubin"
         file.write_bytes(encoded_source(text))
         target = ("-cubin", code_for(architecture), "-Xptxas=-v", "-o", cubin, file)
         _, log = run((*base_options(options), *target))
@@ -220,8 +220,8 @@ def compile_library(
     files = [*map(read_source, (*variant.sources[1:], CALLS))]
 
     def compile_it() -> bytes:
-        with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
-            file, output = Path(name, "host.cu"), Path(name, "host.so")
+        with temporary_folder() as folder:
+            file, output = folder / "host.cu", folder / "host.so"
             file.write_bytes(encoded_source(text))
             target = (code_for(architecture), *SHARED, "-o", output, file, CALLS)
             try:

@@ -6,7 +6,6 @@ The command needs no GPU.
 import os
 import re
 import shlex
-import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -54,6 +53,7 @@ from gpubench.plan.python_file import described_by
 from gpubench.plan.ranges import parse_tiles
 from gpubench.plan.registry import is_ours, of_op
 from gpubench.plan.sweep import Sweep
+from gpubench.temporary import temporary_folder
 from gpubench.text import counted
 from gpubench.view.tables import say
 
@@ -133,7 +133,7 @@ def _check_file(source: Path, op: str, tiles: str | None, arch: str | None) -> i
     NOT_RUN if no function could be run.
     """
     codes = []
-    with tempfile.TemporaryDirectory(prefix="gpubench-") as folder:
+    with temporary_folder() as folder:
         home = Path(os.path.realpath(folder))
         functions = list(described(source, op, home))
         for each in functions:
@@ -298,9 +298,9 @@ def _run(
     """Run the cases of each sanitizer on the CPU, and compare the results."""
     wrong, by_rows, faults, not_run = [], list[bool](), [], ""
     failed = set[Sanitizer]()
-    with tempfile.TemporaryDirectory(prefix="gpubench-") as folder, ThreadPoolExecutor(2) as pool:
+    with temporary_folder() as folder, ThreadPoolExecutor(2) as pool:
         runs = {
-            sanitizer: pool.submit(run_on_cpu, watched, sanitizer, Path(folder) / sanitizer.name)
+            sanitizer: pool.submit(run_on_cpu, watched, sanitizer, folder / sanitizer.name)
             for sanitizer, watched in cases.items()
         }
         for sanitizer, run in runs.items():
@@ -355,12 +355,12 @@ def _cause(case: Case) -> str:
     The cause is a variable or shared memory that is read before it is written. If neither is found,
     the text names the lines that store the result.
     """
-    with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
+    with temporary_folder() as folder:
         if case.problem.operation.is_product:
-            variables = uninitialized_variables(case, expected(case.problem), Path(name, "zeros"))
+            variables = uninitialized_variables(case, expected(case.problem), folder / "zeros")
             if variables:
                 return variables
-        if place := unwritten_shared_memory(case, Path(name, "watched")):
+        if place := unwritten_shared_memory(case, folder / "watched"):
             return f"{place} reads shared memory that no thread has written"
     stores = ", ".join(f"{file}:{line}" for file, line in stores_of_result(case))
     return f"the result is stored at {stores}" if stores else ""

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from shutil import which
 from signal import strsignal
-from tempfile import TemporaryDirectory
 from time import monotonic
 
 from gpubench.backends import AUTO, first_device
@@ -33,6 +32,7 @@ from gpubench.plan.sweep import Sweep
 from gpubench.process.child import run_program, run_with_folder
 from gpubench.results.result_file import ResultFile
 from gpubench.stats import looks
+from gpubench.temporary import temporary_folder
 from gpubench.text import shown
 from gpubench.view.progress import Steps
 from gpubench.view.tables import say
@@ -190,10 +190,10 @@ def unpacked(name: str, path: Path) -> Iterator[Path]:
     if archive.returncode:
         why = archive.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
         raise SideError(name, f": '{shown(str(path))}': {why}")
-    with TemporaryDirectory(prefix="gpubench-") as scratch:
+    with temporary_folder() as scratch:
         # Not tarfile: its safe filter is missing in Python 3.11.0 to 3.11.3, as in Debian 12.
         run_program(("tar", "-x", "-C", scratch), archive.stdout).check_returncode()
-        yield Path(scratch)
+        yield scratch
 
 
 def compare_builds(

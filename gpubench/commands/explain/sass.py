@@ -9,7 +9,6 @@ as a copying loop or the trap after a kernel's end, do not count.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import NamedTuple
 from gpubench.backends.cuda.nvcc import find
 from gpubench.hardware.occupancy import WARP
 from gpubench.process.child import run_program
+from gpubench.temporary import temporary_folder
 
 TIMEOUT_S = 120
 
@@ -46,11 +46,11 @@ def max_threads(attributes: str) -> int | None:
 
 def disassemble(content: bytes, *options: str) -> str | None:
     """Return the listing of a cubin, or None if the disassembler fails or is missing."""
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(content)
-        file.flush()
+    with temporary_folder() as folder:
+        file = folder / "kernel.cubin"
+        file.write_bytes(content)
         # `-ndf` omits the analysis of data flow, which takes a quarter of the time.
-        return run_disassembler(*options, "-ndf", file.name)
+        return run_disassembler(*options, "-ndf", str(file))
 
 
 def run_disassembler(*arguments: str) -> str | None:

@@ -7,7 +7,6 @@ proved in this way.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,6 +36,7 @@ from gpubench.on_cpu.fault import HUNG, KernelFaultError
 from gpubench.on_cpu.only_nvcc import why_only_nvcc
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.plan.from_source.files import SUFFIXES, expanded
+from gpubench.temporary import temporary_folder
 
 SIZES = ((256, 512, 64), (512, 256, 32), (128, 128, 128), (256, 256, 256))
 """M, N and K, or other extents, at which a function is run. The first two sizes that the function
@@ -84,8 +84,8 @@ def prove(variant: Variant, kernels: Path, *, as_is: bool = False) -> Proof:
     one_size = why_one_size(variant.signature, variant.op)
     if one_size or not taken:
         return Proof(reason=one_size or variant.why_not(tile, problems[0]) or "")
-    with tempfile.TemporaryDirectory(prefix="gpubench-") as name:
-        trial = Trial(variant=variant, tile=tile, folder=Path(name))
+    with temporary_folder() as folder:
+        trial = Trial(variant=variant, tile=tile, folder=folder)
         try:
             return _tried(trial, taken, problems[RUNS:], as_is=as_is)
         except CompileError as error:

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -37,9 +36,9 @@ from gpubench.model import Cache, Point, Status
 from gpubench.plan.scrutiny import owner_of
 from gpubench.plan.sweep import Sweep
 from gpubench.process.child import END_S
-from gpubench.process.confine import TEMPORARY
 from gpubench.process.streams import Copier
 from gpubench.results.counter_row import CounterRow, counters_path, encode
+from gpubench.temporary import temporary_folder
 from gpubench.text import counted, shown
 from gpubench.view.tables import say
 
@@ -154,8 +153,8 @@ def _profiled(
     output = os.dup(streams.descriptor)  # `start` closes the descriptor
     streams.start()
     try:
-        with TemporaryDirectory(prefix=TEMPORARY) as temporary:
-            request = Path(temporary, "request")
+        with temporary_folder() as temporary:
+            request = temporary / "request"
             request.write_bytes(encode_call(launch, arguments))
             paths = json.dumps(sys.path), str(folder or ""), str(request)
             result = profile(

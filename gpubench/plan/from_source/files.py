@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -13,6 +12,7 @@ from gpubench.backends.c_function import c_functions, is_library
 from gpubench.errors import UsageError, first_line
 from gpubench.model.sources import included_names, includes_of, read_source, whole_source
 from gpubench.process.child import run_program
+from gpubench.temporary import TEMPORARY, temporary_folder
 from gpubench.text import shown
 
 MAX_LISTED = 5  # maximum number of sources that a message lists
@@ -73,9 +73,9 @@ def expanded(source: Path, folders: Sequence[Path]) -> tuple[str, str, str]:
     pieces = [(file == files[0], read_source(file)) for file in (*files[1:], files[0])]
     if compiler := shutil.which("g++"):
         names = {name for _, text in pieces for name in included_names(text)}
-        with tempfile.TemporaryDirectory(prefix=".gpubench-") as empty:  # hidden from `neighbours`
+        with temporary_folder(f".{TEMPORARY}") as empty:  # hidden from `neighbours`
             for name in sorted(names, key=len, reverse=True):  # thread/thread.cuh precedes thread
-                path = Path(empty, name)
+                path = empty / name
                 if not Path(name).is_absolute() and ".." not in path.parts and not path.exists():
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.touch()
