@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -239,3 +240,23 @@ def csv_path(flag: str, path: Path) -> Path:
             f"{shown(str(path.with_name(path.stem)))}.csv"
         )
     return path
+
+
+_FORMATS = {".txt": "text", ".md": "markdown", ".csv": "csv", ".json": "json", ".xml": "junit"}
+"""Maps the ending of a file's name to the format of the content."""
+
+Format = TypeVar("Format", bound=StrEnum)
+
+
+def format_of(output: Path | None, formats: type[Format]) -> Format:
+    """Return the format that the name of a file states. Without a file, return the text format.
+
+    Raises UsageError if the name states none of `formats`.
+    """
+    if output is None:
+        return formats("text")
+    endings = {ending: name for ending, name in _FORMATS.items() if name in {*formats}}
+    suffix = Path(output.name.removesuffix(".gz")).suffix.lower()
+    if suffix not in endings:
+        raise UsageError(f"--output: add --format, or end the name in {', '.join(endings)}")
+    return formats(endings[suffix])

@@ -212,6 +212,7 @@ def compare_builds(
     Raises UsageError for sides, options and files that cannot be used, before anything is measured.
     """
     texts = option_texts(options, config)
+    settings = replace(settings, format=settings.chosen_format)
     if settings.output:
         Output(settings.output, overwrite=settings.force)
     with unpacked("base", base) as old, unpacked("new", new) as latest:

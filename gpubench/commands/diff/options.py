@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from gpubench import options as option
+from gpubench.plan.ranges import format_of
 
 AB_PAIRS = 26  # default number of pairs of sweeps that `gpubench ab` measures on a GPU
 BISECT_PAIRS = 10  # default number of pairs that `gpubench bisect` measures
@@ -25,9 +26,6 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
     JSON = "json"
     JUNIT = "junit"
-
-
-_FORMATS = {".md": Format.MARKDOWN, ".json": Format.JSON, ".xml": Format.JUNIT}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +68,7 @@ class Options:
         typer.Option(
             metavar=f"[{'|'.join(Format)}]",
             help="Format of the comparison. Default: the format that the name of --output has "
-            "(.md, .json or .xml), or else text.",
+            "(.txt, .md, .json or .xml), or else text.",
         ),
     ] = None
     output: Annotated[
@@ -84,8 +82,7 @@ class Options:
     @property
     def chosen_format(self) -> Format:
         """The format of the output: `--format`, or else the format that the file's name has."""
-        suffix = self.output.suffix.lower() if self.output else ""
-        return self.format or _FORMATS.get(suffix, Format.TEXT)
+        return self.format or format_of(self.output, Format)
 
 
 _DECLARED = inspect.signature(Options, eval_str=True).parameters

@@ -22,6 +22,7 @@ from gpubench.files import Output
 from gpubench.plan.ranges import parse_fraction
 from gpubench.plan.selection import selection
 from gpubench.results import store
+from gpubench.results.columns import packed
 from gpubench.results.row import read
 from gpubench.text import clean_lines
 from gpubench.view.tables import console, say
@@ -47,6 +48,7 @@ def run_diff(
     if path and os.path.realpath(path) in map(os.path.realpath, (*base, *new)):
         raise UsageError(f"--output: {path} is one of the files compared")
     output = Output(path, overwrite=options.force) if path else None
+    form = options.chosen_format
     if build_files(base, new):
         report = compared_builds(base, new, options)
     elif base and new:
@@ -56,9 +58,8 @@ def run_diff(
         report = compared_sides(*sides, options, builds, q)
     else:
         raise UsageError("name two sides to compare: gpubench diff BASE.csv NEW.csv")
-    form = options.chosen_format
     if output:
-        output.write(clean_lines(FORMATS[form](report)).encode())
+        output.write(packed(output.path, clean_lines(FORMATS[form](report)).encode()))
     if output or form == Format.TEXT:
         print_text(report, console())
     else:

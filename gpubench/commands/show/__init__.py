@@ -64,6 +64,7 @@ def show(
         tables_of_counters,
     )
     from gpubench.files import Output
+    from gpubench.plan.ranges import format_of
     from gpubench.plan.selection import read_selected
     from gpubench.results.build_row import is_build_file, read
     from gpubench.results.columns import packed
@@ -73,7 +74,7 @@ def show(
 
     beside = {*map(counters_path, files)}  # `*.csv` also names the counters
     files = [path for path in files if path not in beside]
-    form = form or _form_of(output)
+    form = form or format_of(output, Format)
     claimed = Output(output, overwrite=force) if output else None
     are_rows = form in {Format.CSV, Format.JSON}
     if any(map(is_build_file, files)):
@@ -102,14 +103,3 @@ def show(
         claimed.write(packed(claimed.path, content))
     else:
         typer.echo(content.decode(), nl=False)
-
-
-def _form_of(output: Path | None) -> Format:
-    """Return the format that the name of a file states. Without a file, return the text format."""
-    if output is None:
-        return Format.TEXT
-    forms = {".txt": Format.TEXT, ".md": Format.MARKDOWN, ".csv": Format.CSV, ".json": Format.JSON}
-    suffix = Path(output.name.removesuffix(".gz")).suffix.lower()
-    if suffix not in forms:
-        raise UsageError(f"--output: add --format, or end the name in {', '.join(forms)}")
-    return forms[suffix]

@@ -1,9 +1,11 @@
 """The formats of `diff`: how they are chosen, and texts that would break them."""
 
+import gzip
 import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import pytest
 from diffs import Run, Write, rows
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,4 +33,17 @@ def test_a_written_comparison_has_the_format_that_its_name_states(
     assert ET.fromstring(written("a.xml")).tag == "testsuites"  # noqa: S314 # our own
     assert written("a.md").startswith("#")
     assert written("a.txt").startswith("no confirmed regression")
-    assert written("b.md", "--format", "text") == written("b")
+    assert written("b.md", "--format", "text") == written("b.txt")
+    assert run(base, new, "-o", str(tmp_path / "c.json.gz"))[0] == 0
+    assert json.loads(gzip.decompress((tmp_path / "c.json.gz").read_bytes()))["format"] == 1
+
+
+@pytest.mark.parametrize("name", ["x.html", "x.csv", "x"])
+def test_a_name_that_states_no_format_of_a_comparison_is_refused(
+    file: Write, run: Run, tmp_path: Path, name: str
+) -> None:
+    base, new = file("base.csv", rows()), file("new.csv", rows(own=1.01))
+    code, _, err = run(base, new, "-o", str(tmp_path / name))
+    assert code == 2
+    assert "--output: add --format, or end the name in .txt, .md, .json, .xml" in err
+    assert not (tmp_path / name).exists()
