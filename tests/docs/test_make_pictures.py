@@ -35,6 +35,11 @@ def said(path: Path) -> tuple[list[str], list[str]]:
     return re.findall(r"<dc:description>([^<]*)", text), sorted(words)
 
 
+def test_the_page_has_the_commands_that_draw_the_pictures(script: ModuleType) -> None:
+    page = " ".join(Path("docs/plots.md").read_text(encoding="utf-8").replace("\\\n", "").split())
+    assert [command for command in script.COMMANDS if command not in page] == []
+
+
 @pytest.mark.slow
 def test_every_picture_is_up_to_date(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
