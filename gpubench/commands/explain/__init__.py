@@ -62,7 +62,10 @@ def explain(
     options={
         "dtypes": ("LIST", "Element types: float32,float16. Default: all types of each kernel."),
         "sizes": SIZE,
-        "op": None,
+        "op": (
+            "OP",
+            "Only this operation, such as gemm. Default: all; with --kernels, those with a folder.",
+        ),
         "kernels": None,
     },
 )
