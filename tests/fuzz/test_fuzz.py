@@ -31,7 +31,7 @@ NEVER_READ = {"command", "shown", "scheduler"}
 """Readers whose examples may all be refused: command lines, pictures, and files of schedulers."""
 
 INPUTS = {name: 3 if name in SLOW else 8 for name in READERS} | {"command": 20}
-"""Number of mutated inputs per reader in every run. The sum is 174."""
+"""Number of mutated inputs per reader in every run."""
 
 MAX_KILOBYTES = 400 * 2**10
 """Maximum growth of this process by all these inputs. They have at most 512 KiB each."""
