@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
 from gpubench.errors import UsageError
 from gpubench.model import LARGEST, Size, size_of, size_text
 from gpubench.results.other_files import MAX_HEAD, what_it_is
-from gpubench.text import clean
+from gpubench.text import clean, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,9 +128,9 @@ class Columns(Generic[R]):
         """Read the rows of a file, even if pandas or a spreadsheet has rewritten it.
 
         Columns may be in any order, columns that are not required may be missing, and unknown
-        columns are ignored. Fields may be separated by commas, semicolons or tabs. `*.gz` is
-        decompressed. `columns` names the columns that the caller needs in addition to the key.
-        Reading fewer columns takes less time.
+        columns are ignored. Fields may be separated by commas, semicolons or tabs. Content of
+        gzip is decompressed. `columns` names the columns that the caller needs in addition to the
+        key. Reading fewer columns takes less time.
 
         Raises UsageError for a file of more than `MAX_ROWS` rows, and for an invalid field. The
         message names the line and the column of the field.
@@ -169,8 +169,12 @@ class Columns(Generic[R]):
         for name in self._required:
             if name not in names:
                 file.seek(0)
-                what = what_it_is(file.read(MAX_HEAD)) or f"column '{name}' is missing"
-                raise UsageError(f"{refusal}: {what}")
+                missing = (
+                    f"column '{name}' is missing in the first line, '{shown(','.join(names))}'"
+                )
+                raise UsageError(f"{refusal}: {what_it_is(file.read(MAX_HEAD)) or missing}")
+        if twice := [name for name in self.names if names.count(name) > 1]:
+            raise UsageError(f"{refusal}: the first line has column '{twice[0]}' twice")
         chosen = {*self._key, *(self.names if columns is None else columns)}
         parsers = [
             (at, name, self._parsers[name])
@@ -258,24 +262,34 @@ def unguarded(text: str) -> str:
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
+_GZIP = b"\x1f\x8b"  # beginning of a file that gzip has written
+
+_NO_TEXT = "it is not text in UTF-8; a spreadsheet can save it as 'CSV UTF-8'"
+
+
 @contextmanager
 def opened(path: Path, most_bytes: int = MAX_BYTES + 1) -> Iterator[IO[str]]:
-    """Open the first `most_bytes` bytes of a CSV as text. A file `*.gz` is decompressed.
+    """Open the first `most_bytes` bytes of a CSV as text. Content of gzip is decompressed.
 
     Raises UsageError for a file of more than `MAX_BYTES` or `MAX_ROWS` before any line is read, and
     if reading under `with` shows that the text is not a CSV.
     """
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            content = file.read(most_bytes)
+        with path.open("rb") as raw:
+            is_packed = raw.peek(2).startswith(_GZIP)  # browsers decompress, and keep the name
+            content = (gzip.GzipFile(fileobj=raw) if is_packed else raw).read(most_bytes)
         is_json = content.removeprefix(codecs.BOM_UTF8).startswith(b"{")  # a row has many lines
         if len(content) > MAX_BYTES or (not is_json and content.count(b"\n") > MAX_ROWS + 1):
             raise _too_large(path)
+        if b"\0" in content:
+            raise UsageError(f"{path}: not a gpubench CSV: {_NO_TEXT}")
         errors = "strict" if len(content) < most_bytes else "ignore"  # a character may be cut
         yield io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", errors, newline="")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not a gpubench CSV: it is not text in UTF-8") from error
-    except (csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UsageError(f"{path}: not a gpubench CSV: {_NO_TEXT}") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UsageError(f"{path}: the compressed file is cut off or damaged") from error
+    except csv.Error as error:
         raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error

@@ -254,8 +254,21 @@ def test_a_file_that_is_no_csv_is_refused(tmp_path: Path) -> None:
     for content in (b"", b"\n", b"a,b\n1,2\n", b"\x89PNG\r\n\x1a\n\xff\xfe", b'"' * 9):
         path.write_bytes(content)
         assert re.search("not a (gpubench CSV|CSV of a sweep)", refusal(path))
-    path.write_bytes(table.encode([measured()]) + b"\xff\xfe")
-    assert "not a gpubench CSV" in refusal(path)
+    whole = table.encode([measured()])
+    for content in (whole + b"\xff\xfe", whole.decode().encode("utf-16-le"), b"PK\3\4\0\0"):
+        path.write_bytes(content)
+        assert "it is not text in UTF-8; a spreadsheet can save it as 'CSV UTF-8'" in refusal(path)
+
+
+def test_a_first_line_with_other_columns_is_quoted(csv_file: Path) -> None:
+    csv_file.write_bytes(b"# mine\n" + csv_file.read_bytes())
+    assert "column 'op' is missing in the first line, '# mine'" in refusal(csv_file)
+    csv_file.write_bytes(table.encode([measured()]).replace(b",tile,", b",op,"))
+    assert "column 'tile' is missing in the first line, 'op,variant,backend,op," in refusal(
+        csv_file
+    )
+    csv_file.write_bytes(table.encode([measured()]).replace(b",samples,", b",op,"))
+    assert "the first line has column 'op' twice" in refusal(csv_file)
 
 
 def test_the_frame_is_what_pandas_reads_from_the_file(csv_file: Path) -> None:
@@ -279,9 +292,18 @@ def test_a_compressed_file_is_read_and_a_damaged_one_refused(tmp_path: Path) -> 
     whole = gzip.compress(table.encode([measured(9.0), measured(10.0)]))
     path.write_bytes(whole)
     assert [row.median_us for row in read(path)] == [9.0, 10.0]
-    for damaged in (whole[:-20], b"no gzip", whole[:40] + b"\0" * 40 + whole[80:]):
+    for damaged in (whole[:-20], whole[:40] + b"\0" * 40 + whole[80:]):
         path.write_bytes(damaged)
-        assert str(path) in refusal(path)
+        assert f"{path}: the compressed file is cut off or damaged" in refusal(path)
+
+
+@pytest.mark.parametrize(("name", "is_packed"), [("a.csv", True), ("a.csv.gz", False)])
+def test_a_file_whose_name_states_a_wrong_compression_is_read(
+    tmp_path: Path, name: str, is_packed: bool
+) -> None:
+    content = table.encode([measured(9.0)])
+    (tmp_path / name).write_bytes(gzip.compress(content) if is_packed else content)
+    assert [row.median_us for row in read(tmp_path / name)] == [9.0]
 
 
 def test_columns_that_are_not_asked_for_are_left_out(tmp_path: Path) -> None:
