@@ -238,10 +238,7 @@ def compare_builds(
                 "--variants NAME,cpu_blas measures only your kernel and the BLAS",
                 err=True,
             )
-        folder = shlex.quote(str(directory))
-        again = f"gpubench diff --base {folder}/base-*.csv --new {folder}/new-*.csv"
-        again += f" --threshold {shlex.quote(settings.threshold)}" if settings.threshold else ""
-        again += " --strict" if settings.strict else ""
+        again = _command_of_diff(directory, settings)
         decided = partial(_decided, limits)
         try:
             with opened(sides[0], texts, sweep) as first, opened(sides[1], texts, sweep) as second:
@@ -255,6 +252,14 @@ def compare_builds(
     code = run_diff(*files, settings, (str(base), str(new)), q=q)
     say(f"again: {again}", err=True)
     return code
+
+
+def _command_of_diff(directory: Path, settings: Options) -> str:
+    """Return the command that compares the sweeps in a directory again."""
+    folder = shlex.quote(str(directory))
+    command = f"gpubench diff --base {folder}/base-*.csv --new {folder}/new-*.csv"
+    command += f" --threshold {shlex.quote(settings.threshold)}" if settings.threshold else ""
+    return command + (" --strict" if settings.strict else "")
 
 
 def _max_pairs(

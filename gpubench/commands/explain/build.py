@@ -80,6 +80,11 @@ def run_build(
         claimed.write(packed(claimed.path, encode(rows)))
     else:
         print(encode(rows).decode(), end="")
+    return _conclude(rows, output)
+
+
+def _conclude(rows: Sequence[BuildRow], output: Path | None) -> int:
+    """Print what was compiled, and what failed, was skipped or not listed. Return the exit code."""
     unlisted = {
         row.architecture for row in rows if row.status == Status.OK and not row.disassembler
     }
