@@ -169,16 +169,21 @@ def plan(
                     raise TypeError(f"refuse returned {type(reason).__name__}, not text or None")
                 planned[point] = reason
     if all(planned.values()):
-        refusals = [(point.variant.name, str(reason)) for point, reason in planned.items()]
-        every = choose(sweep.op, backend, (), sweep.kernels)
-        theirs = dict.fromkeys(dtype for variant in every for dtype in variant.dtypes)
-        raise UsageError(
-            f"nothing to measure: {_once(refusals)}"
-            if refusals
-            else f"--dtypes: no kernel of {sweep.op} for {backend} has {', '.join(sweep.dtypes)}; "
-            f"the kernels have {', '.join(theirs)}"
-        )
+        raise UsageError(_why_nothing(planned, sweep, backend))
     return planned
+
+
+def _why_nothing(planned: Mapping[Point, str | None], sweep: Sweep, backend: str) -> str:
+    """Return why no point of a sweep can run."""
+    if planned:
+        refusals = [(point.variant.name, str(reason)) for point, reason in planned.items()]
+        return f"nothing to measure: {_once(refusals)}"
+    every = choose(sweep.op, backend, (), sweep.kernels)
+    theirs = dict.fromkeys(dtype for variant in every for dtype in variant.dtypes)
+    return (
+        f"--dtypes: no kernel of {sweep.op} for {backend} has {', '.join(sweep.dtypes)}; "
+        f"the kernels have {', '.join(theirs)}"
+    )
 
 
 def _once(refusals: Sequence[tuple[str, str]]) -> str:
