@@ -30,22 +30,19 @@ ROUNDED_ONCE = 1.01  # factor on the unit roundoff of a right value that is roun
 class _Right(NamedTuple):
     """The right values of all elements of a result."""
 
+    part: Part
+    tolerance: Tolerance
     values: Values
     own: Any  # the reference's results in its own types
     own_error: float
     """Largest error of the reference in its own types, as a multiple of the tolerance."""
 
     is_wide: bool  # whether the right values are the reference's results in float64
-
-
-class _Launches(NamedTuple):
-    """The right values that a result had in earlier launches."""
-
-    spread: Values | None
+    spread: Values | None = None
     """Mean square of the right values' variation between launches, with one value for each chunk.
     None before `MIN_PAIRS` pairs of launches were compared."""
 
-    earlier: list[Values]
+    earlier: Sequence[Values] = ()
     """The right values of the first launch, and of the previous launch."""
 
 
@@ -77,19 +74,21 @@ class Comparison:
         before = [each for each in (self._first, self._last) if each]
         self._learn([each.values for each in right])
         has_spread = self._pairs >= MIN_PAIRS
-        launches = [
-            _Launches(squares / self._pairs if has_spread else None, [each[at] for each in before])
-            for at, squares in enumerate(self._squares)
+        spreads = [squares / self._pairs if has_spread else None for squares in self._squares]
+        results = [
+            each._replace(spread=spread, earlier=[values[at] for values in before])
+            for at, (each, spread) in enumerate(zip(right, spreads, strict=True))
         ]
-        return WithReference(self._facts, right, launches, self.elements)
+        return WithReference(results, self.elements)
 
     def _right(self, own: Any, wide: Values | None, tolerance: Tolerance, part: Part) -> _Right:
         """Return `wide` as the right values if the values in `own` agree with it, or else `own`."""
         if wide is not None:
             ratios, _ = _errors(self.elements, own, wide, tolerance, part)
             if judged(ratios, tolerance, self.elements) <= 1:
-                return _Right(wide, own, self.elements.largest(ratios), is_wide=True)
-        return _Right(self.elements.widened(own), own, 0.0, is_wide=False)
+                error = self.elements.largest(ratios)
+                return _Right(part, tolerance, wide, own, error, is_wide=True)
+        return _Right(part, tolerance, self.elements.widened(own), own, 0.0, is_wide=False)
 
     def _learn(self, right: list[Values]) -> None:
         """Record how this launch's right values differ from the previous launch's right values."""
@@ -106,28 +105,20 @@ class Comparison:
 class WithReference:
     """Compares results with the right results of a launch."""
 
-    def __init__(
-        self,
-        facts: Facts,
-        right: list[_Right],
-        launches: list[_Launches],
-        elements: ModuleType = on_host,
-    ) -> None:
-        self._facts, self._right, self._launches = facts, right, launches
-        self._elements = elements
+    def __init__(self, right: Sequence[_Right], elements: ModuleType = on_host) -> None:
+        self._right, self._elements = right, elements
 
     @property
     def is_wide(self) -> bool:
         """Whether the right results of all floating-point outputs are the float64 results."""
-        pairs = zip(self._facts.outputs, self._right, strict=True)
-        return all(each.is_wide for part, each in pairs if _roundoff(part.dtype))
+        return all(each.is_wide for each in self._right if _roundoff(each.part.dtype))
 
     def __call__(self, content: Content) -> Compared:
         """Compare the bytes of a launch's results with the right results."""
-        outputs, tolerances = self._facts.outputs, self._facts.tolerances
-        results = (self._elements.values_of(content, part) for part in outputs)
-        pairs = zip(results, self._right, self._launches, tolerances, outputs, strict=True)
-        compared = [self._compared(*pair) for pair in pairs]
+        compared = [
+            self._compared(self._elements.values_of(content, each.part), each)
+            for each in self._right
+        ]
         return Compared(
             reason=next((each.reason for each in compared if each.reason), ""),
             judged=max(each.judged for each in compared),
@@ -135,11 +126,9 @@ class WithReference:
             rms=max(each.rms for each in compared),
         )
 
-    def _compared(
-        self, result: Any, right: _Right, launches: _Launches, tolerance: Tolerance, part: Part
-    ) -> Compared:
-        elements = self._elements
-        ratios, off = _errors(elements, result, right.values, tolerance, part, right.own)
+    def _compared(self, result: Any, right: _Right) -> Compared:
+        elements, tolerance = self._elements, right.tolerance
+        ratios, off = _errors(elements, result, right.values, tolerance, right.part, right.own)
         error = judged(ratios, tolerance, elements)
         worst = elements.largest(off)
         largest = _relative(worst, elements.magnitude(right.values))
@@ -148,32 +137,23 @@ class WithReference:
         if not elements.has_any(result) and elements.has_any(right.values):
             reason = "the result is all zeros"
         elif elements.largest(ratios) > 1:
-            reason = self._why_outside(result, ratios, error, right, launches, tolerance, part)
+            reason = self._why_outside(result, ratios, error, right)
         cap = tolerance.cap
         if not reason and cap is not None and worst > cap:
             reason = f"the error of an element is {worst:.2g}, but at most {cap:g} is allowed"
-        if not reason and launches.spread is not None and worst:
-            reason = self._why_not_computed(off, right, launches.spread, part)
+        if not reason and right.spread is not None and worst:
+            reason = self._why_not_computed(off, right)
         return Compared(reason, error, largest, rms)
 
-    def _why_outside(
-        self,
-        result: Any,
-        ratios: Values,
-        error: float,
-        right: _Right,
-        launches: _Launches,
-        tolerance: Tolerance,
-        part: Part,
-    ) -> str:
+    def _why_outside(self, result: Any, ratios: Values, error: float, right: _Right) -> str:
         """Return why a result with errors above the tolerance is wrong, or "" if it is right."""
-        elements = self._elements
+        elements, tolerance, part = self._elements, right.tolerance, right.part
         values = elements.widened(result)
         if elements.has_nan(values) and not elements.has_nan(right.values):
             return "the result holds NaN: an element was not written, or computed as NaN"
         if not error <= 1:
-            for launch in launches.earlier:
-                of_earlier, _ = _errors(elements, result, launch, tolerance, part)
+            for values_of_launch in right.earlier:
+                of_earlier, _ = _errors(elements, result, values_of_launch, tolerance, part)
                 if judged(of_earlier, tolerance, elements) <= 1:
                     return "the result is that of an earlier launch: it was kept, and not computed"
             share = math.floor(1000 * elements.share_within(ratios)) / 10  # never 100 %
@@ -190,10 +170,10 @@ class WithReference:
             f"more than {limit:.0f} times the tolerance: {_span(*span)}"
         )
 
-    def _why_not_computed(self, off: Values, right: _Right, spread: Values, part: Part) -> str:
+    def _why_not_computed(self, off: Values, right: _Right) -> str:
         """Return a message if errors are as large as the right values' variation, or else ""."""
         count, *span = self._elements.missed(
-            off, right.values, right.own, spread, OWN_ERRORS, _roundoff(part.dtype)
+            off, right.values, right.own, right.spread, OWN_ERRORS, _roundoff(right.part.dtype)
         )
         if not count:
             return ""
