@@ -10,13 +10,15 @@ EXTENTS = "M and N are exchanged"
 ROW_MAJOR = "all matrices are row-major"
 
 
-def alternatives(describe: Callable[..., Description]) -> Iterator[tuple[Description, str]]:
-    """Yield descriptions with other guesses than `describe()`, and texts on the other guesses.
+def alternatives(
+    first: Description, describe: Callable[..., Description]
+) -> Iterator[tuple[Description, str]]:
+    """Yield descriptions with other guesses than `first`, and texts on the other guesses.
 
     Descriptions with a column-major C are left out: with such a C, a kernel would become right that
     exchanges the indices of its store by mistake.
     """
-    texts = {describe().text}
+    texts = {first.text}
     for guesses in product(("", GRID), ("", EXTENTS, ROW_MAJOR)):
         other = describe(exchanged=guesses, column_major=() if ROW_MAJOR in guesses else None)
         if "C" not in other.column_major and other.text not in texts:

@@ -256,17 +256,14 @@ def _check_source(
     `named` is true if the user named the tiles. If the source is wrong as `guess` describes it, and
     right with other guesses, the other guesses are used.
     """
-    is_host = isinstance(variant, HostVariant)
-    cases = {
-        Sanitizer.ADDRESS: all_cases(variant, tiles),
-        Sanitizer.THREAD: race_cases(variant, tiles if named or is_host else ()),
-    }
+    cases = _cases(variant, tiles, named=named)
     outcome = _run(variant, tiles, cases)
     is_hung = any(HUNG in fault.finding for fault in outcome.faults)  # other guesses take as long
     if guess and Sanitizer.ADDRESS in outcome.failed:
         if not is_hung and (other := _other_guess(guess, tiles)):
-            return _check_source(other, tiles, advice, named=named)
-        if guess.note:
+            variant, cases = other, _cases(other, tiles, named=named)
+            outcome = _run(variant, tiles, {Sanitizer.THREAD: cases[Sanitizer.THREAD]})
+        elif guess.note:
             say(f"\na guess above may be wrong, and not the source: {advice}", "yellow")
     if outcome.faults:
         _show_faults(variant, outcome.faults, advice)
@@ -288,6 +285,17 @@ def _check_source(
         say(_cause(case), "red")
         _say_launched([case], advice)
     return code
+
+
+def _cases(
+    variant: CudaVariant | HostVariant, tiles: Sequence[Config | None], *, named: bool
+) -> dict[Sanitizer, list[Case]]:
+    """Return the cases of each sanitizer. `named` is true if the user named the tiles."""
+    is_host = isinstance(variant, HostVariant)
+    return {
+        Sanitizer.ADDRESS: all_cases(variant, tiles),
+        Sanitizer.THREAD: race_cases(variant, tiles if named or is_host else ()),
+    }
 
 
 def _run(

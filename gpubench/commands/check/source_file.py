@@ -1,7 +1,7 @@
 """Describes the functions of a CUDA source for `gpubench check FILE.cu`."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -82,11 +82,13 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
                 continue
             variant = _loaded(description, path, op)
             if variant.column_major == ONLY_RESULT:
-                variant = _loaded(describe(column_major=()), path, op)
+                description = describe(column_major=())
+                variant = _loaded(description, path, op)
             if why := why_one_size(getattr(variant, "signature", ""), op):
                 yield Described(function=function, note=why)
                 continue
-            note, others = _note(description, variant), _others(describe, path, op, function)
+            others = _others(alternatives(description, describe), path, op, function)
+            note = _note(description, variant)
             yield Described(function=function, variant=variant, note=note, others=others)
         except UsageError as error:
             yield Described(function=function, note=_without_flag(error))
@@ -98,10 +100,10 @@ def _loaded(description: Description, path: Path, op: str) -> Variant:
 
 
 def _others(
-    describe: Callable[..., Description], path: Path, op: str, function: str
+    descriptions: Iterable[tuple[Description, str]], path: Path, op: str, function: str
 ) -> Iterator[Described]:
     """Yield the function with other guesses."""
-    for description, what in alternatives(describe):
+    for description, what in descriptions:
         variant = _loaded(description, path, op)
         lines = (f"only right if {what}, so it is checked in this way", _note(description, variant))
         note = "\n".join(filter(None, lines))

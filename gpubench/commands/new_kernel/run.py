@@ -173,7 +173,7 @@ def _proved(
         proof = prove(load(path, op), folder)  # this command wrote the file, so it is safe to run
     except UsageError as error:  # the description that was written is refused
         return f"Not proved: {error}.{hint}"
-    for other, what in alternatives(redescribe) if proof.is_wrong else ():
+    for other, what in alternatives(description, redescribe) if proof.is_wrong else ():
         _write_again(path, other)
         other_proof = prove(load(path, op), folder, as_is=True)
         if other_proof.sizes and not other_proof.reason:

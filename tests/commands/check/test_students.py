@@ -242,6 +242,10 @@ __global__ void mine(const float* A, const float* B, float* C, int M, int N, int
 """
 
 
+RUN_LAST = {0: Sanitizer.THREAD, FAULTY: Sanitizer.ADDRESS}
+"""The last sanitizer that runs another guess. Only a right guess is run under ThreadSanitizer."""
+
+
 @pytest.mark.parametrize(
     ("old", "new", "code"),
     [("", "", 0), ("C[row * N", "C[row * M", FAULTY)],
@@ -255,7 +259,12 @@ def test_another_guess_makes_a_right_kernel_right_and_no_wrong_kernel(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def without_sanitizer(cases: Sequence[Case], _: Sanitizer, folder: Path) -> list[np.ndarray]:
+    runs = []
+
+    def without_sanitizer(
+        cases: Sequence[Case], sanitizer: Sanitizer, folder: Path
+    ) -> list[np.ndarray]:
+        runs.append((cases[0].variant, sanitizer))
         return run_on_cpu(cases, Sanitizer.NONE, folder)
 
     monkeypatch.setattr(run, "run_on_cpu", without_sanitizer)  # compiles in less time
@@ -264,6 +273,8 @@ def test_another_guess_makes_a_right_kernel_right_and_no_wrong_kernel(
     out = " ".join(capsys.readouterr().out.split())
     guess = "only right if blockIdx.x counts rows of C"
     assert (guess in out) == (code == 0)
+    assert len({*runs}) == len(runs), "a sanitizer ran the same guess twice"
+    assert runs[-1][1] is RUN_LAST[code]
     advice = "a guess above may be wrong, and not the source: describe the function"
     assert (advice in out.partition("fault: ")[0].partition("wrong: ")[0]) == (code == FAULTY)
 

@@ -390,7 +390,7 @@ def test_other_guesses_differ_and_none_has_a_column_major_result(tmp_path: Path)
     describe = partial(describe_file, source, "mine", "gemm", "", home=str(tmp_path))
     assert describe().column_major == ("B", "C")
     grid, both = other_guesses.GRID, f"{other_guesses.GRID}, and {other_guesses.EXTENTS}"
-    others = list(other_guesses.alternatives(describe))
+    others = list(other_guesses.alternatives(describe(), describe))
     assert {other_guesses.EXTENTS, other_guesses.ROW_MAJOR, both} <= {what for _, what in others}
     assert grid not in {what for _, what in others}
     assert len({each.text for each, _ in others}) == len(others)
