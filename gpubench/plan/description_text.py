@@ -66,6 +66,7 @@ class Description:
     others: tuple[str, ...] = ()  # names of the other functions that could be described
     dtypes: tuple[str, ...] = ()
     column_major: tuple[str, ...] = ()
+    squares_only: bool = False  # whether the description refuses extents that differ
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +128,7 @@ def description_of(facts: Facts) -> Description:
         asked=[each.name for each in asked], guesses=_guesses(facts), hint=facts.hint,
         objects=tuple(each.name for each in asked if _is_object(each)),
         function=facts.instance.partition("<")[0], others=tuple(facts.others), dtypes=facts.dtypes,
-        column_major=facts.column_major,
+        column_major=facts.column_major, squares_only=facts.squares_only,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import dropwhile
 from pathlib import Path
@@ -173,25 +174,51 @@ def _proved(
         proof = prove(load(path, op), folder)  # this command wrote the file, so it is safe to run
     except UsageError as error:  # the description that was written is refused
         return f"Not proved: {error}.{hint}"
-    for other, what in alternatives(description, redescribe) if proof.is_wrong else ():
-        _write_again(path, other)
-        other_proof = prove(load(path, op), folder, as_is=True)
-        if other_proof.sizes and not other_proof.reason:
-            return (
-                f"The description is complete: its results at {other_proof.sizes} are right on the "
-                f"CPU.\nThey are only right if {what}, so the description states this."
-            )
-    if proof.is_wrong:  # no other guess is right
-        _write_again(path, description)
+    if proof.is_wrong and (verdict := _by_other_guess(path, op, folder, description, redescribe)):
+        return verdict
     if proof.column_major is not None or proof.squares_only:
         description = redescribe(column_major=proof.column_major, squares_only=proof.squares_only)
         _write_again(path, description)
         proof = prove(load(path, op), folder)
-    if proof.sizes and not proof.reason:
+    is_right = bool(proof.sizes) and not proof.reason
+    if is_right and not description.squares_only:
         return f"The description is complete: its results at {proof.sizes} are right on the CPU."
-    look = f" Check the guesses: {', '.join(description.guesses)}." if description.guesses else ""
     reason = proof.reason or "its results are not right at all sizes in this layout"
+    if is_right:
+        reason = (
+            f"its results at {proof.sizes} are right, but its results are wrong if the extents "
+            "differ; the description refuses such sizes"
+        )
+    look = f" Check the guesses: {', '.join(description.guesses)}." if description.guesses else ""
     return f"Not proved: {reason}.{look}{hint}"
+
+
+def _by_other_guess(
+    path: Path,
+    op: str,
+    folder: Path,
+    description: Description,
+    redescribe: Callable[..., Description],
+) -> str:
+    """Write the description again with other guesses that have right results; return the verdict.
+
+    If no other guess is right, the file keeps `description`, and the verdict is empty.
+    """
+    right = description
+    try:
+        for other, what in alternatives(description, redescribe):
+            _write_again(path, other)
+            with suppress(UsageError):  # this description is refused
+                proof = prove(load(path, op), folder, as_is=True)
+                if proof.sizes and not proof.reason:
+                    right = other
+                    return (
+                        f"The description is complete: its results at {proof.sizes} are right on "
+                        f"the CPU.\nThey are only right if {what}, so the description states this."
+                    )
+        return ""
+    finally:
+        _write_again(path, right)
 
 
 def _write_again(path: Path, description: Description) -> None:
