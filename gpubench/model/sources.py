@@ -9,11 +9,17 @@ from pathlib import Path
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
 _FOLDER = re.compile(r"(?:-I|--include-path=)(.+)")
+_LINKED = re.compile(r"[^-].*\.(?:cu|cpp|cc)")
 
 
 def include_folders(options: Iterable[str]) -> tuple[Path, ...]:
     """Return the include folders that a compiler's options name."""
     return tuple(Path(match[1]) for match in map(_FOLDER.fullmatch, options) if match)
+
+
+def linked_sources(options: Iterable[str]) -> tuple[Path, ...]:
+    """Return the further sources that a compiler's options name."""
+    return tuple(map(Path, filter(_LINKED.fullmatch, options)))
 
 
 def read_source(path: Path) -> str:

@@ -292,9 +292,8 @@ def _record_together(cases: Sequence[Case], options: tuple[str, ...]) -> list[Re
         folder = parent / "program"
         folder.mkdir()
         try:
-            passed = filter(run.PASSED.fullmatch, options)
             link = ("-no-pie", str(run.runtime_object(folder.parent, "accesses")))
-            program = run.build(unit, variant.source.parent, folder, (*OPTIONS, *passed), link)
+            program = run.build(unit, variant.source, folder, OPTIONS, link, options)
         except CompileError as error:
             return [_failed(case, _why_not_compiled(variant, error)) for case in cases]
         with ThreadPoolExecutor(cpu_threads()) as pool:

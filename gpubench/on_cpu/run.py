@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from threading import Lock
@@ -22,7 +22,7 @@ from gpubench.cache import cache_file, made_once
 from gpubench.errors import CompileError, UsageError
 from gpubench.grouping import grouped
 from gpubench.model import HostVariant
-from gpubench.model.sources import encoded_source, include_folders
+from gpubench.model.sources import encoded_source, include_folders, linked_sources
 from gpubench.on_cpu.case import Case, encoded, operands, words
 from gpubench.on_cpu.fault import HUNG, KernelFaultError
 from gpubench.on_cpu.unit import MISSING_HEADER, SHIM, translation_unit
@@ -136,8 +136,7 @@ def _run_alike(
     if not program.exists():
         entry = names[0] if isinstance(variant, HostVariant) else ""
         unit = translation_unit(variant.source, text, names, entry, include_folders(options))
-        flags = (*sanitizer.value, *filter(PASSED.fullmatch, options))
-        build(unit, variant.source.parent, folder, flags, sanitizer.value)
+        build(unit, variant.source, folder, sanitizer.value, sanitizer.value, options)
     inputs, outputs = folder / "inputs", folder / "outputs"
     results: list[np.ndarray] = []
     for part in _parts(cases):
@@ -189,17 +188,32 @@ def runtime_object(folder: Path, name: str = "runtime") -> Path:
 
 
 def build(
-    unit: str, beside: Path, folder: Path, options: Iterable[str], link: Iterable[str]
+    unit: str,
+    source: Path,
+    folder: Path,
+    flags: Sequence[str],
+    link: Sequence[str],
+    options: Sequence[str] = (),
 ) -> Path:
-    """Compile a translation unit with `options`, link it with the runtime, and return the program.
+    """Compile the translation unit of a source, link it with the runtime, and return the program.
 
-    Raises the exceptions of `gxx`.
+    `options` are the compile options of a variant, which may name further sources to link. `flags`
+    and `link` are options of g++. Raises UsageError for a missing source, and the exceptions of
+    `gxx`.
     """
-    kernel, program = folder / "kernel.o", folder / "program"
-    gxx(*COMPILED, *options, f"-I{SHIM}", "-iquote", str(beside),
-        "-c", "-x", "c++", "-", "-o", str(kernel), text=unit)  # fmt: skip
+    program, folders, linked = folder / "program", include_folders(options), []
+    for path in linked_sources(options):
+        if not path.is_file():
+            raise UsageError(f"compile_options: {path} is not a file")
+        linked.append((path, translation_unit(path, None, (), unit, folders)))
+    units = [(source, unit), *linked]
+    objects = [str(folder / f"{number}.kernel.o") for number in range(len(units))]
+    flags = (*COMPILED, *flags, *filter(PASSED.fullmatch, options), f"-I{SHIM}")
+    flags += ("-DON_CPU_LINKED",) * bool(linked)
+    for (path, text), target in zip(units, objects, strict=True):
+        gxx(*flags, "-iquote", str(path.parent), "-c", "-x", "c++", "-", "-o", target, text=text)
     runtime = runtime_object(folder.parent)
-    gxx(*link, f"-Wl,-T,{SHIM / 'shared.ld'}", str(kernel), str(runtime), "-o", str(program))
+    gxx(*link, f"-Wl,-T,{SHIM / 'shared.ld'}", *objects, str(runtime), "-o", str(program))
     return program
 
 
@@ -215,7 +229,12 @@ def gxx(*arguments: str, text: str = "") -> str:
     done = run_with_folder(command, encoded_source(text))
     if done.returncode:
         said = done.stderr.decode(errors="replace")  # the text may quote a source in any encoding
-        errors = re.findall(r"^.*(?:rror:|undefined reference|cannot find).*$", said, re.MULTILINE)
+        if undefined := re.search(r"undefined reference to [`'‘]([^'’]*)", said):
+            raise CompileError(
+                f"no source defines {clean(undefined[1])}; name the source in compile_options, "
+                'such as "../utils.cu"'
+            )
+        errors = re.findall(r"^.*(?:rror:|cannot find).*$", said, re.MULTILINE)
         error = next(iter(errors), said)
         missing = dict.fromkeys(re.findall(f"{MISSING_HEADER}([^’'\"\n]+)", said))
         why = f" (headers that g++ does not find: {', '.join(missing)})" if missing else ""

@@ -77,12 +77,13 @@ def translation_unit(
     """Return the text of a unit, which has the source for g++ and a table of the instances.
 
     `text` replaces the source on disk and all of its own headers. Functions of `text` that neither
-    the instances nor `entry` need are left out. `entry` is a host function whose launches are run.
+    the instances nor `entry` need are left out. `entry` is a host function whose launches are run,
+    or the text of a unit that calls functions of this source. Such a source has no instances.
     `folders` have the source's headers. The text of kernels changes only where macros cannot help:
     `extern __shared__ T name[];` becomes a pointer, and `extern "C"` is removed.
     """
     is_whole = text is not None and bool(instances or entry)
-    entry_names = " ".join((entry, *instances)) if is_whole else entry.partition("<")[0]
+    entry_names = " ".join((entry, *instances)) if is_whole else entry
     reader = _Reader(entry_names, folders, is_whole)
     adapted = reader.adapted(read_source(source) if text is None else text, source)
     hoisted = "".join(
@@ -90,11 +91,12 @@ def translation_unit(
         f'#pragma message "{MISSING_HEADER}{name}"\n#endif\n'
         for name in reader.headers
     )
+    unit = f'{hoisted}#include "cuda.h"\n#line 1 "{source}"\n{adapted}\n'
+    if not instances:
+        return unit
     table = "".join(f'  {{"{name}", call<{name}>}},\n' for name in instances)
-    return (
-        f'{hoisted}#include "cuda.h"\n#line 1 "{source}"\n{adapted}\n#line 1 "instances"\n'
-        f"namespace on_cpu {{\nconst Instance instances[] = {{\n{table}}};\n}}\n"
-    )
+    start = '#line 1 "instances"\nnamespace on_cpu {\nconst Instance instances[] = {\n'
+    return f"{unit}{start}{table}}};\n}}\n"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from gpubench.model.sources import include_folders, read_source
 from gpubench.on_cpu.accesses import addresses_to_places, missing_tool
 from gpubench.on_cpu.case import Case, encoded, words
 from gpubench.on_cpu.fault import KernelFaultError
-from gpubench.on_cpu.run import PASSED, Sanitizer, build, execute, run_on_cpu, runtime_object
+from gpubench.on_cpu.run import Sanitizer, build, execute, run_on_cpu, runtime_object
 from gpubench.on_cpu.unit import masked, translation_unit
 
 WATCHED = ("-fsanitize=thread", "-fno-pie", "-DON_CPU_RECORDS")
@@ -37,8 +37,7 @@ def unwritten_shared_memory(case: Case, folder: Path) -> str:
     inputs.write_bytes(words(1) + encoded(case, names))
     try:
         link = ("-no-pie", str(runtime_object(folder.parent, "unwritten")))
-        flags = (*WATCHED, *filter(PASSED.fullmatch, options))
-        program = build(unit, variant.source.parent, folder, flags, link)
+        program = build(unit, variant.source, folder, WATCHED, link, options)
         execute([str(program), str(inputs), str(folder / "outputs")])
     except CompileError:
         return ""

@@ -125,7 +125,7 @@ class Programs:
         for sanitizer in (Sanitizer.ADDRESS, Sanitizer.THREAD):
             built = folder / sanitizer.name
             built.mkdir()
-            on_cpu.build(unit, FOLDER / "gemm", built, sanitizer.value, sanitizer.value)
+            on_cpu.build(unit, FOLDER / "gemm/all.cu", built, sanitizer.value, sanitizer.value)
 
     def run(self, name: str, cases: Sequence[Case] = ()) -> list[np.ndarray]:
         """Run a kernel under the sanitizer that must catch it."""

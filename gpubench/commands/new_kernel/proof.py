@@ -35,7 +35,7 @@ from gpubench.on_cpu.case import Case, differs, is_of_row_major_b, right_result,
 from gpubench.on_cpu.fault import HUNG, KernelFaultError
 from gpubench.on_cpu.only_nvcc import why_only_nvcc
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
-from gpubench.plan.from_source.files import SUFFIXES, expanded
+from gpubench.plan.from_source.files import expanded
 from gpubench.temporary import temporary_folder
 
 SIZES = ((256, 512, 64), (512, 256, 32), (128, 128, 128), (256, 256, 256))
@@ -140,13 +140,8 @@ class Trial:
         """The system's includes, then the source with its own headers and macros expanded."""
         options = self.variant.options(self.tile, self.variant.dtypes[0])
         folders = include_folders(options)
-        linked = [option for option in options if option.endswith(SUFFIXES)]
-        source = self.folder / "joined.cu" if linked else self.variant.source
-        if linked:
-            paths = map(Path.resolve, (self.variant.source, *map(Path, linked)))
-            source.write_text("".join(f'#include "{path}"\n' for path in paths), encoding="utf-8")
-        *_, text = expanded(source, folders)
-        files = whole_source(source, folders)
+        *_, text = expanded(self.variant.source, folders)
+        files = whole_source(self.variant.source, folders)
         near = {file.name for file in files}
         names = {name for file in files for name in included_names(read_source(file))}
         if not re.search(r"\bstd\b", text):  # C++'s headers take seconds to compile

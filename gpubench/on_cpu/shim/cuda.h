@@ -19,8 +19,12 @@
 using std::size_t;
 
 // Kernels have internal linkage, because AddressSanitizer puts no redzones around arrays that the
-// linker may merge.
+// linker may merge. A kernel that another source launches needs external linkage.
+#ifdef ON_CPU_LINKED
+#define __global__
+#else
 #define __global__ static
+#endif
 #define __device__
 #define __host__
 #ifdef ON_CPU_RECORDS  // an inlined access is recorded at the line that makes the access
