@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from threading import Lock
@@ -22,11 +22,11 @@ from gpubench.cache import cache_file, made_once
 from gpubench.errors import CompileError, UsageError
 from gpubench.grouping import grouped
 from gpubench.model import HostVariant
-from gpubench.model.sources import encoded_source, include_folders, linked_sources
+from gpubench.model.sources import encoded_source, include_folders, linked_sources, read_source
 from gpubench.on_cpu.case import Case, encoded, operands, words
 from gpubench.on_cpu.fault import HUNG, KernelFaultError
 from gpubench.on_cpu.unit import MISSING_HEADER, SHIM, translation_unit
-from gpubench.process.child import run_with_folder, start_program
+from gpubench.process.child import run_program, run_with_folder, start_program
 from gpubench.text import clean
 
 ONE_AT_A_TIME = Lock()
@@ -201,20 +201,28 @@ def build(
     and `link` are options of g++. Raises UsageError for a missing source, and the exceptions of
     `gxx`.
     """
-    program, folders, linked = folder / "program", include_folders(options), []
-    for path in linked_sources(options):
-        if not path.is_file():
-            raise UsageError(f"compile_options: {path} is not a file")
-        linked.append((path, translation_unit(path, None, (), unit, folders)))
-    units = [(source, unit), *linked]
-    objects = [str(folder / f"{number}.kernel.o") for number in range(len(units))]
+    program, linked = folder / "program", linked_sources(options)
+    if missing := [path for path in linked if not path.is_file()]:
+        raise UsageError(f"compile_options: {missing[0]} is not a file")
     flags = (*COMPILED, *flags, *filter(PASSED.fullmatch, options), f"-I{SHIM}")
     flags += ("-DON_CPU_LINKED",) * bool(linked)
-    for (path, text), target in zip(units, objects, strict=True):
-        gxx(*flags, "-iquote", str(path.parent), "-c", "-x", "c++", "-", "-o", target, text=text)
+    objects: list[str] = []
+    for path in (source, *linked):
+        if path != source:
+            others = (read_source(each) for each in linked if each != path)
+            called = "\n".join((_undefined(objects), *others))
+            unit = translation_unit(path, None, (), called, include_folders(options))
+        objects.append(str(folder / f"{len(objects)}.kernel.o"))
+        gxx(*flags, "-iquote", str(path.parent), "-c", "-x", "c++", "-", "-o", objects[-1],
+            text=unit)  # fmt: skip
     runtime = runtime_object(folder.parent)
     gxx(*link, f"-Wl,-T,{SHIM / 'shared.ld'}", *objects, str(runtime), "-o", str(program))
     return program
+
+
+def _undefined(objects: Iterable[str]) -> str:
+    """Return the names that object files use and do not define."""
+    return run_program(["nm", "-uC", *objects]).stdout.decode(errors="replace")
 
 
 def gxx(*arguments: str, text: str = "") -> str:

@@ -78,7 +78,7 @@ def translation_unit(
 
     `text` replaces the source on disk and all of its own headers. Functions of `text` that neither
     the instances nor `entry` need are left out. `entry` is a host function whose launches are run,
-    or the text of a unit that calls functions of this source. Such a source has no instances.
+    or a text with the names of functions that other sources call. Such a source has no instances.
     `folders` have the source's headers. The text of kernels changes only where macros cannot help:
     `extern __shared__ T name[];` becomes a pointer, and `extern "C"` is removed.
     """
