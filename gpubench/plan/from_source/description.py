@@ -16,7 +16,7 @@ from gpubench.model.signature import array_index
 from gpubench.model.sources import read_source
 from gpubench.plan.description_text import UNKNOWN, Description, Facts, description_of
 from gpubench.plan.from_source.files import expanded, needed, neighbours, root_of, source_text
-from gpubench.plan.from_source.launch import bound_of_block, edge_of_block, read_launch
+from gpubench.plan.from_source.launch import bound_of_block, edge_of_block, is_crossed, read_launch
 from gpubench.plan.from_source.meaning import meanings, reads_output
 from gpubench.plan.from_source.source import Function, calls, code, functions, last, reachable
 from gpubench.plan.other_guesses import EXTENTS, GRID
@@ -297,9 +297,12 @@ def _guessed(
     first = next(iter(tile), "")
     has_y, has_rows = (re.search(rf"\b{index}Idx\s*\.\s*y\b", kernel.body)
                        for index in ("thread", "block"))  # fmt: skip
-    x, y = ("BN", "BM") if {"BM", "BN"} <= tile.keys() else (first or str(EDGE),) * 2
-    edges = [edge_of_block(kernel, axis, text) or 0 for axis in "xy"]
-    area, bound = prod(edges), bound_of_block(kernel, _axes(kernel), text)
+    of_tile = {"BM", "BN"} if {"BM", "BN"} <= tile.keys() else {*tile}
+    x, y = ("BN", "BM") if {"BM", "BN"} <= of_tile else (first or str(EDGE),) * 2
+    edges = [edge_of_block(kernel, axis, _axes(kernel), text) for axis in "xy"]
+    x, y = edges if {*edges} <= of_tile else (x, y)
+    area = prod(int(edge) if edge.isdecimal() else 0 for edge in edges)
+    bound = bound_of_block(kernel, _axes(kernel), text)
     threads = int(bound) if bound.isdecimal() else 0  # 0: unknown
     is_block = 0 < area <= (threads or MAX_THREADS)  # x and y may be the edges of a block
     block = x, y
@@ -307,13 +310,16 @@ def _guessed(
         width = next(each for each in (isqrt(threads), EDGE, 1) if threads % each == 0)
         x, y = block = str(width), str(threads // width)
     if area and not first and (is_block or threads or not has_y):
-        x, y = map(str, edges)
+        x, y = edges
         block = (x, y) if is_block else block
     if {*THREAD, "BM", "BN"} <= tile.keys():
         block = "BN/TN", "BM/TM"
+        block = block[::-1] if x == "BM" else block
     if not has_rows and "BM" not in tile:
         flat = first or bound or str(EDGE**2 if has_y else THREADS)
         elements = "*".join(OPERATIONS[op].output.dimensions)
         return (f"{elements}/{flat}",), block if has_y else (flat,)
+    block = block[::-1] if is_crossed(kernel) else block
     flat = str(THREADS) if area > MAX_THREADS and not first else f"{block[0]}*({block[1]})"
-    return (f"N/{x}", f"M/{y}"), block if has_y else (bound or flat,)
+    grid = ("M/BM", "N/BN") if (x, y) == ("BM", "BN") else (f"N/{x}", f"M/{y}")
+    return grid, block if has_y else (bound or flat,)

@@ -114,19 +114,37 @@ def _words(parts: Iterable[str]) -> set[str]:
     return {word for part in parts for word in _NAME.findall(_plain(part))}
 
 
-def edge_of_block(kernel: Function, axis: str, text: str) -> int | None:
-    """Return the number by which a kernel multiplies `blockIdx.x` or `.y`, or None.
+def edge_of_block(kernel: Function, axis: str, axes: Names, text: str) -> str:
+    """Return the number or the axis of a tile by which a kernel multiplies `blockIdx.x` or `.y`.
 
-    `text` is the source, which may define the number as a constant.
+    Return an empty text if there is no such factor, or more than one. `text` is the source, which
+    may define the number as a constant. `axes` has the axis of a tile for each template parameter.
     """
-    index = rf"blockIdx\s*\.\s*{axis}\b"
+    index = _index(kernel, f"blockIdx.{axis}")
+    factors = re.findall(rf"{index}\s*\*\s*\(?\s*(\w+)|\b(\w+)\s*\)?\s*\*\s*{index}", kernel.body)
+    scope = Scope(names=_values(code(text)) | _values(kernel.body), symbols=axes)
+    edges = {scope.expression("".join(pair)) for pair in factors}
+    return edges.pop() if len(edges) == 1 else ""
+
+
+def is_crossed(kernel: Function) -> bool:
+    """Whether a kernel adds `threadIdx.y` to a multiple of `blockIdx.x`, or `.x` to one of `.y`."""
+    for block, thread in ("xy", "yx"):
+        index, offset = (_index(kernel, f"blockIdx.{block}"), _index(kernel, f"threadIdx.{thread}"))
+        multiple = rf"(?:\w+\s*\*\s*{index}|{index}\s*\*\s*\w+)"
+        if re.search(
+            rf"{multiple}\s*\)?\s*\+\s*{offset}|{offset}\s*\+\s*\(?\s*{multiple}", kernel.body
+        ):
+            return True
+    return False
+
+
+def _index(kernel: Function, name: str) -> str:
+    """Return a pattern of an index such as `blockIdx.x`, and of the variables that copy it."""
+    index = name.replace(".", r"\s*\.\s*") + r"\b"
     values = assignments(kernel.body).items()
     names = (name for name, each in values if re.fullmatch(index, each[0]))
-    index = rf"(?:{'|'.join((index, *names))})\b"
-    factors = re.findall(rf"{index}\s*\*\s*\(?\s*(\w+)|\b(\w+)\s*\)?\s*\*\s*{index}", kernel.body)
-    scope = Scope(names=_values(code(text)) | _values(kernel.body))
-    numbers = {scope.expression("".join(pair)) for pair in factors}
-    return int(number) if len(numbers) == 1 and (number := numbers.pop()).isdecimal() else None
+    return rf"(?:{'|'.join((index, *names))})\b"
 
 
 def bound_of_block(kernel: Function, axes: Names, text: str) -> str:

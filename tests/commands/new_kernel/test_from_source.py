@@ -333,6 +333,32 @@ def test_grid_and_block_follow_the_indices_in_the_source(tmp_path: Path) -> None
         assert (launch.grid, launch.block) == (grid, block), text
 
 
+def test_the_block_of_a_template_follows_the_indices(tmp_path: Path) -> None:
+    head = (
+        "template <int {0} = 32, int {1} = 8>\n__global__ void {2}(const float* A, const float* B, "
+        "float* C, int M, int N, int K) {{ int bx = blockIdx.x; "
+    )
+    columns = "int row = blockIdx.y * {0} + threadIdx.y, col = bx * {1} + threadIdx.x;"
+    rows = "int row = bx * {0} + threadIdx.x, col = {1} * blockIdx.y + threadIdx.y;"
+    crossed = "int row = bx * {0} + threadIdx.y, col = threadIdx.x + blockIdx.y * {1};"
+    cases = {
+        "columns": (("BM", "BN"), columns, ("N/BN", "M/BM"), ("BN", "BM")),
+        "rows": (("BM", "BN"), rows, ("M/BM", "N/BN"), ("BM", "BN")),
+        "crossed": (("BM", "BN"), crossed, ("M/BM", "N/BN"), ("BN", "BM")),
+        "other_names": (("H", "W"), columns, ("N/w", "M/h"), ("w", "h")),
+        "unknown": (
+            ("BM", "BN"),
+            "int row = blockIdx.y + threadIdx.y;",
+            ("N/BN", "M/BM"),
+            ("BN", "BM"),
+        ),
+    }
+    for name, (axes, body, grid, block) in cases.items():
+        text = head.format(*axes, name) + body.format(*axes) + "\n}"
+        mine, _ = from_text(tmp_path, name, text)
+        assert (mine.grid, mine.block) == (grid, block), text
+
+
 def test_launch_bounds_are_the_size_of_the_block_unless_the_indices_say_otherwise(
     tmp_path: Path,
 ) -> None:
