@@ -16,6 +16,8 @@
 
 #include "runtime.h"
 
+#define __CUDACC__  // nvcc defines it, too
+
 using std::size_t;
 
 // Kernels have internal linkage, because AddressSanitizer puts no redzones around arrays that the
