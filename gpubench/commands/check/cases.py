@@ -156,9 +156,9 @@ def problems(
     and with round extents; fewer elements, with prime extents; a tall matrix; and a wide matrix. If
     the variant refuses a size, the nearest legal size is used.
     """
-    if not OPERATIONS[variant.op].is_product:
-        return stated_problems(variant, tile, dtype)
     column_major = variant.own_layout(dtype) if layout is None else layout
+    if not OPERATIONS[variant.op].is_product:
+        return stated_problems(variant, tile, dtype, column_major)
 
     def problem(m: int, n: int, k: int) -> Problem:
         return Problem(op=variant.op, m=m, n=n, k=k, dtype=dtype, column_major=column_major)
@@ -259,17 +259,21 @@ def prime(limit: int) -> int:
     return max(1, next(below))
 
 
-def stated_problems(variant: Source, tile: Config | None, dtype: str) -> list[Problem]:
+def stated_problems(
+    variant: Source, tile: Config | None, dtype: str, column_major: tuple[str, ...]
+) -> list[Problem]:
     """Return problems near the edges of a tile, for an operation that is not a matrix product.
 
     Each extent takes four values: 1, two numbers above the extent that a block covers, and the
-    largest prime below this extent. One of the two numbers is round.
+    largest prime below this extent. One of the two numbers is round. The numbers above differ
+    between the extents, because a kernel may take one extent for another.
     """
     operation = OPERATIONS[variant.op]
     places = range(len(operation.extents))
 
     def problem(extents: Iterable[int]) -> Problem:
-        return Problem.of(variant.op, operation.size_of(extents), dtype)
+        stated = Problem.of(variant.op, operation.size_of(extents), dtype)
+        return replace(stated, column_major=column_major)
 
     def only(at: int, extent: int) -> list[int]:
         return [extent if at == place else 1 for place in places]
@@ -282,8 +286,8 @@ def stated_problems(variant: Source, tile: Config | None, dtype: str) -> list[Pr
         ]
     sizes = [
         [1 for _ in places],
-        [block + 1 for block in blocks],
-        [rounded_up(block + 1, ROUND) for block in blocks],
+        [block + 1 + 2 * at for at, block in enumerate(blocks)],
+        [rounded_up(block + 1, ROUND) + ROUND * at for at, block in enumerate(blocks)],
         [prime(block) for block in blocks],
         *(only(at, block + 1) for at, block in enumerate(blocks)),
     ]

@@ -304,6 +304,68 @@ def test_elements_that_no_precision_has_are_not_called_wrong(
     assert "operands of __half and a C of float, only with a C of __half" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("start", "code"), [("bias[x]", NOT_RUN), ("bias ? bias[x] : 0", 0)])
+def test_a_source_that_reads_an_array_that_the_operation_lacks_is_not_called_wrong(
+    start: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.cu").write_text(
+        "__global__ void mine(const float* A, const float* B, const float* bias, float* C, "
+        "int M, int N, int K) {\n"
+        "  int y = blockIdx.y * 16 + threadIdx.y, x = blockIdx.x * 16 + threadIdx.x;\n"
+        f"  if (y >= M || x >= N) return;\n  float sum = {start};\n"
+        "  for (int k = 0; k < K; ++k) sum += A[y * K + k] * B[k * N + x];\n"
+        "  C[y * N + x] = sum;\n}\n"
+    )
+    assert check(tmp_path / "mine.cu") == code
+    says = "null is passed for bias, and the source uses it; select another --op"
+    assert (says in capsys.readouterr().out) == (code == NOT_RUN)
+
+
+BIAS = """
+__global__ void mine(const float* A, const float* B, const float* bias, float* C,
+                     int M, int N, int K) {
+  int y = blockIdx.y * 16 + threadIdx.y, x = blockIdx.x * 16 + threadIdx.x;
+  if (y >= M || x >= N) return;
+  float sum = bias[x];
+  for (int k = 0; k < K; ++k) sum += A[y * K + k] * B[x * K + k];
+  C[y * N + x] = sum;
+}
+"""
+MANY = """
+__global__ void many(const float* A, const float* B, float* C, int M, int N, int K) {
+  int y = blockIdx.y * 16 + threadIdx.y, x = blockIdx.x * 16 + threadIdx.x;
+  A += blockIdx.z * M * K;
+  B += blockIdx.z * K * N;
+  if (y >= M || x >= N) return;
+  float sum = 0;
+  for (int k = 0; k < K; ++k) sum += A[y * K + k] * B[k * N + x];
+  C[(blockIdx.z * M + y) * N + x] = sum;
+}
+void run(const float* A, const float* B, float* C, int batch, int M, int N, int K) {
+  many<<<dim3((N + 15) / 16, (M + 15) / 16, batch), dim3(16, 16)>>>(A, B, C, M, N, K);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("op", "text", "old", "new"),
+    [
+        ("gemm_bias", BIAS, "A[y * K + k]", "A[y * N + k]"),
+        ("gemm_bias", BIAS, "bias[x]", "bias[y]"),
+        ("gemm_batched", MANY, "A += blockIdx.z * M * K;", "A += blockIdx.z * M * N;"),
+        ("gemm_batched", MANY, "A[y * K + k]", "A[y * N + k]"),
+    ],
+)
+def test_an_extent_in_place_of_another_is_a_fault_in_every_operation(
+    op: str, text: str, old: str, new: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.cu").write_text(text)
+    assert run_check(str(tmp_path / "mine.cu"), None, op, None, None) == 0, capsys.readouterr().out
+    assert text.count(old) == 1
+    (tmp_path / "mine.cu").write_text(text.replace(old, new))
+    assert run_check(str(tmp_path / "mine.cu"), None, op, None, None) == FAULTY
+
+
 def test_each_function_on_structures_is_checked_by_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
