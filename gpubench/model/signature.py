@@ -185,15 +185,21 @@ def only_extent(signature: str, op: str) -> str:
     return extents.pop() if len(extents) == 1 and LAUNCH not in names else ""
 
 
-def why_one_size(signature: str, op: str) -> str:
-    """Return a message if a signature takes no extent, stride, or number of the launch, else ''.
+def why_incomplete(signature: str, op: str) -> str:
+    """Return a message on what a signature lacks to compute an operation, or an empty text.
 
-    Constants of the source are the only size of such a function.
+    It may lack an array, or all extents, strides and numbers of the launch. Constants of the source
+    are the only size of such a function. Tensor maps contain arrays and extents.
     """
+    listed = parameters(signature)
+    if not listed or any(each.type_name == TENSOR_MAP for each in listed):
+        return ""
+    arrays = OPERATIONS[op].arrays
+    indices = {array_index(each, op) for each in listed if each.is_pointer}
+    if lacking := [name for index, name in enumerate(arrays) if index not in indices]:
+        return f"{op} has the array {lacking[0]}, which no parameter is; select another --op"
     names = {LAUNCH, *map(str.casefold, OPERATIONS[op].extents), "lda", "ldb", "ldc"}
-    words = (re.findall(r"\w+", each.value.casefold()) for each in parameters(signature))
-    maps = (each.type_name == TENSOR_MAP for each in parameters(signature))
-    if not signature or any(map(names.intersection, words)) or any(maps):
+    if any(names.intersection(re.findall(r"\w+", each.value.casefold())) for each in listed):
         return ""
     return (
         "its parameters have no extents, so it computes one size, which constants of the source "

@@ -154,9 +154,10 @@ def is_of_row_major_b(case: Case, output: np.ndarray) -> bool:
     problem = case.problem
     if problem.column_major != ("B",) or case.variant.column_major:
         return False
-    left, right = (each.astype(np.int64) for each in operands(problem))
+    left, right, *others = (each.astype(np.int64) for each in operands(problem))
     by_rows = right.ravel(order="F").reshape(right.shape)
-    return not differs(output, left @ by_rows, 0.0).any()
+    product = problem.operation.reference(np, left, by_rows, *others)
+    return not differs(output, product, 0.0).any()
 
 
 def row_major_only(dtype: str) -> str:

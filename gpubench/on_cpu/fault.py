@@ -64,9 +64,12 @@ class KernelFaultError(Exception):
             return clean(self._race(names))
         if "buffer-overflow" in self.finding:
             return clean(self._overflow(names))
-        if "null pointer" in self.finding or _NULL.search(self.report):
-            return "a null pointer is used"
-        return ""
+        return "a null pointer is used" if self.is_of_null else ""
+
+    @property
+    def is_of_null(self) -> bool:
+        """Whether the kernel used a null pointer."""
+        return "null pointer" in self.finding or _NULL.search(self.report) is not None
 
     @property
     def is_in_global_memory(self) -> bool:

@@ -10,6 +10,7 @@ from gpubench.model.signature import (
     number,
     packed,
     parameters,
+    why_incomplete,
     why_other_element,
     why_unknown,
 )
@@ -84,6 +85,26 @@ def test_leading_dimensions_of_a_batch_are_those_of_its_matrices() -> None:
 def test_a_parameter_without_a_known_meaning_is_marked(text: str, reason: str) -> None:
     (parameter,) = parameters(text)
     assert reason in (why_unknown(parameter, "gemm") or "")
+
+
+@pytest.mark.parametrize(
+    ("op", "signature", "lack"),
+    [
+        ("gemm", "float* A, float* B, float* C, int N", ""),
+        ("gemm", "float* A, float* B, float* C, int n=launch", ""),
+        ("gemm", "CUtensorMap A, CUtensorMap B, float* C", ""),
+        ("gemm", "", ""),
+        ("gemm_bias", "float* A, float* B, float* bias, float* C, int n=N", ""),
+        ("gemm_bias", "float* A, float* B, float* C, int N", "gemm_bias has the array bias, which"),
+        ("gemm", "float* A, float* A2=A, float* C, int N", "gemm has the array B, which no param"),
+        ("gemm", "float* A, float* B, float* C", "its parameters have no extents"),
+    ],
+)
+def test_a_signature_that_cannot_compute_its_operation_is_noticed(
+    op: str, signature: str, lack: str
+) -> None:
+    assert why_incomplete(signature, op).startswith(lack)
+    assert bool(why_incomplete(signature, op)) == bool(lack)
 
 
 def test_operations_on_vectors_have_their_own_names() -> None:

@@ -42,6 +42,7 @@ from gpubench.model import (
     Status,
     Variant,
 )
+from gpubench.model.signature import NULL, parameters
 from gpubench.model.sources import read_source
 from gpubench.on_cpu.case import Case, expected, is_of_row_major_b, right_result, row_major_only
 from gpubench.on_cpu.fault import HUNG, KernelFaultError
@@ -306,6 +307,8 @@ def _run(
     """Run the cases of each sanitizer on the CPU, and compare the results."""
     wrong, by_rows, faults, not_run = [], list[bool](), [], ""
     failed = set[Sanitizer]()
+    passed = parameters(variant.signature)
+    nulls = ", ".join(each.name for each in passed if each.is_pointer and each.value == NULL)
     with temporary_folder() as folder, ThreadPoolExecutor(2) as pool:
         runs = {
             sanitizer: pool.submit(run_on_cpu, watched, sanitizer, folder / sanitizer.name)
@@ -319,6 +322,11 @@ def _run(
                         by_rows.append(is_of_row_major_b(case, output))
                         failed.add(sanitizer)
             except KernelFaultError as fault:
+                if nulls and fault.is_of_null:
+                    not_run = (
+                        f"null is passed for {nulls}, and the source uses it; select another --op"
+                    )
+                    continue
                 faults.append(fault)
                 failed.add(sanitizer)
             except CompileError as error:

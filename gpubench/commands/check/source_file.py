@@ -9,7 +9,7 @@ from pathlib import Path
 from gpubench.commands.check.structures import function_on_arrays
 from gpubench.errors import UsageError
 from gpubench.model import CudaVariant, HostVariant, Variant
-from gpubench.model.signature import parameters, why_one_size
+from gpubench.model.signature import parameters, why_incomplete
 from gpubench.plan.description_text import NO_PRECISION, Description
 from gpubench.plan.descriptor import load
 from gpubench.plan.from_source.description import describe_file, described_by_default
@@ -84,7 +84,7 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
             if variant.column_major == ONLY_RESULT:
                 description = describe(column_major=())
                 variant = _loaded(description, path, op)
-            if why := why_one_size(getattr(variant, "signature", ""), op):
+            if why := why_incomplete(getattr(variant, "signature", ""), op):
                 yield Described(function=function, note=why)
                 continue
             others = _others(alternatives(description, describe), path, op, function)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, combinations, cycle, islice
+from itertools import chain, combinations
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ from gpubench.model import (
     Status,
     Variant,
 )
-from gpubench.model.signature import why_one_size
+from gpubench.model.signature import why_incomplete
 from gpubench.model.sources import include_folders, included_names, read_source, whole_source
 from gpubench.on_cpu.case import Case, differs, is_of_row_major_b, right_result, row_major_only
 from gpubench.on_cpu.fault import HUNG, KernelFaultError
@@ -42,6 +42,9 @@ SIZES = ((256, 512, 64), (512, 256, 32), (128, 128, 128), (256, 256, 256))
 """M, N and K, or other extents, at which a function is run. The first two sizes that the function
 takes are used. The squares are for functions that take only square matrices. Most tiles divide
 these sizes."""
+
+BATCH = 2
+"""Number of products of an operation that computes many products. This extent is the first."""
 
 SMALL = ((32, 32, 32), (13, 7, 5))
 """M, N and K at which a Python function is called. M, N and K are small, because the function may
@@ -81,9 +84,9 @@ def prove(variant: Variant, kernels: Path, *, as_is: bool = False) -> Proof:
     tile = variant.tiles.defaults[0] if variant.tiles else None
     problems = list(_problems(variant))
     taken = [each for each in problems if variant.why_not(tile, each) is None][:RUNS]
-    one_size = why_one_size(variant.signature, variant.op)
-    if one_size or not taken:
-        return Proof(reason=one_size or variant.why_not(tile, problems[0]) or "")
+    lack = why_incomplete(variant.signature, variant.op)
+    if lack or not taken:
+        return Proof(reason=lack or variant.why_not(tile, problems[0]) or "")
     with temporary_folder() as folder:
         trial = Trial(variant=variant, tile=tile, folder=folder)
         try:
@@ -201,7 +204,8 @@ def _problems(variant: CudaVariant | HostVariant) -> Iterator[Problem]:
     """Yield problems in the variant's first dtype and its own layout."""
     dtype, operation = variant.dtypes[0], OPERATIONS[variant.op]
     for size in SIZES:
-        extents = islice(cycle(size), len(operation.extents))
+        count = len(operation.extents)
+        extents = (*[BATCH] * (count - len(size)), *size)[:count]
         problem = Problem.of(variant.op, operation.size_of(extents), dtype)
         yield replace(problem, column_major=variant.own_layout(dtype))
 

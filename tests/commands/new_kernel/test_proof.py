@@ -120,6 +120,20 @@ def test_a_function_without_extents_is_not_run_and_not_called_faulty(
     assert what in capsys.readouterr().out
 
 
+def test_a_function_of_many_products_is_complete(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = LOOP.replace("float sum", "A += z * M * K; B += z * K * N; C += z * M * N; float sum")
+    kernel_of_many = kernel(loop.replace("int row", "int z = blockIdx.z, row"))
+    launcher = (
+        "void run(const float* A, const float* B, float* C, int batch, int M, int N, int K) {\n"
+        "  dim3 grid((N + 15) / 16, (M + 15) / 16, batch);\n"
+        "  product<<<grid, dim3(16, 16)>>>(A, B, C, M, N, K);\n}\n"
+    )
+    said = told(tmp_path, kernel_of_many + launcher, capsys, "gemm_batched")
+    assert "complete: its results at 2x256x512x64 and 2x512x256x32 are right" in said
+
+
 def test_half_sums_and_a_vector_before_its_matrix_are_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
