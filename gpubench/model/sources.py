@@ -23,8 +23,11 @@ def linked_sources(options: Iterable[str]) -> tuple[Path, ...]:
 
 
 def read_source(path: Path) -> str:
-    """Return a source's text. Bytes that are not UTF-8 are kept as surrogates."""
-    return path.read_text(encoding="utf-8", errors="surrogateescape")
+    """Return a source's text. Bytes that are not UTF-8 are kept as surrogates.
+
+    A byte order mark, which NVRTC and g++ refuse in the middle of a text, is left out.
+    """
+    return path.read_text(encoding="utf-8-sig", errors="surrogateescape")
 
 
 def encoded_source(text: str) -> bytes:

@@ -14,7 +14,7 @@ from gpubench.model import DTYPE_ALIASES, DTYPES, LARGEST, OPERATIONS, Size
 from gpubench.plan.ranges import parse_sizes
 from gpubench.plan.toml_file import decode
 from gpubench.results.columns import opened
-from gpubench.text import clean, shown, unknown
+from gpubench.text import clean, counted, shown, unknown
 
 MAX_PROBLEMS = 10_000
 MAX_NAME = 60  # number of characters that tables and pictures can show
@@ -116,7 +116,8 @@ def read_problems(path: Path, op: str, flag: str = "--sizes") -> tuple[ListedPro
     for cells in table[1:]:
         place = f"{flag}: {path}: '{shown(delimiter.join(cells))}'"
         if len(cells) != len(names):
-            raise UsageError(f"{place} has {len(cells)} fields, but there are {len(names)} columns")
+            fields = counted(len(cells), "field")
+            raise UsageError(f"{place} has {fields}, but there are {len(names)} columns")
         pairs = zip(names, map(clean, cells), strict=True)
         texts = {name: text for name, text in pairs if text or name in required}
         further = [

@@ -35,13 +35,15 @@ def read_toml(path: Path, flag: str = "") -> dict[str, Any]:
     if len(content) > MAX_BYTES:
         raise UsageError(f"{at}{path} has more than {MAX_BYTES:,} bytes")
     try:
-        text = content.decode()
+        text = content.decode("utf-8-sig")  # Windows may write a byte order mark
         # Count the dots before the value, or all dots of a table's heading.
         if any(line.partition("=")[0].count(".") > _MAX_DOTS for line in text.splitlines()):
             raise UsageError(f"{at}{path}: a key has more than {_MAX_DOTS} parts")
         values = tomllib.loads(text)
     except RecursionError as error:
         raise UsageError(f"{at}{path} is nested too deeply") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{at}{path} is not text in UTF-8") from error
     except ValueError as error:
         raise UsageError(f"{at}{path} is not TOML: {str(error)[:_MAX_MESSAGE]}") from error
     _require_usable(values, f"{at}{path}", _MAX_DEPTH)

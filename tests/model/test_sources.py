@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpubench.model.sources import flattened, whole_source
+from gpubench.model.sources import flattened, read_source, whole_source
 
 
 def test_a_source_comes_with_direct_and_indirect_includes(tmp_path: Path) -> None:
@@ -26,3 +26,8 @@ def test_included_text_ends_its_last_line_and_comments_include_nothing(tmp_path:
     assert flattened(tmp_path / "main.cu") == (
         '// \f#include "near.cuh"\nint x;  // the last line\nint y;\n'
     )
+
+
+def test_a_byte_order_mark_is_no_text_of_a_source(tmp_path: Path) -> None:
+    (tmp_path / "main.cu").write_bytes(b"\xef\xbb\xbfint y;\n")
+    assert read_source(tmp_path / "main.cu") == "int y;\n"

@@ -56,14 +56,21 @@ def test_values_are_decoded_and_a_wrong_value_is_one_short_line_with_its_place()
 def test_a_file_that_is_invalid_too_large_or_too_deep_is_refused(tmp_path: Path) -> None:
     for text, why in (
         ("a =", "is not TOML"),
+        ("a = 1".encode("utf-16"), "is not text in UTF-8"),
+        (b"\x1f\x8b\x08", "is not text in UTF-8"),
         ("a = 0x" + "f" * 5000, "an integer is beyond 64 bits"),
         ("a = " + "[" * 3000, "is nested too deeply"),
         (".".join("k" * 90_000) + " = 1", "a key has more than 200 parts"),
         ("#" * (MAX_BYTES + 1), "has more than 1,048,576 bytes"),
     ):
-        (tmp_path / "a.toml").write_text(text)
+        (tmp_path / "a.toml").write_bytes(text.encode() if isinstance(text, str) else text)
         with pytest.raises(UsageError, match=why) as refused:
             read_toml(tmp_path / "a.toml", "--config")
         assert str(refused.value).startswith("--config: ")
         assert str(tmp_path / "a.toml") in str(refused.value)
         assert len(str(refused.value)) < 500
+
+
+def test_a_byte_order_mark_is_read_over(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_bytes(b"\xef\xbb\xbfa = 1\r\n")
+    assert read_toml(tmp_path / "a.toml") == {"a": 1}

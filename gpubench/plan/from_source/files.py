@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from gpubench.backends.c_function import c_functions, is_library
-from gpubench.errors import UsageError, first_line
+from gpubench.errors import UsageError
 from gpubench.model.sources import included_names, includes_of, read_source, whole_source
 from gpubench.process.child import run_program
 from gpubench.temporary import TEMPORARY, temporary_folder
@@ -45,7 +45,7 @@ def source_text(source: Path) -> str:
         if not is_library(source):
             return source.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"--from: {source} cannot be read: {first_line(error)}") from error
+        raise UsageError(f"--from: {source} is not text in UTF-8") from error
     except OSError as error:
         near = source if source.is_dir() else source.parent
         files = sorted(path for form in ("*.cu*", "*/*.cu*") for path in near.glob(form))

@@ -513,11 +513,14 @@ def test_a_source_that_cannot_be_described_is_refused(tmp_path: Path) -> None:
     odd.write_text("__global__ void 🚀(float* C) {}")
     unnamed = tmp_path / "unnamed.cu"
     unnamed.write_text("template <int> __global__ void kernel(float* C) {}")
+    utf_16 = tmp_path / "utf_16.cu"
+    utf_16.write_text("__global__ void kernel(float* C) {}", encoding="utf-16")
     for source, reason in (
         (empty, "no __global__ function"),
         (tmp_path / "no.cu", "be read"),
         (odd, "U0001f680' cannot name a kernel"),
         (unnamed, "'int' is not a parameter"),
+        (utf_16, "is not text in UTF-8"),
     ):
         with pytest.raises(UsageError, match=reason):
             written(tmp_path, "mine", source)
