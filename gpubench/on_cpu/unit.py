@@ -54,6 +54,12 @@ _DECLARATION = re.compile(r"(?!\s*template)[^;{}()=]+\([^;{}]*\)\s*;")
 _ON_TENSORS = re.compile(r"^[\w \t]+\([^(){};]*\btorch::[^(){};]*\)\s*;", re.MULTILINE)
 """Pattern of a declared function that takes PyTorch's tensors, which need no PyTorch then."""
 
+_BARRIER = re.compile(
+    r"(?:\bextern\s+)?(?:\b__device__\s+)?\bvoid\s+__syncthreads[ \t]*\(\s*(?:void\s*)?\)[ \t]*;"
+)
+"""Pattern of a declaration of `__syncthreads`, which some sources have for editors. `cuda.h`
+declares the function with another parameter, so a call would be ambiguous."""
+
 _LAUNCHED = re.compile(r"[A-Za-z_][\w:]*\s*\Z")
 
 
@@ -135,6 +141,7 @@ class _Reader:
             cuts.append((*match.span(), f"{macro}({match[1]}{match[3]}, {match[2]});"))
         cuts += [(*match.span(), "") for match in EXTERN_C.finditer(text)]
         cuts += [(*match.span(), "") for match in _ON_TENSORS.finditer(plain)]
+        cuts += [(*match.span(), "") for match in _BARRIER.finditer(plain)]
         comments = [each.span() for each in _NO_CODE.finditer(text) if each[0].startswith("/*")]
         for match in _INCLUDE.finditer(text):
             if any(start < match.start() < end for start, end in comments):

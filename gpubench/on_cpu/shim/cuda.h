@@ -16,8 +16,6 @@
 
 #include "runtime.h"
 
-#define __CUDACC__  // nvcc defines it, too
-
 using std::size_t;
 
 // Kernels have internal linkage, because AddressSanitizer puts no redzones around arrays that the
