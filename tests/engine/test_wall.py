@@ -16,7 +16,7 @@ from fakes import gemm, point, variant
 from gpubench.engine.judge.cause import cause_of, why_wrong_rows
 from gpubench.engine.operands.make import make_inputs
 from gpubench.engine.operands.shared import shared_bytes, shared_sets
-from gpubench.engine.outside.batch import Seen
+from gpubench.engine.outside.batch import Observed
 from gpubench.engine.outside.values import new_inputs, spanned
 from gpubench.engine.outside.wall import EMPTY_REQUESTS, Wall, growth_note, threads_of, time_us
 from gpubench.engine.worker import Worker
@@ -426,7 +426,7 @@ def test_only_memory_that_grows_steadily_is_noted(
 
 
 def test_launches_take_at_least_their_cpu_time_on_the_stated_threads() -> None:
-    request = Seen(wall_us=110.0, cpu_us=180.0, child_us=1.0, lost=0)
+    request = Observed(wall_us=110.0, cpu_us=180.0, child_us=1.0, lost=0)
     assert time_us(request, 10.0, threads=1) == 180
     assert time_us(request, 10.0, threads=2) == 100
 
@@ -440,9 +440,9 @@ def test_requests_without_launches_are_timed_again_if_other_work_may_have_length
     class Batch:
         def __init__(self, *_: object) -> None: ...
 
-        def launch(self, count: int) -> Seen:
+        def launch(self, count: int) -> Observed:
             assert count == 0
-            return Seen(wall_us=next(walls_us), cpu_us=0.0, child_us=0.0, lost=0)
+            return Observed(wall_us=next(walls_us), cpu_us=0.0, child_us=0.0, lost=0)
 
     monkeypatch.setattr("gpubench.engine.outside.wall.Batch", Batch)
     wall, problem = Wall("cpu"), gemm(64, 64, 64)

@@ -29,7 +29,7 @@ from gpubench.process.shared_memory import new_file, new_sealed_file
 CHECKED_RESULTS = 2  # number of whole results that are compared, if single rows cannot be compared
 
 
-class Seen(NamedTuple):
+class Observed(NamedTuple):
     """What the parent observes about a request, apart from the results."""
 
     wall_us: float  # time from sending the operands until rows of the results were copied
@@ -102,7 +102,7 @@ class Batch:
             self._nan = randbelow(self.launches), randbelow(len(first))
             sets[self._nan[0]][0][self._nan[1], randbelow(first.shape[1])] = np.nan
 
-    def launch(self, count: int | None = None) -> Seen:
+    def launch(self, count: int | None = None) -> Observed:
         """Send the operands to the child, launch on them, and copy rows of the results.
 
         `count` is the number of launches, by default all launches of the batch. Raises
@@ -123,7 +123,7 @@ class Batch:
         finally:
             os.close(descriptor)
         self._child.request(self._limit_s, Walled.release)
-        return Seen(
+        return Observed(
             wall_us=wall_us,
             cpu_us=sum(ns - before.get(pid, 0) for pid, ns in after.items()) / 1e3,
             child_us=child_us,

@@ -26,7 +26,7 @@ from gpubench.engine.measure.keeper import Keeper
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measure.walled import Walled
 from gpubench.engine.operands.make import SEED_BITS
-from gpubench.engine.outside.batch import Batch, Seen
+from gpubench.engine.outside.batch import Batch, Observed
 from gpubench.engine.outside.values import new_inputs, which_span
 from gpubench.errors import ChildLostError, DeviceUnavailableError
 from gpubench.hardware.host import cpu_threads
@@ -62,7 +62,7 @@ EMPTY_SHARE = 0.05
 may have lengthened them. The next round then measures such requests again."""
 
 
-def time_us(request: Seen, empty_us: float, threads: int) -> float:
+def time_us(request: Observed, empty_us: float, threads: int) -> float:
     """Return the time of a request's launches, but at least the CPU time per thread."""
     return max(request.wall_us - empty_us, request.cpu_us / threads)
 
@@ -207,7 +207,7 @@ class Wall:
         budget_s = timing.round_wall_s if limit_s is None else min(limit_s, timing.round_wall_s)
         is_slow = first.wall_us > 1e6 * timing.slow_launch_s
         min_requests = timing.round_few_samples if is_slow else MIN_REQUESTS
-        requests: list[Seen] = []
+        requests: list[Observed] = []
         started = perf_counter()
         while len(requests) < min_requests or (
             len(requests) < MAX_REQUESTS and perf_counter() - started < budget_s
@@ -232,7 +232,7 @@ class Wall:
             after=health,
         )
 
-    def _request(self, behind: Batch, result: Measurement, *, is_first: bool = False) -> Seen:
+    def _request(self, behind: Batch, result: Measurement, *, is_first: bool = False) -> Observed:
         """Send a request to launch on new operands, and check the results.
 
         Raises WrongError and ChildLostError.
