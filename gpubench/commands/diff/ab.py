@@ -5,7 +5,7 @@ import random
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -189,7 +189,9 @@ def unpacked(name: str, path: Path) -> Iterator[Path]:
     archive = run_program((git, "-C", top, "archive", "--format=tar", tree or str(path)))
     if archive.returncode:
         why = archive.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
-        raise SideError(name, f": '{shown(str(path))}': {why}")
+        raise SideError(
+            name, f": '{shown(str(path))}': {why}; name a commit and its directory of kernels"
+        )
     with temporary_folder() as scratch:
         # Not tarfile: its safe filter is missing in Python 3.11.0 to 3.11.3, as in Debian 12.
         run_program(("tar", "-x", "-C", scratch), archive.stdout).check_returncode()
@@ -228,9 +230,10 @@ def compare_builds(
         limits = read_limits(settings)
         texts = {name: text for name, text in texts.items() if name not in OWN}
         directory = results or Path("results") / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-ab"
-        make_directory(directory, "--results")
-        if any(directory.iterdir()):
+        if directory.is_dir() and any(directory.iterdir()):
             raise UsageError(f"--results: {directory} is not empty")
+        is_new = not directory.exists()
+        make_directory(directory, "--results")
         has_ours = OPERATIONS.is_ours(sweep.op) and all(side.kernels for side in sides)
         if has_ours and "variants" not in texts:
             say(
@@ -249,6 +252,10 @@ def compare_builds(
             if any(directory.glob("base-*.csv")) and any(directory.glob("new-*.csv")):
                 say(f"stopped; to compare what was measured: {again}", err=True)
             raise
+        finally:
+            if is_new:
+                with suppress(OSError):  # the directory has results
+                    directory.rmdir()
     code = run_diff(*files, settings, (str(base), str(new)), q=q)
     say(f"again: {again}", err=True)
     return code

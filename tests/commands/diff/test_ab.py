@@ -232,12 +232,22 @@ def test_what_cannot_be_used_is_refused_before_anything_is_measured(call: Call) 
         ((old, new, "--pairs", "1"), "--pairs: 1 is out of range"),
         ((old, new, "--pairs", "3", "--budget", "60"), "--pairs: --budget chooses the number"),
         ((old, new, "--results", "full"), "--results: full is not empty"),
+        ((old, new, "--results", "full/a.csv"), "--results: cannot make the directory full/a.csv"),
+        ((old, new, "--results", "r", "--pairs", "1"), "--pairs: 1 is out of range"),
         ((old, new, "--threshold", "5"), "'5' is not a percentage with its sign"),
     ]:
         code, _, err = call(*arguments)
         assert (code, err.count("\n")) == (2, 1)
         assert message in err
     assert not Path("log.txt").exists()
+
+
+def test_sides_that_cannot_be_measured_leave_no_directory(call: Call) -> None:
+    Path("kernels/gemm").mkdir(parents=True)
+    Path("kernels/gemm/mine.py").write_text("VARIANT = (")
+    code, _, err = call("kernels", "kernels", "--device", "cpu", "--results", "r")
+    assert (code, "SyntaxError" in err) == (2, True), err
+    assert not Path("r").exists()
 
 
 Measured = Callable[..., tuple[int, float, list[int]]]
