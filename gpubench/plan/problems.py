@@ -43,9 +43,12 @@ class ListedProblem:
         return self.m, self.n, self.k, *self.further
 
 
+_ENDINGS = (".csv", ".csv.gz")  # endings of the names of lists
+
+
 def list_paths(text: str) -> list[Path]:
     """Return the files in a value of `--sizes`, such as `a.csv,b.csv`, or [] for plain sizes."""
-    if not text.lower().endswith(".csv"):
+    if not text.lower().endswith(_ENDINGS):
         return []
     is_file = os.path.isfile(text)  # noqa: PTH113 # Path.is_file raises for a name that is too long
     return [Path(part.strip()) for part in ([text] if is_file else text.split(","))]
@@ -57,7 +60,7 @@ def read_sizes(text: str, op: str, dtypes: tuple[str, ...], flag: str) -> dict[s
     If there are several files, the problems get names such as `bert-large: output`.
     """
     paths = list_paths(text)
-    are_lists = {part.strip().lower().endswith(".csv") for part in text.split(",")}
+    are_lists = {part.strip().lower().endswith(_ENDINGS) for part in text.split(",")}
     if len(are_lists) > 1 and len(paths) != 1:  # the name of one file may have a comma
         raise UsageError(
             f"{flag}: '{shown(text)}' has both sizes and files; write the sizes into a file, too"

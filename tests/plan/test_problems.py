@@ -1,5 +1,6 @@
 """Lists of problems are read strictly; equal problems are merged; each problem is planned."""
 
+import gzip
 import re
 from pathlib import Path
 
@@ -34,6 +35,13 @@ def test_a_list_of_products_with_a_vector_has_no_k(tmp_path: Path) -> None:
     assert read_problems(path, "gemv") == (ListedProblem(name="up", m=16, n=64, k=1),)
     with pytest.raises(UsageError, match="'k' is missing"):
         read_problems(path, "gemm")
+
+
+def test_a_compressed_list_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "list.csv.gz"
+    path.write_bytes(gzip.compress(b"name,m,n,k\nup,8,8,8\n"))
+    (problem,) = read_sweep({"sizes": str(path), "device": "cpu"}).problems
+    assert (problem.name, problem.size) == ("up", (8, 8, 8))
 
 
 def test_several_lists_are_one_whose_names_say_which(tmp_path: Path) -> None:
