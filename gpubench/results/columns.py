@@ -290,7 +290,10 @@ def opened(path: Path, most_bytes: int = MAX_BYTES + 1) -> Iterator[IO[str]]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UsageError(f"{path}: the compressed file is cut off or damaged") from error
     except csv.Error as error:
-        raise UsageError(f"{path}: not a gpubench CSV: {error}") from error
+        limit = f"a field has more than {csv.field_size_limit():,} characters"
+        raise UsageError(
+            f"{path}: not a gpubench CSV: {limit}; a quotation mark may not be closed"
+        ) from error
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
 

@@ -260,6 +260,14 @@ def test_a_file_that_is_no_csv_is_refused(tmp_path: Path) -> None:
         assert "it is not text in UTF-8; a spreadsheet can save it as 'CSV UTF-8'" in refusal(path)
 
 
+def test_a_quotation_mark_that_is_not_closed_is_named_as_the_cause_of_a_long_field(
+    csv_file: Path,
+) -> None:
+    header, line, *_ = csv_file.read_text().splitlines(keepends=True)
+    csv_file.write_text(f'{header}"{line}{line * 999}')
+    assert "characters; a quotation mark may not be closed" in refusal(csv_file)
+
+
 def test_a_first_line_with_other_columns_is_quoted(csv_file: Path) -> None:
     csv_file.write_bytes(b"# mine\n" + csv_file.read_bytes())
     assert "column 'op' is missing in the first line, '# mine'" in refusal(csv_file)
