@@ -6,6 +6,7 @@ from itertools import product
 from gpubench.plan.description_text import Description
 
 GRID = "blockIdx.x counts rows of C"
+WARPS = "each warp computes one element"
 EXTENTS = "M and N are exchanged"
 ROW_MAJOR = "all matrices are row-major"
 
@@ -19,7 +20,7 @@ def alternatives(
     exchanges the indices of its store by mistake.
     """
     texts = {first.text}
-    for guesses in product(("", GRID), ("", EXTENTS, ROW_MAJOR)):
+    for guesses in product(("", GRID, WARPS), ("", EXTENTS, ROW_MAJOR)):
         other = describe(exchanged=guesses, column_major=() if ROW_MAJOR in guesses else None)
         if "C" not in other.column_major and other.text not in texts:
             texts.add(other.text)

@@ -12,14 +12,20 @@ from gpubench.errors import UsageError
 from gpubench.model import OPERATIONS, PRECISIONS, Config
 from gpubench.model.config import BLOCK, MARKS, THREAD
 from gpubench.model.precision import element_of_cpp
-from gpubench.model.signature import array_index
+from gpubench.model.signature import Parameter, array_index
 from gpubench.model.sources import read_source
 from gpubench.plan.description_text import UNKNOWN, Description, Facts, description_of
 from gpubench.plan.from_source.files import expanded, needed, neighbours, root_of, source_text
-from gpubench.plan.from_source.launch import bound_of_block, edge_of_block, is_crossed, read_launch
+from gpubench.plan.from_source.launch import (
+    bound_of_block,
+    edge_of_block,
+    is_alone,
+    is_crossed,
+    read_launch,
+)
 from gpubench.plan.from_source.meaning import meanings, reads_output
 from gpubench.plan.from_source.source import Function, calls, code, functions, last, reachable
-from gpubench.plan.other_guesses import EXTENTS, GRID
+from gpubench.plan.other_guesses import EXTENTS, GRID, WARPS
 from gpubench.text import clean, shown, unknown
 
 GUESSES = dict.fromkeys(("BM", "BN"), 64) | dict.fromkeys(("BK", "TM", "TN"), 8)
@@ -62,8 +68,8 @@ def describe_file(
     The variant is called `name`. The function is called `entry`, or else `name`. If the source has
     no such function, the first host function that launches kernels is described, or else the first
     kernel. `column_major` and `squares_only` are results of a trial run of the function.
-    `exchanged` may have `GRID` and `EXTENTS`. Raises UsageError for a source without a kernel, and
-    for a function that cannot be described.
+    `exchanged` may have `GRID`, `WARPS` and `EXTENTS`. Raises UsageError for a source without a
+    kernel, and for a function that cannot be described.
     """
     facts = replace(_facts(source, name, op, entry, home, exchanged), squares_only=squares_only)
     if column_major is not None:
@@ -119,9 +125,12 @@ def _facts(
     kinds = {array_index(each, op): _resolved(each.type_name, text) for each in pointers}
     elements = kinds.get(0, ""), kinds.get(len(OPERATIONS[op].arrays) - 1, "")
     if launch and not (launch.grid and launch.block):
-        grid, block = _guessed(function, tile, op, text)
+        guess = _of_rows(function, tile, op, text, arguments)
+        grid, block = guess or _guessed(function, tile, op, text)
         if GRID in exchanged and len(grid) > 1:
             grid = grid[::-1] if "BM" in tile else (f"M{grid[0][1:]}", f"N{grid[1][1:]}")
+        if WARPS in exchanged and "__shfl" in body and len(grid) == 1:
+            grid = (grid[0].replace("/", "*32/"),)
         launch = replace(launch, grid=grid, block=block, is_guess=True)
     waiting = None if function.is_kernel else _WAITS.search(function.body)
     odd = _NO_PRODUCT.search(body) if OPERATIONS[op].is_product else None
@@ -288,6 +297,29 @@ def _tiles(function: Function, element: str) -> tuple[str, Config, list[str]]:
         return instance.format(**numbers, scalar="{scalar}"), Config(), []
     thread = THREAD if {*THREAD} <= numbers.keys() else ()
     return instance, Config(numbers.items(), tuple(block), thread), guesses
+
+
+def _of_rows(
+    kernel: Function, tile: Config, op: str, text: str, arguments: Sequence[Parameter]
+) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return the grid and the block of a kernel whose blocks each compute one row or one element.
+
+    Return None if the kernel's indices suggest tiles.
+    """
+    sizes = [
+        each.name for each in arguments if not each.is_pointer and each.value not in {UNKNOWN, "1"}
+    ]
+    has_x, has_y = (re.search(rf"\bthreadIdx\s*\.\s*{axis}\b", kernel.body) for axis in "xy")
+    has_rows = re.search(r"\bblockIdx\s*\.\s*y\b", kernel.body)
+    is_column, is_row = (is_alone(kernel, axis, sizes) for axis in "xy")
+    if has_y or not (is_row if has_rows else is_column):
+        return None
+    edge = edge_of_block(kernel, "x", _axes(kernel), text)
+    threads = next(iter(tile), "") or bound_of_block(kernel, _axes(kernel), text)
+    threads = threads or (edge if edge.isdecimal() else str(THREADS)) if has_x else "1"
+    if not has_rows:
+        return (OPERATIONS[op].output.dimensions[0],), (threads,)
+    return ("N" if is_column else f"N/{threads}", "M"), (threads,)
 
 
 def _guessed(

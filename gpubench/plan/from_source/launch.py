@@ -127,6 +127,20 @@ def edge_of_block(kernel: Function, axis: str, axes: Names, text: str) -> str:
     return edges.pop() if len(edges) == 1 else ""
 
 
+def is_alone(kernel: Function, axis: str, sizes: Iterable[str]) -> bool:
+    """Whether `blockIdx.x` or `.y` is the index of a row or a column, and not of a tile.
+
+    Such an index is a subscript, or a factor or a summand in a subscript, and only extents and
+    strides multiply it. `sizes` has the parameters that are extents and strides.
+    """
+    index, body = _index(kernel, f"blockIdx.{axis}"), kernel.body
+    before, after = rf"\b(\w+)\s*\)?\s*\*\s*{index}", rf"{index}\s*\)?\s*\*\s*\(?\s*(\w+)"
+    factors = {*re.findall(before, body), *re.findall(after, body)}
+    part = rf"[/%]\s*{index}|{index}\s*\)?\s*[/%]|[(,]\s*{index}\s*,|,\s*{index}\s*\)"
+    is_used = factors or re.search(rf"[\[+]\s*{index}\s*\]", body)
+    return bool(is_used) and not re.search(part, body) and factors <= {*sizes}
+
+
 def is_crossed(kernel: Function) -> bool:
     """Whether a kernel adds `threadIdx.y` to a multiple of `blockIdx.x`, or `.x` to one of `.y`."""
     for block, thread in ("xy", "yx"):

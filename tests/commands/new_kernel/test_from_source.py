@@ -333,6 +333,45 @@ def test_grid_and_block_follow_the_indices_in_the_source(tmp_path: Path) -> None
         assert (launch.grid, launch.block) == (grid, block), text
 
 
+def test_a_block_that_computes_one_row_or_one_element_is_read(tmp_path: Path) -> None:
+    head = (
+        "__global__ void {}(const float* A, const float* B, float* C, int M, int N, int K) {{ {} }}"
+    )
+    row = "int row = blockIdx.x; C[row * N + threadIdx.x] = A[row * K];"
+    cases = {
+        "row": (row, "M", 256),
+        "used": ("C[blockIdx.x * N + threadIdx.x] = 0;", "M", 256),
+        "element": ("int i = blockIdx.y, j = blockIdx.x; C[i * N + j] = 0;", ("N", "M"), 1),
+        "row_in_y": (
+            "int i = blockIdx.y, j = blockIdx.x * 64 + threadIdx.x; C[i * N + j] = 0;",
+            ("N/64", "M"),
+            64,
+        ),
+        "tile": ("A += blockIdx.x * 8 * K; C[threadIdx.x] = A[0];", "M*N/256", 256),
+        "tile_after": ("A += K * blockIdx.x * 8; C[threadIdx.x] = A[0];", "M*N/256", 256),
+        "divided": (row.replace("row * K", "row / K * K"), "M*N/256", 256),
+        "passed": ("int i = f(blockIdx.x, 3); C[blockIdx.x * N] = 0;", "M*N/256", 256),
+    }
+    for name, (body, grid, block) in cases.items():
+        mine, _ = from_text(tmp_path, name, head.format(name, body))
+        assert (mine.grid, mine.block) == (grid, block), name
+
+
+def test_a_warp_for_each_element_is_another_guess(tmp_path: Path) -> None:
+    source = tmp_path / "mine.cu"
+    source.write_text(
+        "__global__ void mine(const float* A, const float* x, float* y, int M, int N) {\n"
+        "  int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32;\n"
+        "  float s = __shfl_down_sync(~0u, A[row * N] * x[0], 1); y[row] = s;\n}"
+    )
+    describe = partial(describe_file, source, "mine", "gemv", "", home=str(tmp_path))
+    others = {what: each.text for each, what in other_guesses.alternatives(describe(), describe)}
+    assert 'grid="M*32/256"' in others[other_guesses.WARPS]
+    source.write_text(source.read_text().replace("__shfl_down_sync(~0u, ", "f("))
+    others = {what: each.text for each, what in other_guesses.alternatives(describe(), describe)}
+    assert other_guesses.WARPS not in others
+
+
 def test_the_block_of_a_template_follows_the_indices(tmp_path: Path) -> None:
     head = (
         "template <int {0} = 32, int {1} = 8>\n__global__ void {2}(const float* A, const float* B, "
