@@ -43,6 +43,9 @@ limit."""
 MAX_THREADS = 2**16
 """Maximum number of CUDA threads of a case without K. N is reduced to keep this limit."""
 
+SMALL_K = 3
+"""A value of K that is less than the other extents. A grid may take K for another extent."""
+
 SHORT = 32
 """Extents up to this value are not reduced, even if a case is too large."""
 
@@ -153,8 +156,8 @@ def problems(
     """Return problems whose sizes are near the edges of a tile.
 
     The problems have these results: a single element; more elements than a block covers, with odd
-    and with round extents; fewer elements, with prime extents; a tall matrix; and a wide matrix. If
-    the variant refuses a size, the nearest legal size is used.
+    and with round extents, and with a small K; fewer elements, with prime extents; a tall matrix;
+    and a wide matrix. If the variant refuses a size, the nearest legal size is used.
     """
     column_major = variant.own_layout(dtype) if layout is None else layout
     if not OPERATIONS[variant.op].is_product:
@@ -178,6 +181,7 @@ def problems(
         (1, 1, 1),
         (m_tile + 1, n_tile + 1, k_tile + 1),
         tuple(rounded_up(extent + 1, ROUND) for extent in (m_tile, n_tile, k_tile)),
+        (m_tile + 1, n_tile + 1, SMALL_K),
         (prime(m_tile), prime(n_tile), prime(k_tile)),
         (m_tile + 1, 1, 2 * k_tile + 3),
         (1, n_tile + 1, 3 * k_tile - 1),

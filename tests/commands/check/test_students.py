@@ -331,6 +331,18 @@ __global__ void mine(const float* A, const float* B, const float* bias, float* C
   C[y * N + x] = sum;
 }
 """
+PRODUCT = """
+__global__ void mine(const float* A, const float* B, float* C, int M, int N, int K) {
+  int y = blockIdx.y * 16 + threadIdx.y, x = blockIdx.x * 16 + threadIdx.x;
+  if (y >= M || x >= N) return;
+  float sum = 0;
+  for (int k = 0; k < K; ++k) sum += A[y * K + k] * B[k * N + x];
+  C[y * N + x] = sum;
+}
+void run(const float* A, const float* B, float* C, int M, int N, int K) {
+  mine<<<dim3((N + 15) / 16, (M + 15) / 16), dim3(16, 16)>>>(A, B, C, M, N, K);
+}
+"""
 MANY = """
 __global__ void many(const float* A, const float* B, float* C, int M, int N, int K) {
   int y = blockIdx.y * 16 + threadIdx.y, x = blockIdx.x * 16 + threadIdx.x;
@@ -350,6 +362,8 @@ void run(const float* A, const float* B, float* C, int batch, int M, int N, int 
 @pytest.mark.parametrize(
     ("op", "text", "old", "new"),
     [
+        ("gemm", PRODUCT, "(N + 15)", "(K + 15)"),
+        ("gemm", PRODUCT, "(M + 15)", "(K + 15)"),
         ("gemm_bias", BIAS, "A[y * K + k]", "A[y * N + k]"),
         ("gemm_bias", BIAS, "bias[x]", "bias[y]"),
         ("gemm_batched", MANY, "A += blockIdx.z * M * K;", "A += blockIdx.z * M * N;"),
