@@ -55,9 +55,10 @@ _ON_TENSORS = re.compile(r"^[\w \t]+\([^(){};]*\btorch::[^(){};]*\)\s*;", re.MUL
 """Pattern of a declared function that takes PyTorch's tensors, which need no PyTorch then."""
 
 _BARRIER = re.compile(
-    r"(?:\bextern\s+)?(?:\b__device__\s+)?\bvoid\s+__syncthreads[ \t]*\(\s*(?:void\s*)?\)[ \t]*;"
+    r"(?:\bextern\s+)?(?:\b__device__\s+)?\bvoid\s+__sync(?:threads|warp)[ \t]*"
+    r"\(\s*(?:void\s*)?\)[ \t]*;"
 )
-"""Pattern of a declaration of `__syncthreads`, which some sources have for editors. `cuda.h`
+"""Pattern of a declaration of `__syncthreads` or `__syncwarp`, which is for editors. `cuda.h`
 declares the function with another parameter, so a call would be ambiguous."""
 
 _LAUNCHED = re.compile(r"[A-Za-z_][\w:]*\s*\Z")

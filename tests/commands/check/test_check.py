@@ -304,10 +304,10 @@ def test_a_kernel_with_linkage_of_c_is_run(tmp_path: Path) -> None:
     np.testing.assert_array_equal(output, expected(cases[0].problem))
 
 
-def test_a_source_that_distinguishes_compilers_is_compiled_as_by_nvcc(tmp_path: Path) -> None:
-    cases = own_source(tmp_path, "if (false) __syncthreads();")
+def test_a_source_that_declares_barriers_for_editors_is_run(tmp_path: Path) -> None:
+    cases = own_source(tmp_path, "if (false) { __syncthreads(); __syncwarp(); }")
     source = cases[0].variant.source
-    guarded = "#ifndef __CUDACC__\nvoid __syncthreads();  // for an editor\n#endif\n"
+    guarded = "#ifndef __CUDACC__\nvoid __syncthreads();\nvoid __syncwarp();\n#endif\n"
     source.write_text(guarded + source.read_text())
     (output,) = run_on_cpu(cases, Sanitizer.ADDRESS, tmp_path / "built" / "program")
     np.testing.assert_array_equal(output, expected(cases[0].problem))
