@@ -218,7 +218,7 @@ def test_sizes_are_odd_in_every_way_and_depend_on_the_area_of_a_block_alone() ->
     shared_tile, register_tile = ON_GPU["gemm", "shared_tile"], ON_GPU["gemm", "register_tile"]
     sizes = {(p.m, p.n, p.k) for p in problems(shared_tile, Config.parse("16"), "float32")}
     cubes = {(edge, edge, edge) for edge in (1, 17, 32, 13)}
-    assert sizes == {*cubes, (17, 1, 35), (1, 17, 47)}
+    assert sizes == {*cubes, (17, 17, 3), (17, 1, 35), (1, 17, 47)}
     found_m = {p.m for p in problems(register_tile, Config.parse("4"), "float32")}
     assert found_m == {1, 33, 48, 31}
 
