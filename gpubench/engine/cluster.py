@@ -250,12 +250,20 @@ def present(client: Client) -> Mapping[str, Any]:
     """Return the scheduler's workers by address.
 
     The result is empty if the connection has ended. Raises PeerLostError if the scheduler does not
-    answer.
+    answer. `Client.scheduler_info` returns a stored answer, which a timer of Dask replaces by an
+    answer without workers. So the scheduler itself is asked.
     """
-    peer = f"the scheduler {client.scheduler.address if client.scheduler else ''}"
-    info = within(ANSWER_S, peer, lambda: client.scheduler_info(n_workers=-1))
-    workers: Mapping[str, Any] = info.get("workers", {})
-    return workers if client.status == "running" else {}
+    if client.status != "running":
+        return {}
+    peer = f"the scheduler {client.scheduler.address}"
+    try:
+        answer = within(
+            ANSWER_S, peer, lambda: client.sync(client.scheduler.identity, n_workers=-1)
+        )
+    except OSError:  # the connection has ended during the call
+        return {}
+    workers: Mapping[str, Any] = answer["workers"]
+    return workers
 
 
 def cancel(client: Client, futures: Iterable[Any]) -> None:
@@ -327,8 +335,8 @@ def members(client: Client, device: str) -> dict[str, Member]:
             for address in addresses
         ]
     late = [error for call in calls if (error := call.exception())]
-    if late and not answers:
-        raise late[0]
+    if not answers:
+        raise late[0] if late else PeerLostError("--on: no worker is left")
     for address, member in answers.items():
         if isinstance(member, GpubenchError):
             raise DeviceUnavailableError(f"worker {address}: {member}")

@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -236,13 +237,25 @@ def test_workers_of_several_kinds_or_with_several_threads_are_refused(client: Cl
     with pytest.raises(UsageError, match="gpubench files abc and gpubench files def"):
         require_one_kind({"a": mine, "b": mine._replace(tree_hash="def")})
     assert len(members(client, "cpu")) == 3
-    crowded = SimpleNamespace(
-        status="running",
-        scheduler=None,
-        scheduler_info=lambda **_: {"workers": {"tcp://node1:1": {"nthreads": 2}}},
-    )
+    crowded = Mock(status="running")
+    crowded.sync.return_value = {"workers": {"tcp://node1:1": {"nthreads": 2}}}
     with pytest.raises(UsageError, match=r"tcp://node1:1 has 2 threads.*--nthreads 1"):
         members(crowded, "cpu")
+
+
+def test_workers_are_found_although_the_answer_that_dask_stores_has_none(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "scheduler_info", lambda **_: {"workers": {}})  # as its timer does
+    assert len(members(client, "cpu")) == 3
+
+
+def test_a_cluster_whose_workers_are_gone_is_one_line() -> None:
+    for status, workers in (("running", {}), ("connecting", {"tcp://node1:1": {"nthreads": 1}})):
+        empty = Mock(status=status)
+        empty.sync.return_value = {"workers": workers}
+        with pytest.raises(PeerLostError, match=r"^--on: no worker is left$"):
+            ClusterPool(empty, "cpu")
 
 
 def test_an_on_without_cluster_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -546,8 +546,8 @@ def test_a_product_that_fails_in_a_round_that_does_not_count_is_reported(
 
 
 def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -> None:
-    client = Mock(status="running", scheduler=None)  # its tasks never end
-    client.scheduler_info.return_value = {"workers": {}}
+    client = Mock(status="running")  # its tasks never end
+    client.sync.return_value = {"workers": {}}
     reports: list[Report] = []
     workers = {"tcp://a": Member("0", "node1", GPU, "abc")}
     run.FleetRun(client, workers, "cuda", 3, lambda lost, *_: reports.append(lost)).measure()
@@ -559,7 +559,7 @@ def test_a_worker_that_is_gone_costs_its_own_reports_and_nobody_waits_for_it() -
 
 
 def test_devices_without_a_turn_are_reported_if_the_connection_ends() -> None:
-    client = Mock(status="closed", scheduler=None)
+    client = Mock(status="closed")
     reports: list[Report] = []
     workers = {f"tcp://{n}": Member(n, f"node{n}", GPU, "abc") for n in "01"}
     run.FleetRun(client, workers, "cuda", 3, lambda lost, *_: reports.append(lost)).measure()
@@ -571,8 +571,8 @@ def test_devices_without_a_turn_are_reported_if_the_connection_ends() -> None:
 
 
 def test_a_worker_that_is_gone_is_noticed_while_turns_of_other_workers_end() -> None:
-    client = Mock(status="running", scheduler=None)
-    client.scheduler_info.side_effect = [{"workers": {"tcp://a": {}}}, {"workers": {}}]
+    client = Mock(status="running")
+    client.sync.side_effect = [{"workers": {"tcp://a": {}}}, {"workers": {}}]
     workers = {"tcp://a": Member("0", "node1", GPU, "abc")}
     fleet_run = run.FleetRun(client, workers, "cuda", 3, lambda *_: None)
 
