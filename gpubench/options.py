@@ -48,7 +48,7 @@ from gpubench.plan.ranges import (
     within,
 )
 from gpubench.plan.sweep import AUTO_TILES, Sweep, require_inputs_kept, tuned_file
-from gpubench.plan.toml_file import confined, lies_below, read_toml
+from gpubench.plan.toml_file import confined, lies_below, named_in_errors, read_toml
 from gpubench.text import shown, unknown
 
 DEFAULT = Sweep()
@@ -274,8 +274,7 @@ OPTIONS = _named(
     ),
     precision=Option(
         help="Sample until the 95 % interval of the median is within this percentage of the "
-        "median. "
-        "Default: 0.5%.",
+        "median. Default: 0.5%.",
         read=lambda flag, text: parse_fraction(text, flag, low=0.0001),
         metavar="PERCENT",
     ),
@@ -334,8 +333,7 @@ def read_sweep(
     lists are converted to text first. Raises UsageError, which names the option's flag.
     """
     texts = option_texts(values, config)
-    sweep_fields: dict[str, Any] = {}
-    timing: dict[str, Any] = {}
+    sweep_fields, timing = dict[str, Any](), dict[str, Any]()
     for name, text in texts.items():
         option = OPTIONS[name]
         fields_of = timing if option.field in _TIMING_FIELDS else sweep_fields
@@ -347,7 +345,8 @@ def read_sweep(
     sweep_fields["op"] = op
     if isinstance(sweep_fields.get("sizes"), str):  # sizes stay text until the operation is known
         dtypes = sweep_fields.get("dtypes", defaults.dtypes)
-        sweep_fields |= read_sizes(sweep_fields["sizes"], op, dtypes, "--sizes")
+        with named_in_errors(None if values.get("sizes") else config):
+            sweep_fields |= read_sizes(sweep_fields["sizes"], op, dtypes, "--sizes")
     return replace(
         defaults, **sweep_fields, timing=replace(defaults.timing, **timing), options=texts
     )
@@ -356,7 +355,7 @@ def read_sweep(
 def option_texts(options: Mapping[str, Any], config: Path | None = None) -> dict[str, str]:
     """Return the text of each option that a call or a TOML file has.
 
-    Raises UsageError for an unknown option.
+    Raises UsageError for an unknown option, and for an invalid value in the file.
     """
     values = read_toml(config, "--config") if config else {}
     for name in [*values, *options]:
@@ -364,8 +363,12 @@ def option_texts(options: Mapping[str, Any], config: Path | None = None) -> dict
             where, kind = (f"--config: {config}: ", "key") if name in values else ("", "option")
             raise UsageError(f"{where}{unknown(kind, name, OPTIONS)}")
     values = confined(config, values) if config else {}
-    values |= {name: value for name, value in options.items() if value is not None}
-    return {name: OPTIONS[name].text(value) for name, value in values.items()}
+    flags = {name: OPTIONS[name].text(each) for name, each in options.items() if each is not None}
+    with named_in_errors(config):
+        texts = {name: OPTIONS[name].text(values[name]) for name in values if name not in flags}
+        for name, text in texts.items():
+            OPTIONS[name].convert(text)
+    return texts | flags
 
 
 def resumed(path: Path, texts: Mapping[str, str]) -> dict[str, str]:
@@ -456,9 +459,6 @@ def with_parameters(command: Command, parameters: Iterable[inspect.Parameter]) -
     annotated = [parameter for parameter in ordered if parameter.annotation is not parameter.empty]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in annotated}
     return command
-
-
-# ---- options that several commands share
 
 
 def output_file(text: str, metavar: str | None = None) -> Any:

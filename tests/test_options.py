@@ -50,6 +50,13 @@ def test_flags_are_read_as_they_stand_on_the_command_line() -> None:
     assert (sweep.timing.budget_s, sweep.timing.launch_limit_s) == (60, 2.5)
 
 
+@pytest.mark.parametrize("text", ['rounds = "x"', "rounds = true", 'sizes = "x"'])
+def test_an_invalid_value_of_a_config_is_reported_with_its_file(toml: Any, text: str) -> None:
+    config, name = toml(text), text.partition(" ")[0]
+    assert refusal({}, config).startswith(f"--config: {config}: --{name}: ")
+    assert refusal({name: "y"}, config).startswith(f"--{name}: ")
+
+
 def test_flags_win_over_toml_and_toml_over_defaults(toml: Any) -> None:
     config = toml('sizes = "8"\ntiles = "4"\nrounds = 5\n')
     sweep = read_sweep({"sizes": "16", "tiles": None, "seed": None}, config)

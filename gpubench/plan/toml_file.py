@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -78,6 +79,17 @@ def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
             )
         paths[name] = str(base / text) if text else text
     return paths
+
+
+@contextmanager
+def named_in_errors(path: Path | None) -> Iterator[None]:
+    """Add the path of a configuration, unless it is None, to each UsageError of a `with` block."""
+    try:
+        yield
+    except UsageError as error:
+        if path is None:
+            raise
+        raise UsageError(f"--config: {path}: {error}") from error
 
 
 def lies_below(text: str, base: Path = Path()) -> bool:
