@@ -28,7 +28,7 @@ def descriptors(folder: Path) -> list[Path]:
     The file `operation.py` is left out, and so are files whose names begin with _ or a dot.
     """
     paths = (path for path in folder.glob("*.py") if path.name[0] not in "._")
-    return sorted(path for path in paths if path.name != OPERATION_FILE)
+    return sorted(path for path in paths if path.name != OPERATION_FILE and not path.is_dir())
 
 
 def home(op: str, parent: Path = KERNELS) -> Path:

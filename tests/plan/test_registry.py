@@ -120,6 +120,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_directory_that_is_named_like_a_description_is_left_out(folder: Path) -> None:
+    (folder / "gemm" / "x.py").mkdir()
+    assert set(of_op("gemm", folder)) - set(of_op("gemm")) == {"mine", "calls"}
+
+
 def test_a_users_variants_stand_beside_ours(folder: Path) -> None:
     by_name = of_op("gemm", folder)
     assert set(by_name) - set(of_op("gemm")) == {"mine", "calls"}
