@@ -94,8 +94,8 @@ def newest_build(
 ) -> tuple[list[Path], list[str]]:
     """Return the newest files of one build, oldest first, and the reasons for skipping other files.
 
-    The function returns at most `MAX_SWEEPS` files. A file is skipped if `check` raises UsageError
-    for this file. Raises UsageError if all files are skipped.
+    The function returns at most `MAX_SWEEPS` files. A file is skipped if it has no row, or if
+    `check` raises UsageError for this file. Raises UsageError if all files are skipped.
     """
     newest: list[Path] = []
     unreadable: list[str] = []
@@ -106,6 +106,9 @@ def newest_build(
             rows = read(path, _BUILD)
         except UsageError as error:
             unreadable.append(str(error))
+            continue
+        if not rows:
+            unreadable.append(f"{path}, which has no row")
             continue
         of_file = {(row.variant, *(getattr(row, column) for column in _BUILD)) for row in rows}
         build = of_file if build is None else build

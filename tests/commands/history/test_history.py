@@ -13,7 +13,7 @@ from commandline import outcome
 from diffs import row
 
 from gpubench.results import store
-from gpubench.results.row import Row
+from gpubench.results.row import Row, encode
 
 Call = Callable[..., tuple[int, str, str]]
 SIZES = (64, 128, 256, 512, 1024, 2048)
@@ -161,6 +161,15 @@ def test_a_result_of_the_anchor_that_cannot_be_read_is_named(call: Call) -> None
     code, _, err = call("main", "--against", "v1")
     assert code == 0
     assert str(damaged) in err
+
+
+def test_a_newest_result_of_the_anchor_without_rows_is_skipped(call: Call) -> None:
+    empty = keep([sweep(100 + n) for n in range(4)], "v1")[-1]
+    empty.write_bytes(encode([]))
+    keep([sweep(n) for n in range(4)])
+    code, out, err = call("main", "--against", "v1")
+    assert (code, "since v1" in out) == (0, True)
+    assert f"--against skips {empty}, which has no row" in err.replace("\n", "")
 
 
 def test_an_anchor_without_a_time_is_refused_with_this_reason(call: Call) -> None:
