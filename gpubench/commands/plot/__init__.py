@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gpubench import options as option
+from gpubench.errors import UsageError
 from gpubench.view.pictures import Kind, load_matplotlib
 
 app = typer.Typer()
@@ -39,6 +40,9 @@ def plot(
     from gpubench.view.tables import say
 
     together = sources(read_selected(files, only, exclude), bandwidth)
+    if not together:
+        names = ", ".join(map(str, files))
+        raise UsageError(f"nothing to draw: no row with a time is in {names}")
     kind = resolve(together, kind)
     path = output or Path(f"{files[0].stem}-{kind}.svg")
     claimed = claim(path, force=force)

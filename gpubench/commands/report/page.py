@@ -91,7 +91,8 @@ def page(files: Files, bandwidth_gbytes_per_s: float | None = None) -> str:
     origins = [(clean(path.name), row) for path, rows in files for row in rows]
     rows = [row for _, row in origins]
     if not rows:
-        raise UsageError("nothing to report: no file has a row")
+        names = ", ".join(str(path) for path, _ in files)
+        raise UsageError(f"nothing to report: no row is in {names}")
     measured = [(name, row) for name, row in origins if row.status == Status.OK]
     environment = Environment(
         loader=PackageLoader("gpubench.commands.report", ""),

@@ -55,6 +55,17 @@ def test_files_whose_names_are_not_utf_8_are_drawn_and_shown(tmp_path: Path) -> 
         assert "a?" in (tmp_path / arguments[-1]).read_text()
 
 
+def test_files_without_rows_are_named(tmp_path: Path) -> None:
+    for name in ("a.csv", "b.csv"):
+        write([], tmp_path / name)
+    for command, message in (
+        (("plot",), "nothing to draw: no row with a time is in a.csv, b.csv"),
+        (("report", "-o", "page.html"), "nothing to report: no row is in a.csv, b.csv"),
+    ):
+        done = call(tmp_path, *command, "a.csv", "b.csv")
+        assert (done.code, done.err) == (2, f"gpubench: {message}\n")
+
+
 def test_unusable_input_is_one_line_and_leaves_no_file(tmp_path: Path) -> None:
     for arguments, message in (
         (("plot", "nowhere.csv"), "cannot read nowhere.csv: No such file or directory"),
