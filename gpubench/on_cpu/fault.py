@@ -9,6 +9,9 @@ from gpubench.text import clean
 HUNG = "fault: hung"
 """Beginning of the report on a launch that was killed because it made no progress."""
 
+KILLED = "fault: killed"
+"""Beginning of the report on a program that the system killed. The kernel may be right."""
+
 _CHECKS = "AddressSanitizer|ThreadSanitizer|runtime error|fault"
 _ADDRESSES = re.compile(r" (?:on|at) (?:unknown )?address 0x\w+.*| \(pid=\d+\)|(?<=address) 0x\w+")
 _FOLDERS = re.compile(r"\S*/(?=[^\s/:]+\.cuh?:\d)")

@@ -24,7 +24,7 @@ from gpubench.grouping import grouped
 from gpubench.model import HostVariant
 from gpubench.model.sources import encoded_source, include_folders, linked_sources, read_source
 from gpubench.on_cpu.case import Case, encoded, operands, words
-from gpubench.on_cpu.fault import HUNG, KernelFaultError
+from gpubench.on_cpu.fault import HUNG, KILLED, KernelFaultError
 from gpubench.on_cpu.unit import MISSING_HEADER, SHIM, translation_unit
 from gpubench.process.child import run_program, run_with_folder, start_program
 from gpubench.text import clean
@@ -305,6 +305,8 @@ def _run(
         lines = report.read().decode(errors="replace").splitlines()
     if hung:
         lines.append(f"{HUNG}: no progress within {stalled_s:g} s; killed")
+    elif code == -signal.SIGKILL:
+        lines.append(f"{KILLED} by the system, probably because memory was full")
     elif code < 0:
         lines.append(f"fault: crashed: {signal.strsignal(-code)} (signal {-code})")
     return code, lines

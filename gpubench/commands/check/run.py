@@ -45,7 +45,7 @@ from gpubench.model import (
 from gpubench.model.signature import NULL, parameters
 from gpubench.model.sources import read_source
 from gpubench.on_cpu.case import Case, expected, is_of_row_major_b, right_result, row_major_only
-from gpubench.on_cpu.fault import HUNG, KernelFaultError
+from gpubench.on_cpu.fault import HUNG, KILLED, KernelFaultError
 from gpubench.on_cpu.only_nvcc import INCLUDE_IT, why_only_nvcc
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.on_cpu.unwritten import uninitialized_variables, unwritten_shared_memory
@@ -322,6 +322,9 @@ def _run(
                         by_rows.append(is_of_row_major_b(case, output))
                         failed.add(sanitizer)
             except KernelFaultError as fault:
+                if fault.finding.startswith(KILLED):
+                    not_run = fault.finding.removeprefix("fault: ")
+                    continue
                 if nulls and fault.is_of_null:
                     not_run = (
                         f"null is passed for {nulls}, and the source uses it; select another --op"

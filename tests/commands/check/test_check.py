@@ -332,6 +332,18 @@ def test_a_kernel_that_harms_its_process_is_a_fault(body: str, tmp_path: Path) -
     assert raised.value.finding.startswith(CUDA_FAULTS[body])
 
 
+@pytest.mark.slow
+def test_a_program_that_the_system_kills_is_not_run_and_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "_compile", lambda *_: True)
+    own_source(tmp_path, "kill(getpid(), SIGKILL);")
+    source = tmp_path / "mine.cu"
+    source.write_text(f"#include <signal.h>\n{source.read_text()}")
+    assert check("mine", tmp_path) == NOT_RUN
+    assert "not run on the CPU: killed by the system, probably" in capsys.readouterr().out
+
+
 def test_a_source_is_run_in_its_own_layout_and_in_all_that_it_takes(tmp_path: Path) -> None:
     (mine,) = own_source(tmp_path, "")
     turned = replace(mine.variant, column_major=("B",), layouts=("nn", "nt", "tn"))
