@@ -119,14 +119,33 @@ ON_CPU = ("--device", "cpu", "--sizes", "16", "-o", "a.csv", "--force")
 def test_ctrl_c_before_the_first_point_leaves_the_old_file(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "a.csv").write_text("precious")
-    monkeypatch.setattr("stub.MAX_POINTS", 0)
+    for old in (["a.csv"], [PARTIAL], ["a.csv", PARTIAL]):
+        for name in files_in(tmp_path):
+            (tmp_path / name).unlink()
+        for name in old:
+            (tmp_path / name).write_text("precious")
+        monkeypatch.setattr("stub.MAX_POINTS", 0)
+        with nothing_measured():
+            done = call(tmp_path, *command)
+        assert done.code == 130
+        assert "None" not in done.out
+        assert "--resume" not in done.err
+        assert done.files == old
+        assert {(tmp_path / name).read_text() for name in old} == {"precious"}
+
+
+def test_a_sweep_that_was_interrupted_before_the_first_point_is_resumed_without_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = ("sweep", "--variants", "cpu_tile", "--tiles", "4,9999", *ON_CPU[:-1])
+    with nothing_measured(), monkeypatch.context() as early:
+        early.setattr("stub.MAX_POINTS", 0)
+        assert call(tmp_path, *sweep).files == ["a.csv", PARTIAL]
+        assert call(tmp_path, "sweep", "--resume", "a.csv").files == ["a.csv", PARTIAL]
     with nothing_measured():
-        done = call(tmp_path, *command)
-    assert done.code == 130
-    assert "interrupted" in done.err or "nothing was measured" in done.err
-    assert "None" not in done.out
-    assert (tmp_path / "a.csv").read_text() == "precious"
+        done = call(tmp_path, "sweep", "--resume", "a.csv")
+    assert (done.code, done.files) == (0, ["a.csv"]), done.err
+    assert [row.status for row in read(tmp_path / "a.csv")] == ["ok", "skipped"]
 
 
 def test_a_sweep_that_skips_all_points_leaves_the_old_file(tmp_path: Path) -> None:

@@ -107,11 +107,19 @@ class ResultFile:
         self._overwrite, self.resume = overwrite, resume
         self._samples_path = samples
         self._file: IO[bytes] | None = None
+
+        self._replacement: Output | None = None
+        """The partial file of a new sweep, while the older partial file stays. `_file` is the older
+        file then, and `_waiting` has the lines of the new sweep."""
+
+        self._waiting = b""
         self._csv: Output
         self._samples: Output | None = None
 
     def open(self, context: Context, point_of: PointOf) -> list[Measurement]:
         """Start or continue the partial file, and return the file's measurements in order.
+
+        An older partial file that is overwritten stays until a point is measured.
 
         Raises UsageError if the file exists, cannot be written, is being written by another
         process, or was started with other settings or other points.
@@ -122,7 +130,12 @@ class ResultFile:
             return self._continue(context, point_of)
         partial = self.claim()
         self._make_directory_of_samples()
-        self._file = partial.create(_line({"gpubench_sweep": context}))
+        start = _line({"gpubench_sweep": context})
+        if self.partial.exists():
+            self._file, self._replacement = _open_partial(self.path), partial
+            self._waiting = start
+        else:
+            self._file = partial.create(start)
         return []
 
     def claim(self) -> Output:
@@ -180,9 +193,16 @@ class ResultFile:
 
     def add(self, measurement: Measurement) -> None:
         """Append a measurement. The measurement is on disk when the function returns."""
-        file = self._opened()
+        file, line = self._opened(), encode_line(measurement)
+        if self._replacement:
+            self._waiting += line
+            if measurement.status != Status.SKIPPED:
+                self._file = self._replacement.create(self._waiting)
+                self._replacement = None
+                file.close()
+            return
         try:
-            file.write(encode_line(measurement))
+            file.write(line)
             file.flush()
             if measurement.status != Status.ELIMINATED:  # the other lines determine this status
                 os.fsync(file.fileno())
@@ -199,14 +219,18 @@ class ResultFile:
     def finish(self, rows: Collection[Row], *, complete: bool) -> bool:
         """Write the rows, and return whether they were written.
 
-        If nothing was measured, an existing CSV stays. The partial file stays if the sweep is not
-        complete.
+        If nothing was measured, existing files stay, and the partial file of a new sweep is
+        removed. Otherwise, the partial file stays if the sweep is not complete.
         """
         file = self._opened()
         has_results = any(row.status != Status.SKIPPED for row in rows)
+        if not has_results and (self._replacement or self.path.exists()):
+            if complete or not self.resume:
+                self.remove_partial()
+            self.close()
+            return False
         try:
-            if writes := has_results or not self.path.exists():
-                self._csv.write(packed(self.path, encode(rows)))
+            self._csv.write(packed(self.path, encode(rows)))
             if complete and self._samples:
                 file.seek(0)
                 self._samples.write(lambda samples: shutil.copyfileobj(file, samples))
@@ -216,10 +240,12 @@ class ResultFile:
             raise self._lost(str(error), type(error)) from error
         finally:
             self.close()
-        return writes
+        return True
 
     def remove_partial(self) -> None:
-        """Remove the partial file of a complete sweep, if the file still exists."""
+        """Remove this sweep's partial file, if the file still exists."""
+        if self._replacement:  # the partial file is an older sweep's
+            return
         with suppress(OSError):  # the file stays in a read-only directory
             self.partial.unlink(missing_ok=True)
 

@@ -107,6 +107,36 @@ def test_overwriting_keeps_the_old_file_until_the_new_one_is_whole(tmp_path: Pat
     assert read(tmp_path / "a.csv") == [measured()]
 
 
+@pytest.mark.parametrize("complete", [True, False])
+def test_an_old_partial_file_stays_until_a_point_is_measured(
+    tmp_path: Path, complete: bool
+) -> None:
+    skipped = replace(measurement(1.0, POINT), status=Status.SKIPPED, series=None, reason="small")
+    started(tmp_path, 1.0)
+    partial = tmp_path / "a.csv.partial"
+    before = partial.read_bytes()
+    file = ResultFile(tmp_path / "a.csv", overwrite=True)
+    file.open(CONTEXT, POINTS)
+    file.add(skipped)
+    assert partial.read_bytes() == before
+    with pytest.raises(UsageError, match="is being written by another gpubench"):
+        ResultFile(tmp_path / "a.csv", overwrite=True).open(CONTEXT, POINTS)
+    assert not file.finish([replace(measured(), status=Status.SKIPPED)], complete=complete)
+    file.remove_partial()
+    assert files_in(tmp_path) == ["a.csv.partial"]
+    assert partial.read_bytes() == before
+    file = ResultFile(tmp_path / "a.csv", overwrite=True)
+    file.open(CONTEXT, POINTS)
+    file.add(skipped)
+    file.add(measurement(2.0, POINT))
+    file.add(measurement(3.0, POINT))
+    file.close()
+    again = ResultFile(tmp_path / "a.csv", resume=True)
+    expected = [skipped, measurement(2.0, POINT), measurement(3.0, POINT)]
+    assert again.open(CONTEXT, POINTS) == expected
+    again.close()
+
+
 def test_a_disk_full_at_the_end_keeps_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = ResultFile(tmp_path / "a.csv")
     file.open(CONTEXT, POINTS)
