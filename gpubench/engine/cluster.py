@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -49,6 +50,10 @@ would search for its device, which takes seconds."""
 
 ANSWER_S = 15.0  # time limit for a scheduler to answer, and for its first worker to appear
 CLOSE_S = 3.0  # time limit for a scheduler to end a connection
+
+SILENT_S = 25.0
+"""Time without a heartbeat after which a worker counts as lost. Dask's workers send a heartbeat
+every few seconds, also while they measure."""
 
 
 def within(limit_s: float, peer: str, call: Callable[[], T]) -> T:
@@ -264,6 +269,24 @@ def present(client: Client) -> Mapping[str, Any]:
         return {}
     workers: Mapping[str, Any] = answer["workers"]
     return workers
+
+
+class Heartbeats:
+    """Finds workers that are connected, but no longer send heartbeats."""
+
+    def __init__(self) -> None:
+        self._signs: dict[str, tuple[float, float]] = {}
+        """Two times of each worker's last heartbeat. The first time is by the scheduler's clock.
+        The second time is by this process's clock, when this process noticed the heartbeat."""
+
+    def silent(self, workers: Mapping[str, Any]) -> set[str]:
+        """Return those of the scheduler's workers (`present`) that are silent for `SILENT_S`."""
+        now_s = perf_counter()
+        for address, facts in workers.items():
+            sign = facts["last_seen"]
+            if self._signs.get(address, (None,))[0] != sign:
+                self._signs[address] = sign, now_s
+        return {address for address in workers if now_s - self._signs[address][1] > SILENT_S}
 
 
 def cancel(client: Client, futures: Iterable[Any]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import platform
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpubench.engine.cluster import (
     ANSWER_S,
+    SILENT_S,
+    Heartbeats,
     Member,
     cancel,
     members,
@@ -53,10 +55,6 @@ NO_WORKER_LIMIT_S = 30.0
 CONTINUES = "the measurements are kept, and --resume continues the sweep, with or without --on"
 
 LOOK_EVERY_S = 1.0  # time between two searches for silent workers
-
-SILENT_S = 25.0
-"""Time without a heartbeat after which a worker counts as lost. Dask's workers send a heartbeat
-every few seconds, also while they measure."""
 
 
 class Share(NamedTuple):
@@ -207,16 +205,10 @@ class ClusterPool:
         """Submit the shares, and keep the new measurements until all shares are done."""
         client = self._client
         inbox: SimpleQueue[Any] = SimpleQueue()
-        running: dict[Future, Share] = {}
-        alive = _Alive(client)
+        running, alive = _Running(client, inbox), _Alive(client)
         keys = set().union(*(share.keys for share in shares))
         visits, received = job.sweep.timing.rounds * len(keys), 0
         started = perf_counter()
-
-        def submit(share: Share, workers: list[str] | None = None) -> None:
-            future = client.submit(measure_share, share, pure=False, workers=workers)
-            running[future] = share
-            future.add_done_callback(inbox.put)
 
         def receive(line: Any) -> None:
             nonlocal received
@@ -231,16 +223,29 @@ class ClusterPool:
             measurements.add(measurement)
             watcher.measured(measurement)
 
+        def finish(future: Future) -> None:
+            if not (result := _result(future)):
+                running.move(future, alive.without(set()))
+                return
+            for line in result.lines:  # measurements that no event delivered
+                receive(line)
+            if not result.error:
+                running.end(future)
+            elif remaining := alive.without({result.address}):
+                running.move(future, remaining)
+            else:
+                raise result.error
+            self._remember(result, job)
+
         client.subscribe_topic(shares[0].topic, lambda event: inbox.put((event[1],)))
         try:
             for share in shares:
-                submit(share)
-            while running:
+                running.submit(share)
+            while running.shares:
                 if not alive.left_s:  # also while other workers send measurements
-                    silent = alive.newly_silent()
-                    for future in alive.given_to(silent, running) if silent else ():
-                        submit(running.pop(future), alive.without(silent))
-                        cancel(client, [future])
+                    alive.look()
+                    for future in alive.stuck(running):
+                        running.move(future, alive.without(set()))
                 try:
                     arrived = inbox.get(timeout=alive.left_s)
                 except Empty:
@@ -248,18 +253,11 @@ class ClusterPool:
                 if isinstance(arrived, tuple):
                     receive(*arrived)
                     continue
-                if arrived not in running:  # another worker got the share of a silent worker
+                if arrived not in running.shares:  # another worker got the share of a lost worker
                     continue
-                share, result = running.pop(arrived), _result(arrived)
-                for line in result.lines:  # measurements that no event delivered
-                    receive(line)
-                if result.error:
-                    if not (remaining := alive.without({result.address})):
-                        raise result.error
-                    submit(share, remaining)
-                self._remember(result, job)
+                finish(arrived)
         finally:
-            cancel(client, running)
+            cancel(client, running.shares)
 
     def _remember(self, result: ShareResult, job: Job) -> None:
         """Keep a share's device, the time of each phase, and the reasons why races ended."""
@@ -340,26 +338,58 @@ def _measurement(line: Any, job: Job) -> Measurement:
         ) from None
 
 
-def _result(future: Future) -> ShareResult:
-    """Return the result of a share. Raises PeerLostError if its workers died."""
+def _result(future: Future) -> ShareResult | None:
+    """Return the result of a share, or None if the result was lost with the worker that has it.
+
+    Dask would wait for a lost result without a limit. Raises PeerLostError if the workers of the
+    share died.
+    """
     try:
-        result: ShareResult = future.result()
+        result: ShareResult = future.result(timeout=ANSWER_S)
     except Exception as error:  # Dask's error: several workers died while they measured the share
+        if isinstance(error, TimeoutError) and future.status != "error":
+            return None
         raise PeerLostError(
             f"a worker did not finish its points: {first_line(error)}; {CONTINUES}"
         ) from error
     return result
 
 
+class _Running:
+    """The shares that the scheduler has, by future. Each future comes into `inbox` at its end."""
+
+    def __init__(self, client: Client, inbox: SimpleQueue[Any]) -> None:
+        self._client, self._inbox = client, inbox
+        self.shares: dict[Future, Share] = {}
+        self.allowed: dict[Future, list[str]] = {}
+        """The workers that may measure a share. All workers may measure the other shares."""
+
+    def submit(self, share: Share, workers: list[str] | None = None) -> None:
+        """Give a share to one of these workers. If there are none, any worker may measure it."""
+        future = self._client.submit(measure_share, share, pure=False, workers=workers or None)
+        self.shares[future] = share
+        if workers:
+            self.allowed[future] = workers
+        future.add_done_callback(self._inbox.put)
+
+    def end(self, future: Future) -> Share:
+        """Remove a future. Return its share."""
+        self.allowed.pop(future, None)
+        return self.shares.pop(future)
+
+    def move(self, future: Future, workers: list[str]) -> None:
+        """Submit the share of a future again, and cancel the future."""
+        self.submit(self.end(future), workers)
+        cancel(self._client, [future])
+
+
 class _Alive:
-    """Finds workers that no longer send heartbeats. Raises PeerLostError if no worker is left."""
+    """Finds shares whose workers are lost. Raises PeerLostError if no worker is left."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._signs: dict[str, tuple[float, float]] = {}
-        """Two times of each worker's last heartbeat. The first time is by the scheduler's clock.
-        The second time is by this process's clock, when this process noticed the heartbeat."""
-
+        self._heartbeats = Heartbeats()
+        self._present: set[str] = set()
         self._silent: set[str] = set()
         self._failed: set[str] = set()
         self._seen_s = self._looked_s = perf_counter()
@@ -369,39 +399,48 @@ class _Alive:
         """Time in seconds until the next search for silent workers, or 0 if the search is due."""
         return max(0.0, self._looked_s + LOOK_EVERY_S - perf_counter())
 
-    def newly_silent(self) -> set[str]:
-        """Return the workers that became silent since the last call."""
+    def look(self) -> set[str]:
+        """Return the workers that are silent. Raises PeerLostError if no other worker is left."""
         now_s = perf_counter()
         try:
             workers = present(self._client)
         except PeerLostError as error:
             raise PeerLostError(f"{error}; {CONTINUES}") from None
-        for address, facts in workers.items():
-            sign = facts["last_seen"]
-            if self._signs.get(address, (None,))[0] != sign:
-                self._signs[address] = sign, now_s
-                self._silent.discard(address)
-        late = {x for x in workers if now_s - self._signs[x][1] > SILENT_S} - self._silent
-        self._silent |= late
-        if workers.keys() - self._silent:
+        self._present = set(workers)
+        self._silent = self._heartbeats.silent(workers)
+        if self._present - self._silent:
             self._seen_s = now_s
-        elif late:
+        elif self._silent:
             raise PeerLostError(
-                f"worker {min(late)} has been silent for {SILENT_S:g} s, and no other worker is "
-                f"left; {CONTINUES}"
+                f"worker {min(self._silent)} has been silent for {SILENT_S:g} s, and no other "
+                f"worker is left; {CONTINUES}"
             )
         elif self._client.status in {"closed", "closing"} or (
             now_s - self._seen_s > NO_WORKER_LIMIT_S
         ):
             raise PeerLostError(f"no worker is left; {CONTINUES}")
         self._looked_s = perf_counter()  # the scheduler may have answered slowly
-        return late
+        return self._silent
 
-    def given_to(self, workers: Collection[str], futures: Collection[Future]) -> list[Future]:
-        """Return the futures that the scheduler gave to these workers."""
-        processing = within(ANSWER_S, "the scheduler", self._client.processing)
-        keys = {key for worker in workers for key in processing.get(worker, ())}
-        return [future for future in futures if future.key in keys]
+    def stuck(self, running: _Running) -> list[Future]:
+        """Return the futures that no worker measures, according to the last search.
+
+        The scheduler gave these futures to silent workers, also after a worker became silent, or
+        all workers that are allowed to measure them have left.
+        """
+        keys: set[Any] = set()
+        if self._silent:
+            try:
+                processing = within(ANSWER_S, "the scheduler", self._client.processing)
+            except OSError:  # the connection has ended during the call
+                processing = {}
+            keys = {key for worker in self._silent for key in processing.get(worker, ())}
+        gone = {
+            future
+            for future, workers in running.allowed.items()
+            if self._present and self._present.isdisjoint(workers)
+        }
+        return [x for x in running.shares if x.key in keys or x in gone]
 
     def without(self, failed: set[str]) -> list[str]:
         """Record failed workers. Return the workers that have not failed and are not silent."""

@@ -22,6 +22,7 @@ import psutil
 import pytest
 from distributed import Client, LocalCluster, get_worker
 from fakes import Diary, FakeBackend, matmul, measurement, point, variant
+from lost_result import finished_on_a_closed_worker
 
 from gpubench.backends import find_devices, first_device
 from gpubench.commands.tune import run as tuning
@@ -281,24 +282,70 @@ def test_a_peer_that_stops_answering_is_named_and_what_it_raises_is_raised() -> 
     assert cluster.within(60, "worker x", lambda: 5) == 5
 
 
-def test_a_silent_worker_is_noticed_once_and_the_last_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_worker_is_noticed_and_the_last_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     clock_s, signs = 0.0, {"a": 1, "b": 1}
-    monkeypatch.setattr(shared, "perf_counter", lambda: clock_s)
+    for module in (cluster, shared):
+        monkeypatch.setattr(module, "perf_counter", lambda: clock_s)
     monkeypatch.setattr(
         shared, "present", lambda _client: {x: {"last_seen": sign} for x, sign in signs.items()}
     )
     alive = shared._Alive(SimpleNamespace(status="running"))
-    assert alive.newly_silent() == set()
+    assert alive.look() == set()
     clock_s, signs["b"] = 26.0, 2
-    assert alive.newly_silent() == {"a"}
-    assert alive.newly_silent() == set()
+    assert alive.look() == {"a"}
     assert alive.without(set()) == ["b"]
+    signs["a"] = 2
+    assert alive.look() == set()
     clock_s = 60.0
-    with pytest.raises(PeerLostError, match=r"^worker b has been silent .*, with or without --on$"):
-        alive.newly_silent()
+    with pytest.raises(PeerLostError, match=r"^worker a has been silent .*, with or without --on$"):
+        alive.look()
     signs.clear()
     with pytest.raises(PeerLostError, match=r"^no worker is left; "):
-        alive.newly_silent()
+        alive.look()
+
+
+def test_shares_that_no_worker_can_measure_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers: dict[str, dict[str, float]] = {"a": {"last_seen": 1.0}, "b": {"last_seen": 1.0}}
+    monkeypatch.setattr(shared, "present", lambda _client: workers)
+    client = Mock(status="running")
+    client.submit.side_effect = futures = [Mock(key=key) for key in ("first", "second")]
+    running, alive = shared._Running(client, SimpleQueue()), shared._Alive(client)
+    running.submit(Mock())
+    running.submit(Mock(), ["b"])
+    monkeypatch.setattr(alive._heartbeats, "silent", lambda _workers: {"a"})
+    for keys in ([], ["first"]):  # the scheduler gives a share to a worker that is already silent
+        client.processing.return_value = {"a": keys}
+        alive.look()
+        assert [future.key for future in alive.stuck(running)] == keys
+    workers["c"] = workers.pop("b")  # the worker has started again, and has another address
+    alive.look()
+    assert alive.stuck(running) == futures
+
+
+def test_a_result_that_is_lost_with_its_worker_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shared, "ANSWER_S", 0.2)
+    with finished_on_a_closed_worker() as future:
+        assert cluster.within(60, "Dask", lambda: shared._result(future)) is None
+
+
+def test_a_share_whose_result_is_lost_is_measured_again(
+    client: Client, devices: Callable[[Opened], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices(lambda _name: 10.0)
+    result, lost = shared._result, list[object]()
+
+    def lose_the_first(future: Any) -> shared.ShareResult | None:
+        if lost:
+            return result(future)
+        lost.append(future)
+        return None
+
+    monkeypatch.setattr(shared, "_result", lose_the_first)
+    rows = run_shared(ASKED, client, Watcher()).rows
+    assert len(rows) == 14
+    assert all(row.rounds == 2 for row in rows)
 
 
 def test_workers_that_do_not_start_and_a_missing_dask_end_in_a_line(
@@ -422,7 +469,7 @@ def test_a_sweep_outlives_workers_that_are_killed_silent_or_late(
             for address, facts in present(client).items()
         },
     )
-    monkeypatch.setattr(shared, "SILENT_S", 0.5)
+    monkeypatch.setattr(cluster, "SILENT_S", 0.5)
     with (
         LocalCluster(
             n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
@@ -476,7 +523,7 @@ def test_a_silent_worker_is_noticed_while_another_worker_sends_measurements(
         },
     )
     monkeypatch.setattr(shared, "measure_share", measure_or_wait)
-    monkeypatch.setattr(shared, "SILENT_S", 1.5)
+    monkeypatch.setattr(cluster, "SILENT_S", 1.5)
     run_shared(ASKED, client, Watcher())
     assert NOTICED == [True]
 
