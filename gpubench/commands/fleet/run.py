@@ -27,8 +27,18 @@ from gpubench.commands.fleet.units import (
     products,
 )
 from gpubench.commands.fleet.verdicts import Fleet, assess
-from gpubench.engine.cluster import Member, cancel, connected, devices_of, members, present
-from gpubench.errors import UsageError
+from gpubench.engine.cluster import (
+    ANSWER_S,
+    SILENT_S,
+    Heartbeats,
+    Member,
+    cancel,
+    connected,
+    devices_of,
+    members,
+    present,
+)
+from gpubench.errors import PeerLostError, UsageError
 from gpubench.files import Output, not_written
 from gpubench.grouping import grouped
 from gpubench.model import Measurement
@@ -58,7 +68,10 @@ def run_fleet(
     Raises UsageError if there is no cluster, or if the file cannot be written.
     """
     with connected(on, device) as client:
-        workers = members(client, device)
+        try:
+            workers = members(client, device)
+        except PeerLostError as error:  # its exit code would mean that a device is slow
+            raise UsageError(str(error)) from error
         if len({member.tree_hash for member in workers.values()}) > 1:
             raise UsageError("--on: the workers have different versions of gpubench")
         sizes = Counter(member.hostname for member in workers.values()).values()
@@ -170,6 +183,8 @@ class FleetRun:
         """Maps the future of each running turn to the worker and the phase of the turn."""
 
         self._lost: set[str] = set()
+        self._heartbeats = Heartbeats()
+        self._why_ended = ""  # why the scheduler takes no more turns
         self._verified: dict[str, Sequence[Measurement]] = {}
         self._times: dict[str, list[times_of.UnitTime]] = defaultdict(list)
         """Maps each host to the times that the workers of the host have reported."""
@@ -207,9 +222,10 @@ class FleetRun:
                 if address in self._lost:
                     continue
                 if self._client.status != "running":
+                    self._why_ended = self._why_ended or "the connection to the scheduler ended"
+                if self._why_ended:
                     self._lost.add(address)
-                    lost = _lost(self._workers[address], "the connection to the scheduler ended")
-                    self._keep(lost, phase)
+                    self._keep(_lost(self._workers[address], self._why_ended), phase)
                     continue
                 verified = self._verified.get(address, ())
                 asked = Asked(self._device, phase, count, SEED, verified, units)
@@ -227,12 +243,20 @@ class FleetRun:
         self._advance(host)
 
     def _give_up_lost_workers(self) -> None:
-        there = present(self._client)
+        try:
+            there = present(self._client)
+        except PeerLostError as error:
+            there, self._why_ended = {}, str(error)
+        silent = self._heartbeats.silent(there)
         for future, (address, _phase) in list(self._running.items()):
-            if address not in there:
-                self._lost.add(address)
-                cancel(self._client, [future])
-                self._finish(future, _lost(self._workers[address], "the worker left the cluster"))
+            if address in there.keys() - silent:
+                continue
+            why = self._why_ended or "the worker left the cluster"
+            if address in silent:
+                why = f"the worker has been silent for {SILENT_S:g} s"
+            self._lost.add(address)
+            cancel(self._client, [future])
+            self._finish(future, _lost(self._workers[address], why))
 
 
 def host_steps(
@@ -290,8 +314,10 @@ def _noisy_units(times: Iterable[times_of.UnitTime]) -> dict[str, dict[str, floa
 
 def _report(future: Any, member: Member) -> Report:
     try:
-        report: Report = future.result()
+        report: Report = future.result(timeout=ANSWER_S)
     except Exception as error:  # an error of Dask, or an unexpected error in the worker
+        if isinstance(error, TimeoutError) and future.status != "error":
+            return _lost(member, "the worker left the cluster before it sent its report")
         return _lost(member, str(error).partition("\n")[0] or type(error).__name__)
     return report._replace(member=member) if report.error else report
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 from fakes import FakeBackend, FakeKernel, measurement
+from lost_result import finished_on_a_closed_worker
 from samples import printed
 
 from gpubench.backends import first_device
@@ -26,11 +27,19 @@ from gpubench.commands.fleet.run import run_fleet
 from gpubench.commands.fleet.units import ALONE, TOGETHER, Asked, Products, Report, unit_time
 from gpubench.commands.fleet.verdicts import Fleet, FleetVerdict, assess
 from gpubench.commands.fleet.view import as_json, as_tables
+from gpubench.engine import cluster
 from gpubench.engine.cluster import Member
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measurements import Place
 from gpubench.engine.pool import LocalPool
-from gpubench.errors import ChildLostError, DeviceBusyError, LaunchError, OutputLostError
+from gpubench.errors import (
+    ChildLostError,
+    DeviceBusyError,
+    LaunchError,
+    OutputLostError,
+    PeerLostError,
+    UsageError,
+)
 from gpubench.model import Device, Health
 from gpubench.results import store
 
@@ -334,7 +343,7 @@ def test_runs_in_which_a_device_failed_hide_no_earlier_run_of_the_device(
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Client]:
+def four_workers() -> Iterator[Client]:
     with (
         LocalCluster(
             n_workers=4, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
@@ -346,7 +355,7 @@ def cluster() -> Iterator[Client]:
 
 @pytest.fixture
 def measuring(
-    cluster: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    four_workers: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[[dict[int, float]], tuple[Fleet | None, Path | None]]:
     """Return a function that runs the command on fake devices; its factors slow some of them."""
     device = first_device("cpu")
@@ -355,7 +364,7 @@ def measuring(
 
     @contextmanager
     def connected(*_: object) -> Iterator[Client]:
-        yield cluster
+        yield four_workers
 
     monkeypatch.setattr(run, "connected", connected)
     monkeypatch.setattr("gpubench.engine.cluster.devices_of", lambda _name: [device])
@@ -570,9 +579,57 @@ def test_devices_without_a_turn_are_reported_if_the_connection_ends() -> None:
     ]
 
 
+def test_a_silent_worker_costs_its_own_reports_and_nobody_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster, "SILENT_S", -1.0)
+    client = Mock(status="running")  # its tasks never end
+    client.sync.side_effect = [{"workers": {"tcp://a": {"last_seen": 0.0}}}]
+    reports: list[Report] = []
+    workers = {"tcp://a": Member("0", "node1", GPU, "abc")}
+    run.FleetRun(client, workers, "cuda", 3, lambda lost, *_: reports.append(lost)).measure()
+    assert [lost.error for lost in reports] == ["the worker has been silent for 25 s"]
+
+
+def test_devices_are_unknown_if_the_scheduler_no_longer_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    silent = Mock(side_effect=[PeerLostError("the scheduler has not answered for 15 s")])
+    monkeypatch.setattr(run, "present", silent)
+    reports: list[Report] = []
+    workers = {f"tcp://{n}": Member(n, "node1", GPU, "abc") for n in "01"}
+    run.FleetRun(
+        Mock(status="running"), workers, "cuda", 3, lambda lost, *_: reports.append(lost)
+    ).measure()
+    assert {lost.member.name for lost in reports} == {"0", "1"}
+    assert {lost.error for lost in reports} == {"the scheduler has not answered for 15 s"}
+    assert assess(reports).exit_code == 3
+
+
+def test_a_report_that_is_lost_with_its_worker_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "ANSWER_S", 0.2)
+    with finished_on_a_closed_worker() as future:
+        lost = cluster.within(
+            60, "Dask", lambda: run._report(future, Member("0", "node1", GPU, "abc"))
+        )
+    assert lost.error == "the worker left the cluster before it sent its report"
+
+
+def test_no_worker_at_the_start_has_not_the_exit_code_of_a_slow_device(
+    measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path | None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "members", Mock(side_effect=PeerLostError("--on: no worker is left")))
+    with pytest.raises(UsageError, match="no worker is left") as ended:
+        measuring({})
+    assert ended.value.exit_code == 2
+
+
 def test_a_worker_that_is_gone_is_noticed_while_turns_of_other_workers_end() -> None:
     client = Mock(status="running")
-    client.sync.side_effect = [{"workers": {"tcp://a": {}}}, {"workers": {}}]
+    client.sync.side_effect = [{"workers": {"tcp://a": {"last_seen": 0.0}}}, {"workers": {}}]
     workers = {"tcp://a": Member("0", "node1", GPU, "abc")}
     fleet_run = run.FleetRun(client, workers, "cuda", 3, lambda *_: None)
 
