@@ -51,6 +51,9 @@ would search for its device, which takes seconds."""
 ANSWER_S = 15.0  # time limit for a scheduler to answer, and for its first worker to appear
 CLOSE_S = 3.0  # time limit for a scheduler to end a connection
 
+CONNECTION_ENDED = "the connection to the scheduler ended"
+"""Message for futures that Dask cancels. Dask's own message has only the key of the task."""
+
 SILENT_S = 25.0
 """Time without a heartbeat after which a worker counts as lost. Dask's workers send a heartbeat
 every few seconds, also while they measure."""

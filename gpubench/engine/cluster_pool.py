@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpubench.engine.cluster import (
     ANSWER_S,
+    CONNECTION_ENDED,
     SILENT_S,
     Heartbeats,
     Member,
@@ -349,6 +350,8 @@ def _result(future: Future) -> ShareResult | None:
     except Exception as error:  # Dask's error: several workers died while they measured the share
         if isinstance(error, TimeoutError) and future.status != "error":
             return None
+        if future.cancelled():
+            raise PeerLostError(f"{CONNECTION_ENDED}; {CONTINUES}") from error
         raise PeerLostError(
             f"a worker did not finish its points: {first_line(error)}; {CONTINUES}"
         ) from error

@@ -8,7 +8,7 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -328,6 +328,14 @@ def test_a_result_that_is_lost_with_its_worker_is_not_waited_for(
     monkeypatch.setattr(shared, "ANSWER_S", 0.2)
     with finished_on_a_closed_worker() as future:
         assert cluster.within(60, "Dask", lambda: shared._result(future)) is None
+
+
+def test_a_sweep_names_the_connection_and_no_task_if_dask_cancels_its_shares() -> None:
+    why = CancelledError("measure_share-7 cancelled for reason: scheduler-connection-lost.")
+    future = Mock(status="cancelled")
+    future.result.side_effect = why
+    with pytest.raises(PeerLostError, match=r"^the connection to the scheduler ended; the measur"):
+        shared._result(future)
 
 
 def test_a_share_whose_result_is_lost_is_measured_again(

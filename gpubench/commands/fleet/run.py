@@ -29,6 +29,7 @@ from gpubench.commands.fleet.units import (
 from gpubench.commands.fleet.verdicts import Fleet, assess
 from gpubench.engine.cluster import (
     ANSWER_S,
+    CONNECTION_ENDED,
     SILENT_S,
     Heartbeats,
     Member,
@@ -222,7 +223,7 @@ class FleetRun:
                 if address in self._lost:
                     continue
                 if self._client.status != "running":
-                    self._why_ended = self._why_ended or "the connection to the scheduler ended"
+                    self._why_ended = self._why_ended or CONNECTION_ENDED
                 if self._why_ended:
                     self._lost.add(address)
                     self._keep(_lost(self._workers[address], self._why_ended), phase)
@@ -318,6 +319,8 @@ def _report(future: Any, member: Member) -> Report:
     except Exception as error:  # an error of Dask, or an unexpected error in the worker
         if isinstance(error, TimeoutError) and future.status != "error":
             return _lost(member, "the worker left the cluster before it sent its report")
+        if future.cancelled():
+            return _lost(member, CONNECTION_ENDED)
         return _lost(member, str(error).partition("\n")[0] or type(error).__name__)
     return report._replace(member=member) if report.error else report
 

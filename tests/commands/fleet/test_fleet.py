@@ -6,6 +6,7 @@ import re
 import resource
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -615,6 +616,13 @@ def test_a_report_that_is_lost_with_its_worker_is_not_waited_for(
             60, "Dask", lambda: run._report(future, Member("0", "node1", GPU, "abc"))
         )
     assert lost.error == "the worker left the cluster before it sent its report"
+
+
+def test_a_fleet_names_the_connection_and_no_task_if_dask_cancels_its_turns() -> None:
+    future = Mock(status="cancelled")
+    future.result.side_effect = CancelledError("measure_units-7 cancelled for reason: x.")
+    lost = run._report(future, Member("0", "node1", GPU, "abc"))
+    assert lost.error == "the connection to the scheduler ended"
 
 
 def test_no_worker_at_the_start_has_not_the_exit_code_of_a_slow_device(
