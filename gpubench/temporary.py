@@ -17,12 +17,14 @@ TEMPORARY = "gpubench-locked-"
 def temporary_folder(prefix: str = TEMPORARY) -> Iterator[Path]:
     """Make a temporary folder, and remove the folder when the `with` block ends.
 
-    The folder is locked. A killed process leaves a folder that is not locked, and the next call
-    removes this folder. `prefix` contains `TEMPORARY`.
+    The folder is locked. A killed process leaves a folder that is not locked, and the same user's
+    next call removes this folder. `prefix` contains `TEMPORARY`.
     """
     for left in Path(tempfile.gettempdir()).glob(f"*{TEMPORARY}*"):
-        with suppress(OSError), _locked(left, fcntl.LOCK_NB):  # locked, or another user's
-            shutil.rmtree(left, ignore_errors=True)
+        with suppress(OSError), _locked(left, fcntl.LOCK_NB) as descriptor:
+            if os.fstat(descriptor).st_uid == os.geteuid():
+                shutil.rmtree(left, ignore_errors=True)
+    maker = os.getpid()
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix))
         with ExitStack() as stack:
@@ -33,17 +35,21 @@ def temporary_folder(prefix: str = TEMPORARY) -> Iterator[Path]:
             try:
                 yield folder
             finally:
-                shutil.rmtree(folder, ignore_errors=True)
+                if os.getpid() == maker:  # and not a fork, which may end earlier
+                    shutil.rmtree(folder, ignore_errors=True)
             return
 
 
 @contextmanager
-def _locked(folder: Path, flags: int = 0) -> Iterator[None]:
-    """Lock a folder. Raises OSError if that is impossible."""
+def _locked(folder: Path, flags: int = 0) -> Iterator[int]:
+    """Lock a folder, and yield its descriptor.
+
+    Raises OSError if that is impossible, for example because another process has locked the folder.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | flags)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 

@@ -185,6 +185,38 @@ def test_a_later_call_removes_the_temporary_folders_of_killed_processes_alone(
     assert [path.name for path in tmp_path.iterdir()] == ["gpubench-of-the-user"]
 
 
+def test_links_and_folders_of_other_users_are_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / f"{TEMPORARY}of-another-user"
+    (left / "inner").mkdir(parents=True)
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").touch()
+    (tmp_path / f"{TEMPORARY}link").symlink_to("precious")
+    owner = os.geteuid()
+    with monkeypatch.context() as other_user:
+        other_user.setattr("os.geteuid", lambda: owner + 1)
+        with temporary_folder():
+            assert (left / "inner").is_dir()
+    with temporary_folder():
+        assert not left.exists()
+    assert (tmp_path / f"{TEMPORARY}link" / "file").exists()
+
+
+def test_a_fork_that_ends_leaves_the_temporary_folder_of_its_parent(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from gpubench.temporary import temporary_until_exit\n"
+        "folder = temporary_until_exit()\n"
+        "if not (fork := os.fork()): sys.exit()\n"
+        "os.waitpid(fork, 0); print(folder.exists())"
+    )
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    command = (sys.executable, "-c", code)
+    assert subprocess.run(command, env=environment, stdout=-1, check=True).stdout == b"True\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_directory_that_is_not_writable_is_named_before_the_work(tmp_path: Path) -> None:
     user = os.geteuid()
     if user == 0:
