@@ -259,7 +259,7 @@ def present(client: Client) -> Mapping[str, Any]:
 
     The result is empty if the connection has ended. Raises PeerLostError if the scheduler does not
     answer. `Client.scheduler_info` returns a stored answer, which a timer of Dask replaces by an
-    answer without workers. So the scheduler itself is asked.
+    answer without workers. So this function requests a new answer from the scheduler.
     """
     if client.status != "running":
         return {}

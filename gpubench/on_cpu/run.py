@@ -205,7 +205,7 @@ def build(
     if missing := [path for path in linked if not path.is_file()]:
         raise UsageError(f"compile_options: {missing[0]} is not a file")
     flags = (*COMPILED, *flags, *filter(PASSED.fullmatch, options), f"-I{SHIM}")
-    flags += ("-DON_CPU_LINKED",) * bool(linked)
+    flags = (*flags, "-DON_CPU_LINKED") if linked else flags
     objects: list[str] = []
     for path in (source, *linked):
         if path != source:

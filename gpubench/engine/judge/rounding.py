@@ -55,7 +55,7 @@ WIDE_BITS = 32  # minimum bits of examined operands; for fewer bits, the toleran
 FINISHED = [("M", "K"), ("K", "N"), ("M", "N")]
 """Extents of A, B and C of an operation that finishes a product with other operands."""
 
-MOST = 0.75
+MIN_SHARE = 0.75
 """Minimum share of the results that show a rounded product. Of the results of cuBLASLt's epilogues
 with GELU, 86 % and more equal the results of rounded products. The rest are just beside them,
 because the library's GELU is approximate."""
@@ -127,7 +127,7 @@ def why_rounded_early(
         return float((output[:, chosen["N"]] == expected.astype(result)).mean())
 
     rounded = share_of_equal(sums.astype(result).astype(np.float64))
-    if rounded < MOST or rounded <= share_of_equal(sums):
+    if rounded < MIN_SHARE or rounded <= share_of_equal(sums):
         return ""
     return f"the product was rounded to {result} before the other operands were applied"
 
