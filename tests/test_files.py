@@ -26,6 +26,7 @@ from gpubench.model.measurement import LONGEST_REASON
 from gpubench.results.provenance import _git
 from gpubench.results.row import read, write
 from gpubench.temporary import TEMPORARY, temporary_folder
+from gpubench.view.job import NOTHING_MEASURED
 
 SIZES = [str(size) for size in range(8, 65, 4)]
 SHORT_SWEEP = (
@@ -128,7 +129,7 @@ def test_ctrl_c_before_the_first_point_leaves_the_old_file(
         with nothing_measured():
             done = call(tmp_path, *command)
         assert done.code == 130
-        assert "None" not in done.out
+        assert NOTHING_MEASURED in done.out + done.err or "--json" in command
         assert "--resume" not in done.err
         assert done.files == old
         assert {(tmp_path / name).read_text() for name in old} == {"precious"}
@@ -154,7 +155,7 @@ def test_a_sweep_that_skips_all_points_leaves_the_old_file(tmp_path: Path) -> No
     done = call(tmp_path, *sweep, "-o", "a.csv", "--force")
     other = call(tmp_path, *sweep, "-o", "b.csv")
     assert (done.code, other.code) == (1, 1)
-    assert "nothing was measured, so the existing file stays" in done.err
+    assert "nothing was measured, so existing files stay" in done.err
     assert (tmp_path / "a.csv").read_text() == "precious"
     assert [row.status for row in read(tmp_path / "b.csv")] == ["skipped"]
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 BEYOND = 1.1
 """A message is printed if the wall time of a sweep exceeds its budget by more than this factor."""
 
+NOTHING_MEASURED = "nothing was measured, so existing files stay"
+"""Message in place of the path of the results."""
+
 MAX_NAMED = 3  # maximum number of kernels that are named in the message about a missing dtype
 
 
@@ -87,7 +90,7 @@ def conclude(outcome: Outcome, continued_by: Path | None = None) -> int:
     if outcome.path:
         say(f"\n{outcome.path}")
     else:
-        say("nothing was measured, so the existing file stays", err=True)
+        say(NOTHING_MEASURED, err=True)
     if outcome.interrupted:
         return INTERRUPTED
     if outcome.saved:

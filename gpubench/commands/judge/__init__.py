@@ -108,7 +108,7 @@ def judge(
     from gpubench.commands.judge.verdicts import exit_code, judge_rows
     from gpubench.model import Launches
     from gpubench.plan.ranges import parse_fraction
-    from gpubench.view.job import where_time_went
+    from gpubench.view.job import NOTHING_MEASURED, where_time_went
     from gpubench.view.tables import console
 
     same = parse_fraction(threshold, "--threshold", low=0.0001, high=0.5)
@@ -147,7 +147,8 @@ def judge(
         if bits:
             console().print("\nbits of the results:", as_table(bits))
         console(stderr=True).print(where_time_went(outcome))
-        console().print(f"\n{outcome.path or ''}", markup=False, soft_wrap=True)
+        path = outcome.path or NOTHING_MEASURED
+        console().print(f"\n{path}", markup=False, soft_wrap=True)
     raise typer.Exit(INTERRUPTED if outcome.interrupted else exit_code(judged))
 
 

@@ -26,6 +26,7 @@ from gpubench.plan.registry import is_ours, of_op
 from gpubench.plan.sweep import Sweep
 from gpubench.results.row import Row, read
 from gpubench.text import counted, shown
+from gpubench.view.job import NOTHING_MEASURED
 from gpubench.view.numbers import time_text
 from gpubench.view.tables import console, say, table
 
@@ -51,7 +52,7 @@ class Problem:
     record: Record
     judged: list[Judged]
     rows: list[Row]
-    path: Path
+    path: Path | None  # None if nothing was measured, and an existing file stays
 
 
 def names_problem(names: Sequence[str], solutions: Sequence[Path] | None) -> bool:
@@ -206,13 +207,13 @@ def _judged(sweep: Sweep, results: _Results, choices: Choices) -> tuple[Problem,
     own = [name for name, each in of_op(sweep.op, home).items() if not is_ours(each)]
     names = [name for name in own if name != REFERENCE]
     sweep = replace(sweep, output=results.path, variants=(*names, REFERENCE))
-    is_interrupted, kept = False, results.path or Path()
-    if results.is_complete:
+    is_interrupted, kept = False, results.path
+    if kept and results.is_complete:
         rows = read(kept)
     else:
         process.begin(record.statement.path)
         outcome = measured(sweep, {REFERENCE}, force=choices.force, resume=results.is_begun)
-        rows, is_interrupted, kept = outcome.rows, outcome.interrupted, outcome.path or Path()
+        rows, is_interrupted, kept = outcome.rows, outcome.interrupted, outcome.path
     baselines = dict.fromkeys(names, (REFERENCE,))
     judged = judge_rows(rows, baselines, claim=choices.claim, threshold=choices.same)
     return Problem(record=record, judged=judged, rows=rows, path=kept), is_interrupted
@@ -246,7 +247,7 @@ def as_tables(problems: Sequence[Problem], claim: float) -> list[RenderableType]
         stated.append(
             Text(f"{statement.name} ({statement.form}): a result is right if {limits}{how}")
         )
-        stated.append(Text(f"  {problem.path}"))
+        stated.append(Text(f"  {problem.path or NOTHING_MEASURED}"))
     headline = view.headline([each for problem in problems for each in problem.judged], claim)
     return [grid, *reasons, Text(""), *stated, Text(f"\n{headline}")]
 
@@ -307,7 +308,7 @@ def _members(problem: Problem) -> dict[str, Any]:
         "form": statement.form,
         "path": statement.path,
         "op": problem.rows[0].op if problem.rows else "",
-        "csv": str(problem.path),
+        "csv": str(problem.path or ""),
         "workloads": facts,
         "scores": scores,
     }
