@@ -8,6 +8,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -345,8 +346,8 @@ def read_sweep(
     sweep_fields["op"] = op
     if isinstance(sweep_fields.get("sizes"), str):  # sizes stay text until the operation is known
         dtypes = sweep_fields.get("dtypes", defaults.dtypes)
-        with named_in_errors(None if values.get("sizes") else config):
-            sweep_fields |= read_sizes(sweep_fields["sizes"], op, dtypes, "--sizes")
+        flag = f"--config: {config}: --sizes" if config and not values.get("sizes") else "--sizes"
+        sweep_fields |= read_sizes(sweep_fields["sizes"], op, dtypes, flag)
     return replace(
         defaults, **sweep_fields, timing=replace(defaults.timing, **timing), options=texts
     )
@@ -364,7 +365,7 @@ def option_texts(options: Mapping[str, Any], config: Path | None = None) -> dict
             raise UsageError(f"{where}{unknown(kind, name, OPTIONS)}")
     values = confined(config, values) if config else {}
     flags = {name: OPTIONS[name].text(each) for name, each in options.items() if each is not None}
-    with named_in_errors(config):
+    with named_in_errors(config) if config else nullcontext():
         texts = {name: OPTIONS[name].text(values[name]) for name in values if name not in flags}
         for name, text in texts.items():
             OPTIONS[name].convert(text)
@@ -547,8 +548,7 @@ ToFind = Annotated[
     typer.Option(
         "--to-find",
         metavar="PERCENT",
-        help="Slow-down to find, such as 3%. Earlier results of this device show how often to "
-        "measure.",
+        help="Slow-down to find, such as 3%. This device's results show how often to measure.",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite --output if it exists.")]

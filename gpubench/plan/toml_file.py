@@ -82,13 +82,11 @@ def confined(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def named_in_errors(path: Path | None) -> Iterator[None]:
-    """Add the path of a configuration, unless it is None, to each UsageError of a `with` block."""
+def named_in_errors(path: Path) -> Iterator[None]:
+    """Add the path of a configuration to each UsageError of a `with` block."""
     try:
         yield
     except UsageError as error:
-        if path is None:
-            raise
         raise UsageError(f"--config: {path}: {error}") from error
 
 
