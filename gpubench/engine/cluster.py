@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -225,9 +225,12 @@ def _whole(make: Callable[[], Any]) -> Any:
     """Return the cluster that `make` starts.
 
     After Ctrl-C, close the cluster as soon as all of it has started. Dask cannot close a cluster
-    that is still starting: its workers would start in a folder that has been removed.
+    that is still starting: its workers would start in a folder that has been removed. Dask also
+    waits without a limit for a worker that hangs, so its processes are killed after a limit.
     """
     clusters = []
+    limit = Timer(START_LIMIT_S, _kill_children)
+    limit.start()
     try:
         with ThreadPoolExecutor(1) as beside:  # leaving the block waits for the call
             beside.submit(lambda: clusters.append(make())).result()
@@ -236,7 +239,14 @@ def _whole(make: Callable[[], Any]) -> Any:
             for cluster in clusters:
                 cluster.close()
         raise
+    finally:
+        limit.cancel()
     return clusters[0]
+
+
+def _kill_children() -> None:
+    for child in multiprocessing.active_children():
+        child.kill()
 
 
 def _environment(device: Device) -> dict[str, str]:
@@ -295,7 +305,7 @@ class Heartbeats:
 def cancel(client: Client, futures: Iterable[Any]) -> None:
     """Cancel futures, if the scheduler is still connected."""
     if client.status == "running":
-        with suppress(PeerLostError):
+        with suppress(Exception):  # Dask raises many types if the connection has ended
             within(CLOSE_S, "the scheduler", lambda: client.cancel(list(futures)))
 
 
@@ -338,8 +348,11 @@ def send_devices(descriptor: int) -> None:
     answer_requests(channel, lambda name, _: msgspec.json.encode(find_devices(name.decode())[0]))
 
 
-def members(client: Client, device: str) -> dict[str, Member]:
-    """Return a description of each worker that answers, by the worker's address.
+def members(client: Client, device: str) -> tuple[dict[str, Member], dict[str, tuple[Member, str]]]:
+    """Return a description of each worker, by the worker's address.
+
+    The second dictionary has the workers that do not answer, and the reason for each of them. The
+    devices of these workers are not known.
 
     Raises UsageError for a worker with several threads, and PeerLostError if no worker answers.
     """
@@ -350,23 +363,34 @@ def members(client: Client, device: str) -> dict[str, Member]:
                 f"--on: worker {address} has {facts['nthreads']} threads, which would disturb each "
                 "other: start it with --nthreads 1"
             )
-    answers: dict[str, Member | GpubenchError] = {}
 
-    def describe_at(address: str) -> None:
-        answers.update(client.run(describe, device, workers=[address], on_error="raise"))
+    def describe_at(address: str) -> Member | GpubenchError:
+        answers = client.run(describe, device, workers=[address], on_error="raise")
+        answer: Member | GpubenchError = answers[address]
+        return answer
 
     with ThreadPoolExecutor(len(addresses) or 1) as beside:
         calls = [  # the limit is doubled, because a worker first looks for its devices
             beside.submit(within, 2 * ANSWER_S, f"worker {address}", partial(describe_at, address))
             for address in addresses
         ]
-    late = [error for call in calls if (error := call.exception())]
-    if not answers:
-        raise late[0] if late else PeerLostError("--on: no worker is left")
-    for address, member in answers.items():
+    described: dict[str, Member] = {}
+    unanswered: dict[str, tuple[Member, str]] = {}
+    for (address, facts), call in zip(addresses.items(), calls, strict=True):
+        try:
+            member = call.result()
+        except Exception as error:  # Dask raises many types
+            nobody = Member(str(facts["name"]), facts["host"], Device(backend="", name=""), "")
+            unanswered[address] = nobody, first_line(error)
+            continue
         if isinstance(member, GpubenchError):
             raise DeviceUnavailableError(f"worker {address}: {member}")
-    return {address: member for address, member in answers.items() if isinstance(member, Member)}
+        described[address] = member
+    if not described:
+        raise PeerLostError(
+            next((why for _, why in unanswered.values()), "--on: no worker is left")
+        )
+    return described, unanswered
 
 
 def require_one_kind(by_address: Mapping[str, Member]) -> Member:

@@ -147,12 +147,13 @@ class ClusterPool:
 
     def __init__(self, client: Client, device: str) -> None:
         self._client = client
-        self._members = members(client, device)
+        self._members, unanswered = members(client, device)
         first = require_one_kind(self._members)
         self.device, self._kind = first.device, first.kind
         self.label = counted(len(self._members), "device")
         labels = ", ".join(member.label for member in self._members.values())
-        self.notices: tuple[str, ...] = (f"shared among {self.label}: {labels}",)
+        missing = [f"left out: {member.label}: {why}" for member, why in unanswered.values()]
+        self.notices: tuple[str, ...] = (f"shared among {self.label}: {labels}", *missing)
         self._devices: dict[Place, Device] = {}
         self._wall_s = 0.0
         self._spent_s: defaultdict[str, float] = defaultdict(float)

@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -237,7 +237,7 @@ def test_workers_of_several_kinds_or_with_several_threads_are_refused(client: Cl
             require_one_kind(workers)
     with pytest.raises(UsageError, match="gpubench files abc and gpubench files def"):
         require_one_kind({"a": mine, "b": mine._replace(tree_hash="def")})
-    assert len(members(client, "cpu")) == 3
+    assert len(members(client, "cpu")[0]) == 3
     crowded = Mock(status="running")
     crowded.sync.return_value = {"workers": {"tcp://node1:1": {"nthreads": 2}}}
     with pytest.raises(UsageError, match=r"tcp://node1:1 has 2 threads.*--nthreads 1"):
@@ -248,7 +248,26 @@ def test_workers_are_found_although_the_answer_that_dask_stores_has_none(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "scheduler_info", lambda **_: {"workers": {}})  # as its timer does
-    assert len(members(client, "cpu")) == 3
+    assert len(members(client, "cpu")[0]) == 3
+
+
+def test_workers_that_do_not_answer_are_named() -> None:
+    def describe(_function: object, *_: object, workers: list[str], **_options: object) -> Any:
+        if workers == ["tcp://node2:1"]:
+            raise OSError("Timed out trying to connect to tcp://node2:1")
+        return {workers[0]: Member("w1", "node1", first_device("cpu"), "abc")}
+
+    two = Mock(status="running", run=describe)
+    two.sync.return_value = {
+        "workers": {
+            f"tcp://node{n}:1": {"nthreads": 1, "name": f"w{n}", "host": f"node{n}"} for n in (1, 2)
+        }
+    }
+    pool = ClusterPool(two, "cpu")
+    assert pool.notices == (
+        "shared among 1 device: node1 w1",
+        "left out: node2 w2: Timed out trying to connect to tcp://node2:1",
+    )
 
 
 def test_a_cluster_whose_workers_are_gone_is_one_line() -> None:
@@ -393,6 +412,38 @@ def test_devices_are_searched_for_in_another_process() -> None:
 
 
 @pytest.mark.slow
+def test_a_local_worker_that_hangs_while_it_starts_ends_in_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster, "START_LIMIT_S", 1.0)
+
+    def stop_the_worker() -> None:
+        for _ in range(600):
+            for process in psutil.Process().children():
+                with suppress(psutil.Error):
+                    if any("spawn_main" in word for word in process.cmdline()):
+                        process.suspend()
+                        if not ended.wait(60):
+                            too_late.append(process.kill())
+                        return
+            ended.wait(0.05)
+
+    ended, too_late = Event(), list[None]()
+    with (
+        closing(SimpleNamespace(close=ended.set)),
+        ThreadPoolExecutor(1) as beside,
+    ):
+        beside.submit(stop_the_worker)
+        with (
+            pytest.raises(DeviceUnavailableError, match=r"^--on local: not all workers could be"),
+            connected(LOCAL, "cpu"),
+        ):
+            pass
+        ended.set()
+    assert not too_late
+
+
+@pytest.mark.slow
 def test_a_cluster_that_is_interrupted_while_it_starts_is_closed_as_a_whole() -> None:
     closed: list[str] = []
 
@@ -418,7 +469,7 @@ def test_a_cluster_of_our_own_listens_on_the_loopback_alone_and_asks_for_its_key
         assert len(its_own) > 2  # the ports of scheduler, nanny and worker
         assert {ip for ip, _port in its_own} == {"127.0.0.1"}
         assert address.startswith("tls://127.0.0.1:")
-        workers = members(client, "not looked for again")
+        workers, _ = members(client, "not looked for again")
         assert [member.device.name for member in workers.values()] == [devices_of("cpu")[0].name]
         with pytest.raises((UsageError, OSError)), connected(address, "cpu"):
             pass

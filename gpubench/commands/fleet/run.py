@@ -70,7 +70,7 @@ def run_fleet(
     """
     with connected(on, device) as client:
         try:
-            workers = members(client, device)
+            workers, unanswered = members(client, device)
         except PeerLostError as error:  # its exit code would mean that a device is slow
             raise UsageError(str(error)) from error
         if len({member.tree_hash for member in workers.values()}) > 1:
@@ -79,11 +79,11 @@ def run_fleet(
         turns = sum(_turns(rounds, size) for size in sizes)
         what = (counted(len(workers), "device"), counted(len(sizes), "host"))
         say(f"{' on '.join(what)}, {counted(rounds, 'round')}", err=True)
+        reports = [_unanswered(member, why) for member, why in unanswered.values()]
         if len(workers) == 1:
             say("there is one device, which is compared only with its own earlier runs", err=True)
         path = output or default_path(times_of.NAME, "units.csv")
         claimed, file = Output(path, overwrite=force), None
-        reports: list[Report] = []
         printed: set[tuple[str, str]] = set()  # devices with errors that were printed
         with ExitStack() as stack:
             steps = stack.enter_context(Steps())
@@ -102,8 +102,9 @@ def run_fleet(
                             file.close()
                         what = f"--output: cannot write {path}: {error.strerror}"
                         raise not_written(error)(what) from error
-                of_all = f" of {turns}" if len(reports) <= turns else ", because times scatter"
-                steps.show(f"turn {len(reports)}{of_all}: {phase}, on {report.member.label}")
+                turn = len(reports) - len(unanswered)
+                of_all = f" of {turns}" if turn <= turns else ", because times scatter"
+                steps.show(f"turn {turn}{of_all}: {phase}, on {report.member.label}")
                 failure = report.identity, report.error
                 if report.error and failure not in printed:
                     printed.add(failure)
@@ -323,6 +324,11 @@ def _report(future: Any, member: Member) -> Report:
             return _lost(member, CONNECTION_ENDED)
         return _lost(member, str(error).partition("\n")[0] or type(error).__name__)
     return report._replace(member=member) if report.error else report
+
+
+def _unanswered(member: Member, why: str) -> Report:
+    say(f"{member.label}: {why}", err=True)
+    return _lost(member, why)
 
 
 def _lost(member: Member, why: str) -> Report:

@@ -625,6 +625,26 @@ def test_a_fleet_names_the_connection_and_no_task_if_dask_cancels_its_turns() ->
     assert lost.error == "the connection to the scheduler ended"
 
 
+def test_a_worker_that_does_not_answer_at_the_start_is_unknown(
+    measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path | None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of_all = run.members
+
+    def without_the_first(*cluster: Any) -> Any:
+        (address, member), *others = of_all(*cluster)[0].items()
+        nobody = Member(member.name, member.hostname, Device(backend="", name=""), "")
+        return dict(others), {address: (nobody, "it has not answered for 30 s")}
+
+    monkeypatch.setattr(run, "members", without_the_first)
+    assessed, _ = measuring({})
+    assert assessed
+    assert [d.reasons for d in assessed.devices if d.verdict == FleetVerdict.UNKNOWN] == [
+        ("it has not answered for 30 s",)
+    ]
+    assert assessed.exit_code == 3
+
+
 def test_no_worker_at_the_start_has_not_the_exit_code_of_a_slow_device(
     measuring: Callable[[dict[int, float]], tuple[Fleet | None, Path | None]],
     monkeypatch: pytest.MonkeyPatch,
