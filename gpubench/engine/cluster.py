@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import Thread, Timer
+from threading import Event, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -229,8 +229,8 @@ def _whole(make: Callable[[], Any]) -> Any:
     waits without a limit for a worker that hangs, so its processes are killed after a limit.
     """
     clusters = []
-    limit = Timer(START_LIMIT_S, _kill_children)
-    limit.start()
+    ended = Event()
+    Thread(target=_kill_late_children, args=(ended,), daemon=True).start()
     try:
         with ThreadPoolExecutor(1) as beside:  # leaving the block waits for the call
             beside.submit(lambda: clusters.append(make())).result()
@@ -240,13 +240,15 @@ def _whole(make: Callable[[], Any]) -> Any:
                 cluster.close()
         raise
     finally:
-        limit.cancel()
+        ended.set()
     return clusters[0]
 
 
-def _kill_children() -> None:
-    for child in multiprocessing.active_children():
-        child.kill()
+def _kill_late_children(ended: Event) -> None:
+    """Kill the workers that still start at the limit. Older versions of Dask start them again."""
+    while not ended.wait(START_LIMIT_S):
+        for child in multiprocessing.active_children():
+            child.kill()
 
 
 def _environment(device: Device) -> dict[str, str]:
