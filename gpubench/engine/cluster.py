@@ -276,14 +276,15 @@ def present(client: Client) -> Mapping[str, Any]:
     if client.status != "running":
         return {}
     peer = f"the scheduler {client.scheduler.address}"
-    try:
-        answer = within(
-            ANSWER_S, peer, lambda: client.sync(client.scheduler.identity, n_workers=-1)
-        )
-    except OSError:  # the connection has ended during the call
-        return {}
-    workers: Mapping[str, Any] = answer["workers"]
-    return workers
+
+    def workers() -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
+        return answer
+
+    for _ in range(2):  # if one of Dask's connections has ended, the second request opens another
+        with suppress(OSError):
+            return within(ANSWER_S, peer, workers)
+    return {}
 
 
 class Heartbeats:

@@ -30,7 +30,15 @@ from gpubench.commands.tune.run import Settings, tune
 from gpubench.commands.tune.schedule import Racing
 from gpubench.engine import cluster
 from gpubench.engine import cluster_pool as shared
-from gpubench.engine.cluster import LOCAL, Member, connected, devices_of, members, require_one_kind
+from gpubench.engine.cluster import (
+    LOCAL,
+    Member,
+    connected,
+    devices_of,
+    members,
+    present,
+    require_one_kind,
+)
 from gpubench.engine.cluster_pool import ClusterPool, deal
 from gpubench.engine.measure.runner import Runner
 from gpubench.engine.measurements import Measurements, Place
@@ -268,6 +276,13 @@ def test_workers_that_do_not_answer_are_named() -> None:
         "shared among 1 device: node1 w1",
         "left out: node2 w2: Timed out trying to connect to tcp://node2:1",
     )
+
+
+def test_an_ended_connection_to_the_scheduler_is_opened_once_more() -> None:
+    client = Mock(status="running")
+    client.sync.side_effect = [OSError, {"workers": {"tcp://node1:1": {}}}, OSError, OSError]
+    assert [*present(client)] == ["tcp://node1:1"]
+    assert present(client) == {}
 
 
 def test_a_cluster_whose_workers_are_gone_is_one_line() -> None:
