@@ -430,7 +430,7 @@ def test_devices_are_searched_for_in_another_process() -> None:
 def test_a_local_worker_that_hangs_while_it_starts_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cluster, "START_LIMIT_S", 10.0)
+    monkeypatch.setattr(cluster, "START_LIMIT_S", 2.0)
 
     def stop_the_worker() -> None:
         for _ in range(600):
