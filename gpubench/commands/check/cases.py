@@ -269,8 +269,8 @@ def stated_problems(
     """Return problems near the edges of a tile, for an operation that is not a matrix product.
 
     Each extent takes four values: 1, two numbers above the extent that a block covers, and the
-    largest prime below this extent. One of the two numbers is round. The numbers above differ
-    between the extents, because a kernel may take one extent for another.
+    largest prime below this extent. One of the two numbers is round. If blocks cover equal extents,
+    the numbers above still differ, because a kernel may take one extent for another.
     """
     operation = OPERATIONS[variant.op]
     places = range(len(operation.extents))
