@@ -82,6 +82,11 @@ def _require_times(measurement: Measurement) -> None:
         )
 
 
+def has_results(rows: Iterable[Row]) -> bool:
+    """Whether any point was measured."""
+    return any(row.status != Status.SKIPPED for row in rows)
+
+
 class ResultFile:
     """Appends each measurement to `NAME.csv.partial` as a JSON line, and writes `NAME.csv`.
 
@@ -223,8 +228,7 @@ class ResultFile:
         removed. Otherwise, the partial file stays if the sweep is not complete.
         """
         file = self._opened()
-        has_results = any(row.status != Status.SKIPPED for row in rows)
-        if not has_results and (self._replacement or self.path.exists()):
+        if not has_results(rows) and (self._replacement or self.path.exists()):
             if complete or not self.resume:
                 self.remove_partial()
             self.close()

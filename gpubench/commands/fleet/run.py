@@ -39,7 +39,7 @@ from gpubench.engine.cluster import (
     members,
     present,
 )
-from gpubench.errors import PeerLostError, UsageError
+from gpubench.errors import PeerLostError, UsageError, first_line
 from gpubench.files import Output, not_written
 from gpubench.grouping import grouped
 from gpubench.model import Measurement
@@ -322,7 +322,7 @@ def _report(future: Any, member: Member) -> Report:
             return _lost(member, "the worker left the cluster before it sent its report")
         if future.cancelled():
             return _lost(member, CONNECTION_ENDED)
-        return _lost(member, str(error).partition("\n")[0] or type(error).__name__)
+        return _lost(member, first_line(error))
     return report._replace(member=member) if report.error else report
 
 

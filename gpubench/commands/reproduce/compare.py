@@ -70,11 +70,6 @@ class Reproduction:
         """Whether a point was wrong or ended in an error."""
         return any(row.status in {Status.WRONG, Status.ERROR} for row in self.rows)
 
-    @property
-    def has_results(self) -> bool:
-        """Whether any point was measured."""
-        return any(row.status != Status.SKIPPED for row in self.rows)
-
     @cached_property
     def entries(self) -> dict[str, list[list[Entry]]]:
         """Maps the name of each series to lists of entries. A list has the entries of one label."""

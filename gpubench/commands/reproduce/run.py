@@ -36,7 +36,7 @@ from gpubench.options import OPTIONS, read_sweep
 from gpubench.plan.schedule import InRounds, minutes
 from gpubench.plan.sweep import Sweep
 from gpubench.results.columns import encode_csv
-from gpubench.results.result_file import ResultFile, default_path, partial_of
+from gpubench.results.result_file import ResultFile, default_path, has_results, partial_of
 from gpubench.results.row import Row, encode, read
 from gpubench.text import clean_lines
 from gpubench.view.progress import SweepProgress
@@ -119,7 +119,7 @@ def run_reproduce(
             own = target / f"{experiment.name}.csv"
             out.print(Text(f"\n{view.title(result)}", "bold underline"))
             out.print(Group(*view.parts(done[-1], whole=False)))
-            if result.has_results or not own.exists():
+            if has_results(result.rows) or not own.exists():
                 Output(own, overwrite=True).write(encode(result.rows))
                 write_comparison(done, target)
             if result.interrupted:
