@@ -44,6 +44,15 @@ def open_regular(path: Path, mode: str = "rb") -> IO[bytes]:
     return open(path, mode, opener=regular)
 
 
+def files_in(folder: Path, *patterns: str) -> list[Path]:
+    """Return the regular files in a folder whose paths match a pattern, sorted by path.
+
+    A folder can have the name of a file: a repository is called `fast.cu`.
+    """
+    paths = (path for pattern in patterns for path in folder.glob(pattern))
+    return sorted(filter(os.path.isfile, paths))
+
+
 def lock(descriptor: int) -> bool:
     """Lock an open file until it is closed or the process ends.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpubench.errors import UsageError
+from gpubench.files import files_in
 from gpubench.foreign import values
 from gpubench.foreign.statement import MAX_WORKLOADS, Statement, Tolerance, Workload, read_text
 
@@ -35,8 +36,7 @@ def find(path: Path) -> list[Path]:
 
 def solutions(path: Path) -> list[Path]:
     """Return the submissions that lie beside a task."""
-    files = (*path.parent.glob("submission*.py"), *path.parent.glob("solutions/**/*.py"))
-    return sorted(files)
+    return files_in(path.parent, "submission*.py", "solutions/**/*.py")
 
 
 def _read(path: Path) -> tuple[list[Arguments], dict[str, Path]]:

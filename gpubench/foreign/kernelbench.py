@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gpubench.files import files_in
 from gpubench.foreign import values
 from gpubench.foreign.statement import Statement, Tolerance, Workload, read_text
 
@@ -18,7 +19,7 @@ TOLERANCES = {"float32": 1e-4, "float64": 1e-4, "float16": 1e-2, "bfloat16": 1e-
 
 def find(path: Path) -> list[Path]:
     """Return the problems at a path, which is a file or a folder of files."""
-    files = sorted(path.glob("*.py")) if path.is_dir() else [path]
+    files = files_in(path, "*.py") if path.is_dir() else [path]
     return [each for each in files if each.suffix == ".py" and _defined(each) >= NAMES]
 
 
@@ -33,7 +34,7 @@ def _defined(path: Path) -> set[str]:
 def solutions(path: Path) -> list[Path]:
     """Return the files of the folder `solutions` whose names begin with the problem's name."""
     named = re.compile(rf"{re.escape(path.stem)}(?![A-Za-z0-9])")
-    return [each for each in sorted(path.parent.glob("solutions/*.py")) if named.match(each.stem)]
+    return [each for each in files_in(path.parent, "solutions/*.py") if named.match(each.stem)]
 
 
 def read(path: Path) -> Statement:

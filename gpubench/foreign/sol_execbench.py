@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from gpubench.files import files_in
 from gpubench.foreign import values
 from gpubench.foreign.statement import Statement, Tolerance, Workload, read_lines, read_text
 from gpubench.model.expression import evaluate
@@ -52,7 +53,7 @@ class _Line(msgspec.Struct):
 def find(path: Path) -> list[Path]:
     """Return the definitions at a path, which is a file or a folder of files."""
     if path.is_dir():
-        return [*path.glob("definition.json"), *sorted(path.glob("definitions/**/*.json"))]
+        return files_in(path, "definition.json", "definitions/**/*.json")
     return [path] if path.suffix == ".json" and '"axes"' in read_text(path) else []
 
 
@@ -60,8 +61,8 @@ def solutions(path: Path) -> list[Path]:
     """Return the solutions that lie beside a definition."""
     root, named = _root(path), f'"{path.stem}"'
     if root is None:
-        return sorted(path.parent.glob("solution*.json"))
-    return [x for x in sorted(root.glob("solutions/**/*.json")) if named in read_text(x)]
+        return files_in(path.parent, "solution*.json")
+    return [x for x in files_in(root, "solutions/**/*.json") if named in read_text(x)]
 
 
 def _root(definition: Path) -> Path | None:
@@ -85,10 +86,9 @@ def read(path: Path) -> Statement:
         _shapes(definition, line)
         stated = {key: x for key, x in (line.tolerance or {}).items() if x is not None}
         limits = {LIMITS[key]: x for key, x in {SHARE: share, **stated}.items() if key in LIMITS}
-        name = " ".join(f"{axis}={extent}" for axis, extent in line.axes.items())
-        workloads.append(
-            Workload(name or line.uuid[:8] or "its inputs", msgspec.convert(limits, Tolerance))
-        )
+        axes = " ".join(f"{axis}={extent}" for axis, extent in line.axes.items())
+        name = axes or line.uuid[:8] or "its inputs"
+        workloads.append(Workload(name, msgspec.convert(limits, Tolerance)))
     return Statement("SOL-ExecBench", str(path), definition.name, tuple(workloads), (str(file),))
 
 

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from gpubench.errors import UsageError
+from gpubench.files import files_in
 from gpubench.model import DEFAULT_OP, OPERATIONS, BrokenVariant, CudaVariant, Variant
 from gpubench.plan import description_process
 from gpubench.plan.descriptor import load
@@ -121,7 +122,7 @@ def _own_files(folder: Path, op: str) -> tuple[list[Path], list[Path]]:
     is_ours = home(op).is_dir() or (folder / OPERATION_FILE).is_file()
     folders = dict.fromkeys((*([folder] if is_ours else []), home(op, folder), folder / op))
     paths = [path for each in folders for path in descriptors(each)]
-    sources = sorted(path for each in folders for path in each.glob("*.cu"))
+    sources = sorted(path for each in folders for path in files_in(each, "*.cu"))
     inside = os.path.realpath(folder)
     for path in (*paths, *sources):
         if not Path(os.path.realpath(path)).is_relative_to(inside):

@@ -9,6 +9,7 @@ from math import isqrt, prod
 from pathlib import Path
 
 from gpubench.errors import UsageError
+from gpubench.files import files_in
 from gpubench.model import OPERATIONS, PRECISIONS, Config
 from gpubench.model.config import BLOCK, MARKS, THREAD
 from gpubench.model.precision import element_of_cpp
@@ -204,7 +205,7 @@ def _in_neighbours(kernel: Function, source: Path) -> Iterator[Function]:
     call, own = rf"\b{name}\s*<", rf"\b__global__\b[^;{{}}]*\b{name}\s*\("
     source = Path(os.path.realpath(source))
     folders = [each for each in neighbours(source) if each.is_relative_to(root_of(source))]
-    paths = sorted(path for folder in folders for path in folder.glob("*.cu"))
+    paths = sorted(path for folder in folders for path in files_in(folder, "*.cu"))
     for path in paths[:MAX_NEIGHBOURS]:
         if path != source and path.stat().st_size < MAX_NEIGHBOUR_BYTES:
             text = read_source(path)

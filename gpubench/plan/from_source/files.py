@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gpubench.backends.c_function import c_functions, is_library
 from gpubench.errors import UsageError
+from gpubench.files import files_in
 from gpubench.model.sources import included_names, includes_of, read_source, whole_source
 from gpubench.process.child import run_program
 from gpubench.temporary import TEMPORARY, temporary_folder
@@ -48,8 +49,8 @@ def source_text(source: Path) -> str:
         raise UsageError(f"--from: {source} is not text in UTF-8") from error
     except OSError as error:
         near = source if source.is_dir() else source.parent
-        files = sorted(path for form in ("*.cu*", "*/*.cu*") for path in near.glob(form))
-        listed = ", ".join(shown(str(path)) for path in files[:MAX_LISTED] if path.is_file())
+        files = files_in(near, "*.cu*", "*/*.cu*")[:MAX_LISTED]
+        listed = ", ".join(shown(str(path)) for path in files)
         why = f"{error.strerror}{'; these sources exist: ' * bool(listed)}{listed}"
         raise UsageError(f"--from: {source} cannot be read: {why}") from error
     names = [*map(shown, c_functions(source))]

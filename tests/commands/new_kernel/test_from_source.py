@@ -838,6 +838,15 @@ def test_headers_beside_a_repository_do_not_belong_to_it(tmp_path: Path) -> None
     assert "other" in (tmp_path / "own/gemm/again.py").read_text()
 
 
+def test_a_folder_or_a_dead_link_with_the_name_of_a_source_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "project/.git").mkdir(parents=True)
+    (tmp_path / "project/fast.cu").mkdir()  # a repository on GitHub has this name
+    (tmp_path / "project/gone.cu").symlink_to("nowhere.cu")
+    source = tmp_path / "project/here.cu"
+    source.write_text("__global__ void here(float* A, float* B, float* C, int N) {}\n")
+    assert written(tmp_path / "own", "here", source).is_file()
+
+
 def test_the_function_other_functions_and_a_sweep_in_its_dtype_are_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
