@@ -4,10 +4,11 @@
 
 `new-kernel --from` writes descriptions into DIR, one for each kernel of `foreign_kernels.csv` whose
 source is in CHECKOUTS. Descriptions that are already in DIR are kept. No description is edited.
-Each kernel is compiled, and then swept at SIZES in its first dtype, beside cuBLAS in the same
+Each kernel is compiled, and then swept at `--sizes` in its first dtype, beside cuBLAS in the same
 dtype, in one round. The first kernels of all repositories are swept first, then the second kernels,
 and so on. With `--gpus 2`, two GPUs share the sweeps. Before `--limit-s` is over, the sweeps are
-interrupted. Points that were not measured until then have no row.
+interrupted. Points that were not measured until then have no row. `--without FILE` leaves out the
+kernels that have a row in FILE, which an earlier call made.
 
 Nsight Compute profiles the first PROFILED kernels in a process that times them with hot operands
 (`compare_with_profiler.py`). `ratio` is the time by gpubench over the time by Nsight Compute, for
@@ -34,7 +35,6 @@ from gpubench.grouping import grouped
 from gpubench.model import Variant
 from gpubench.plan.registry import of_op
 
-SIZES = "1000,2048,4096"
 PROFILED, PROFILED_SIZE = 15, "2048"
 TOGETHER = 12  # maximum number of kernels per sweep; each sweep also runs cuBLAS
 PROFILED_TOGETHER = 5  # maximum number of kernels per run of Nsight Compute; an error costs a run
@@ -52,7 +52,14 @@ Table = Mapping[str, Mapping[str, str]]
 
 
 def swept(
-    op: str, dtype: str, names: Sequence[str], own: Path, gpus: Queue[int], end: float
+    op: str,
+    dtype: str,
+    names: Sequence[str],
+    *,
+    sizes: str,
+    own: Path,
+    gpus: Queue[int],
+    end: float,
 ) -> list[dict[str, str]]:
     """Return the rows of a sweep of described kernels beside cuBLAS, on the next free GPU.
 
@@ -61,7 +68,7 @@ def swept(
     output = own / f"{op}_{dtype}_{names[0]}.csv"
     output.unlink(missing_ok=True)  # rows of an earlier call are not results of this sweep
     command = [*GPUBENCH, "sweep", "--device", "cuda", "--op", op, "--kernels", str(own)]
-    command += ["--variants", ",".join((*names, "cublas")), "--sizes", SIZES, "--dtypes", dtype]
+    command += ["--variants", ",".join((*names, "cublas")), "--sizes", sizes, "--dtypes", dtype]
     command += ["--rounds", "1", "--launch-limit", "1", "--point-limit", "40"]
     command += ["--force", "-o", str(output)]
     gpu = gpus.get()
@@ -144,15 +151,19 @@ def main() -> int:
     options.add_argument("--own", type=Path, default=Path("own"))
     options.add_argument("--processes", type=int, default=os.cpu_count() or 8)
     options.add_argument("--gpus", type=int, default=1, help="number of GPUs that share the sweeps")
+    options.add_argument("--sizes", default="1000,2048,4096")
+    options.add_argument("--without", type=Path, help="leave out the kernels of this earlier file")
     options.add_argument("--limit-s", type=float, default=1800, help="time limit in seconds")
     chosen = options.parse_args()
     end = perf_counter() + chosen.limit_s
     numbered = {f"f{number:03d}": row for number, row in enumerate(csv_rows(TABLE), 1)}
+    done = {row["kernel"] for row in csv_rows(chosen.without)} if chosen.without else set()
     table = {
         name: row
         for name, row in numbered.items()
         if (chosen.checkouts / row["repository"].partition("/")[2] / row["file"]).is_file()
         and row["dtypes"]
+        and name not in done
     }
     pool = ThreadPoolExecutor(chosen.processes)
     new = [name for name, row in table.items()
@@ -169,7 +180,9 @@ def main() -> int:
     for gpu in range(chosen.gpus):
         gpus.put(gpu)
     rows: list[dict[str, str]] = []
-    sweep = partial(swept, own=chosen.own, gpus=gpus, end=end - PROFILE_S - END_S)
+    sweep = partial(
+        swept, sizes=chosen.sizes, own=chosen.own, gpus=gpus, end=end - PROFILE_S - END_S
+    )
     with ThreadPoolExecutor(chosen.gpus) as sweeping:
         for ended in [sweeping.submit(sweep, *each) for each in sweeps_of(names, table)]:
             rows += ended.result()

@@ -103,7 +103,12 @@ def test_rows_of_an_earlier_sweep_are_not_taken_for_those_of_a_refused_one(
     write([sample()], tmp_path / "gemm_float32_f001.csv")
     gpus: Queue[int] = Queue()
     gpus.put(0)
-    assert foreign_gpu.swept("gemm", "float32", ["f001"], tmp_path, gpus, math.inf) == []
+    assert (
+        foreign_gpu.swept(
+            "gemm", "float32", ["f001"], sizes="64", own=tmp_path, gpus=gpus, end=math.inf
+        )
+        == []
+    )
 
 
 def test_a_time_that_an_interrupted_sweep_lacks_is_a_dash_in_the_table_of_foreign_kernels(
