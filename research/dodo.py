@@ -19,6 +19,7 @@ import csv
 import fcntl
 import gzip
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -61,8 +62,9 @@ LIMIT_S = 36_000
 WRITES_FILES = {0, 1, 3}
 """Exit codes of commands that wrote all files. 1 and 3 mean that a bound is missed."""
 
-CRASHED = "Traceback (most recent call last)"
-"""Text in the output of a Python program that failed. Its exit code 1 does not mean a missed bound."""
+CRASHED = re.compile(r"^Traceback \(most recent call last\)", re.MULTILINE)
+"""Line in the output of a Python program that failed. Its exit code 1 does not mean a missed bound.
+In the output of a described kernel, the kernel's name is before this text."""
 
 
 def step(name: str, command: str, *more: str) -> dict[str, Any]:
@@ -116,7 +118,7 @@ def measure(name: str, command: str, files: Sequence[str]) -> bool:
             packed = gzip.compress(content, mtime=0) if file.endswith(".gz") else content
             (folder / file).write_bytes(packed)
     said = (folder / "log.txt").read_text()
-    complete = CRASHED not in said and all((folder / file).exists() for file in files)
+    complete = not CRASHED.search(said) and all((folder / file).exists() for file in files)
     print(f"{name}: exit {ended.code} after {ended.wall_s:.0f} s")
     if ended.code not in WRITES_FILES or not complete:
         print(said[-2000:])

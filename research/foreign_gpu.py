@@ -7,8 +7,8 @@ source is in CHECKOUTS. Descriptions that are already in DIR are kept. No descri
 Each kernel is compiled, and then swept at `--sizes` in its first dtype, beside cuBLAS in the same
 dtype, in one round. The first kernels of all repositories are swept first, then the second kernels,
 and so on. With `--gpus 2`, two GPUs share the sweeps. Before `--limit-s` is over, the sweeps are
-interrupted. Points that were not measured until then have no row. `--without FILE` leaves out the
-kernels that have a row in FILE, which an earlier call made.
+interrupted. Points that were not measured until then have no row, and neither have kernels that
+were not compiled. `--without FILE` leaves out the kernels of an earlier FILE.
 
 Nsight Compute profiles the first PROFILED kernels in a process that times them with hot operands
 (`compare_with_profiler.py`). `ratio` is the time by gpubench over the time by Nsight Compute, for
@@ -174,8 +174,13 @@ def main() -> int:
     variants = described_variants(table, chosen.own)
     builds = {name: pool.submit(compiled, variant) for name, variant in variants.items()}
     built, _ = wait(builds.values(), COMPILE_S)
-    names = sorted(builds, key=lambda name: builds[name] not in built)
-    print(f"{len(built)} of {len(builds)} kernels compiled", flush=True)
+    failed = {name: error for name, build in builds.items() if build in built
+              if (error := build.result()[1])}  # fmt: skip
+    for name, error in failed.items():
+        print(name, error, sep=": ", flush=True)
+    names = [name for name in builds if name not in failed]
+    names.sort(key=lambda name: builds[name] not in built)
+    print(f"{len(built) - len(failed)} of {len(builds)} kernels compiled", flush=True)
     gpus: Queue[int] = Queue()
     for gpu in range(chosen.gpus):
         gpus.put(gpu)

@@ -26,6 +26,7 @@ import compare_with_profiler as profiler
 import shape_tables
 from claims import RESULTS, comparisons, speedup
 from common import ROOT, WIDTH, csv_rows, measured_file, table
+from foreign_gpu import PROFILED_SIZE
 
 from gpubench.commands.compare_cublas.ladder import ladder_tables, steps
 from gpubench.commands.compare_cublas.sustained_pairs import pairs_table
@@ -227,7 +228,8 @@ def claims_of_others() -> str:
 
 def foreign_kernels() -> str:
     """Return a table of kernels of other projects, sorted by operation and compute mode."""
-    rows = [row for row in csv_rows(measured_file("foreign.csv")) if row["repository"]]
+    files = (measured_file(name) for name in ("foreign.csv", "foreign_rest.csv"))
+    rows = [row for file in files for row in csv_rows(file) if row["repository"]]
     rows.sort(key=itemgetter("op", "compute_mode", "kernel"))
     sizes = sorted({row["n"] for row in rows}, key=int)
     cells = []
@@ -235,7 +237,7 @@ def foreign_kernels() -> str:
         first, by_size = of_kernel[0], {row["n"]: row for row in of_kernel}
         file = first["file"].rpartition("/")[2]
         ratio = next((row["ratio"] for row in of_kernel if row["ratio"]), "–")
-        percent = by_size.get(sizes[-1], {}).get("percent_of_cublas")
+        percent = by_size.get(PROFILED_SIZE, {}).get("percent_of_cublas")
         cells.append(
             [
                 f"{first['repository'].partition('/')[2]}: {file} {first['function']}".strip(),
@@ -247,7 +249,7 @@ def foreign_kernels() -> str:
             ]
         )
     heading = ["kernel", "operation", "mode", *(f"µs at {n}" for n in sizes)]
-    return table([*heading, f"of cuBLAS at {sizes[-1]}", "by Nsight Compute"], cells)
+    return table([*heading, f"of cuBLAS at {PROFILED_SIZE}", "by Nsight Compute"], cells)
 
 
 def us_or_status(row: Mapping[str, str]) -> str:

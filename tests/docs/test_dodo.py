@@ -68,6 +68,11 @@ def test_a_task_that_fails_or_leaves_no_file_replaces_nothing(results: Path, com
     assert (results / "cpu" / "a.txt").read_text() == "old"
 
 
+def test_a_traceback_in_the_output_of_a_described_kernel_is_no_failure(results: Path) -> None:
+    said = "echo '[mine] Traceback (most recent call last):'"
+    assert dodo.measure("cpu:a", f"{said}; echo > a.txt; exit 1", ["a.txt"])
+
+
 def test_a_tree_without_git_needs_its_commit_stated(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
