@@ -227,7 +227,7 @@ def claims_of_others() -> str:
 
 
 def foreign_kernels() -> str:
-    """Return a table of kernels of other projects, sorted by operation and compute mode."""
+    """Return how many kernels of other projects are right, and a table of them."""
     files = (measured_file(name) for name in ("foreign.csv", "foreign_rest.csv"))
     rows = [row for file in files for row in csv_rows(file) if row["repository"]]
     rows.sort(key=itemgetter("op", "compute_mode", "kernel"))
@@ -249,7 +249,9 @@ def foreign_kernels() -> str:
             ]
         )
     heading = ["kernel", "operation", "mode", *(f"µs at {n}" for n in sizes)]
-    return table([*heading, f"of cuBLAS at {PROFILED_SIZE}", "by Nsight Compute"], cells)
+    statuses = [row["status"] for row in rows if row["n"] == PROFILED_SIZE]
+    right = f"{statuses.count('ok')} of {len(statuses)} kernels are right at {PROFILED_SIZE}.\n\n"
+    return right + table([*heading, f"of cuBLAS at {PROFILED_SIZE}", "by Nsight Compute"], cells)
 
 
 def us_or_status(row: Mapping[str, str]) -> str:
