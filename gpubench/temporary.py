@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 TEMPORARY = "gpubench-locked-"
@@ -17,13 +18,10 @@ TEMPORARY = "gpubench-locked-"
 def temporary_folder(prefix: str = TEMPORARY) -> Iterator[Path]:
     """Make a temporary folder, and remove the folder when the `with` block ends.
 
-    The folder is locked. A killed process leaves a folder that is not locked, and the same user's
-    next call removes this folder. `prefix` contains `TEMPORARY`.
+    The folder is locked. A killed process leaves a folder that is not locked. The first call in
+    another process of the same user removes this folder. `prefix` contains `TEMPORARY`.
     """
-    for left in Path(tempfile.gettempdir()).glob(f"*{TEMPORARY}*"):
-        with suppress(OSError), _locked(left, fcntl.LOCK_NB) as descriptor:
-            if os.fstat(descriptor).st_uid == os.geteuid():
-                shutil.rmtree(left, ignore_errors=True)
+    _remove_left_folders(Path(tempfile.gettempdir()))
     maker = os.getpid()
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix))
@@ -38,6 +36,14 @@ def temporary_folder(prefix: str = TEMPORARY) -> Iterator[Path]:
                 if os.getpid() == maker:  # and not a fork, which may end earlier
                     shutil.rmtree(folder, ignore_errors=True)
             return
+
+
+@cache  # a process looks for such folders once
+def _remove_left_folders(parent: Path) -> None:
+    for left in parent.glob(f"*{TEMPORARY}*"):
+        with suppress(OSError), _locked(left, fcntl.LOCK_NB) as descriptor:
+            if os.fstat(descriptor).st_uid == os.geteuid():
+                shutil.rmtree(left, ignore_errors=True)
 
 
 @contextmanager

@@ -161,7 +161,7 @@ def test_a_sweep_that_skips_all_points_leaves_the_old_file(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("prefix", [TEMPORARY, f".{TEMPORARY}"])
-def test_a_later_call_removes_the_temporary_folders_of_killed_processes_alone(
+def test_the_first_call_of_a_process_removes_the_temporary_folders_of_killed_processes_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -186,23 +186,38 @@ def test_a_later_call_removes_the_temporary_folders_of_killed_processes_alone(
     assert [path.name for path in tmp_path.iterdir()] == ["gpubench-of-the-user"]
 
 
-def test_links_and_folders_of_other_users_are_not_removed(
+def test_a_process_looks_for_folders_of_killed_processes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with temporary_folder():
+        pass
+    left = tmp_path / f"{TEMPORARY}left-later"
+    left.mkdir()
+    with temporary_folder():
+        assert left.exists()
+
+
+def test_links_and_what_they_point_to_are_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").touch()
+    (tmp_path / f"{TEMPORARY}link").symlink_to("precious")
+    with temporary_folder():
+        assert (tmp_path / f"{TEMPORARY}link" / "file").exists()
+
+
+def test_folders_of_other_users_are_not_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     left = tmp_path / f"{TEMPORARY}of-another-user"
-    (left / "inner").mkdir(parents=True)
-    (tmp_path / "precious").mkdir()
-    (tmp_path / "precious" / "file").touch()
-    (tmp_path / f"{TEMPORARY}link").symlink_to("precious")
-    owner = os.geteuid()
-    with monkeypatch.context() as other_user:
-        other_user.setattr("os.geteuid", lambda: owner + 1)
-        with temporary_folder():
-            assert (left / "inner").is_dir()
+    left.mkdir()
+    monkeypatch.setattr("os.geteuid", lambda owner=os.geteuid(): owner + 1)
     with temporary_folder():
-        assert not left.exists()
-    assert (tmp_path / f"{TEMPORARY}link" / "file").exists()
+        assert left.exists()
 
 
 def test_a_fork_that_ends_leaves_the_temporary_folder_of_its_parent(tmp_path: Path) -> None:
