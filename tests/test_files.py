@@ -215,7 +215,8 @@ def test_folders_of_other_users_are_not_removed(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     left = tmp_path / f"{TEMPORARY}of-another-user"
     left.mkdir()
-    monkeypatch.setattr("os.geteuid", lambda owner=os.geteuid(): owner + 1)
+    other = os.geteuid() + 1
+    monkeypatch.setattr("os.geteuid", lambda: other)
     with temporary_folder():
         assert left.exists()
 

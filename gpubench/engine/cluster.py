@@ -312,6 +312,21 @@ def cancel(client: Client, futures: Iterable[Any]) -> None:
             within(CLOSE_S, "the scheduler", lambda: client.cancel(list(futures)))
 
 
+def result_of(future: Any) -> Any:
+    """Return the result of a future that is done, or None if the result was lost with its worker.
+
+    Dask would wait for a lost result without a limit. Raises PeerLostError if there is no result,
+    for example because several workers died while they computed it.
+    """
+    try:
+        return future.result(timeout=ANSWER_S)
+    except Exception as error:  # Dask raises many types
+        if isinstance(error, TimeoutError) and future.status != "error":
+            return None
+        why = CONNECTION_ENDED if future.cancelled() else first_line(error)
+        raise PeerLostError(why) from error
+
+
 def _close(client: Client) -> None:
     """End the connection to a scheduler, even if the scheduler no longer answers."""
     with suppress(Exception):  # Dask raises many types

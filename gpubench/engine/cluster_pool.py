@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpubench.engine.cluster import (
     ANSWER_S,
-    CONNECTION_ENDED,
     SILENT_S,
     Heartbeats,
     Member,
@@ -28,6 +27,7 @@ from gpubench.engine.cluster import (
     members,
     present,
     require_one_kind,
+    result_of,
     within,
 )
 from gpubench.engine.measurements import Measurements, Place
@@ -343,19 +343,12 @@ def _measurement(line: Any, job: Job) -> Measurement:
 def _result(future: Future) -> ShareResult | None:
     """Return the result of a share, or None if the result was lost with the worker that has it.
 
-    Dask would wait for a lost result without a limit. Raises PeerLostError if the workers of the
-    share died.
+    Raises PeerLostError if the workers of the share died.
     """
     try:
-        result: ShareResult = future.result(timeout=ANSWER_S)
-    except Exception as error:  # Dask's error: several workers died while they measured the share
-        if isinstance(error, TimeoutError) and future.status != "error":
-            return None
-        if future.cancelled():
-            raise PeerLostError(f"{CONNECTION_ENDED}; {CONTINUES}") from error
-        raise PeerLostError(
-            f"a worker did not finish its points: {first_line(error)}; {CONTINUES}"
-        ) from error
+        result: ShareResult | None = result_of(future)
+    except PeerLostError as error:
+        raise PeerLostError(f"a worker did not finish its points: {error}; {CONTINUES}") from error
     return result
 
 

@@ -20,9 +20,9 @@ from unittest.mock import Mock
 
 import psutil
 import pytest
-from distributed import Client, LocalCluster, get_worker
+from dask_workers import dask_workers
+from distributed import Client, get_worker
 from fakes import Diary, FakeBackend, matmul, measurement, point, variant
-from lost_result import finished_on_a_closed_worker
 
 from gpubench.backends import find_devices, first_device
 from gpubench.commands.tune import run as tuning
@@ -79,12 +79,7 @@ def fake_variants(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     """The client of three workers in this process, without a network."""
-    with (
-        LocalCluster(
-            n_workers=3, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-        ) as workers,
-        Client(workers) as connected,
-    ):
+    with dask_workers(3) as connected:
         yield connected
 
 
@@ -359,16 +354,23 @@ def test_shares_that_no_worker_can_measure_are_found(monkeypatch: pytest.MonkeyP
 def test_a_result_that_is_lost_with_its_worker_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shared, "ANSWER_S", 0.2)
-    with finished_on_a_closed_worker() as future:
-        assert cluster.within(60, "Dask", lambda: shared._result(future)) is None
+    monkeypatch.setattr(cluster, "ANSWER_S", 0.2)
+    done: SimpleQueue[Any] = SimpleQueue()
+    with dask_workers(2) as client:
+        worker = client.cluster.workers[0]
+        future = client.submit(int, workers=[worker.address], pure=False)  # on no other worker
+        future.add_done_callback(done.put)
+        done.get(timeout=60)
+        client.sync(worker.close)
+        assert cluster.within(60, "Dask", lambda: cluster.result_of(future)) is None
 
 
-def test_a_sweep_names_the_connection_and_no_task_if_dask_cancels_its_shares() -> None:
-    why = CancelledError("measure_share-7 cancelled for reason: scheduler-connection-lost.")
+def test_the_connection_is_named_and_no_task_if_dask_cancels_a_future() -> None:
     future = Mock(status="cancelled")
-    future.result.side_effect = why
-    with pytest.raises(PeerLostError, match=r"^the connection to the scheduler ended; the measur"):
+    future.result.side_effect = CancelledError("share-7 cancelled: scheduler-connection-lost.")
+    with pytest.raises(PeerLostError, match=r"^the connection to the scheduler ended$"):
+        cluster.result_of(future)
+    with pytest.raises(PeerLostError, match=r": the connection to the scheduler ended; the measur"):
         shared._result(future)
 
 
@@ -545,17 +547,14 @@ def test_a_sweep_outlives_workers_that_are_killed_silent_or_late(
     )
     monkeypatch.setattr(cluster, "SILENT_S", 0.5)
     with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-        ) as workers,
-        Client(workers) as client,
+        dask_workers(2) as client,
         ThreadPoolExecutor(1) as beside,
         closing(SimpleNamespace(close=ends.set)),
     ):
         sweep = beside.submit(run_shared, ASKED, client, Watcher())
         assert {opened.get(timeout=60) for _ in range(2)} == {0, 1}
-        workers.scale(3)
-        killed = workers.workers[0]
+        client.cluster.scale(3)
+        killed = client.cluster.workers[0]
         client.sync(killed.close, executor_wait=False)
         rows = sweep.result(timeout=60).rows
     assert all(row.status == "ok" and row.rounds == 2 for row in rows)

@@ -28,7 +28,6 @@ from gpubench.commands.fleet.units import (
 )
 from gpubench.commands.fleet.verdicts import Fleet, assess
 from gpubench.engine.cluster import (
-    ANSWER_S,
     CONNECTION_ENDED,
     SILENT_S,
     Heartbeats,
@@ -38,8 +37,9 @@ from gpubench.engine.cluster import (
     devices_of,
     members,
     present,
+    result_of,
 )
-from gpubench.errors import PeerLostError, UsageError, first_line
+from gpubench.errors import PeerLostError, UsageError
 from gpubench.files import Output, not_written
 from gpubench.grouping import grouped
 from gpubench.model import Measurement
@@ -316,13 +316,11 @@ def _noisy_units(times: Iterable[times_of.UnitTime]) -> dict[str, dict[str, floa
 
 def _report(future: Any, member: Member) -> Report:
     try:
-        report: Report = future.result(timeout=ANSWER_S)
-    except Exception as error:  # an error of Dask, or an unexpected error in the worker
-        if isinstance(error, TimeoutError) and future.status != "error":
-            return _lost(member, "the worker left the cluster before it sent its report")
-        if future.cancelled():
-            return _lost(member, CONNECTION_ENDED)
-        return _lost(member, first_line(error))
+        report: Report | None = result_of(future)
+    except PeerLostError as error:
+        return _lost(member, str(error))
+    if not report:
+        return _lost(member, "the worker left the cluster before it sent its report")
     return report._replace(member=member) if report.error else report
 
 

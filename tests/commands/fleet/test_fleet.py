@@ -6,7 +6,6 @@ import re
 import resource
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +16,9 @@ from unittest.mock import Mock
 import msgspec
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
+from dask_workers import dask_workers
+from distributed import Client
 from fakes import FakeBackend, FakeKernel, measurement
-from lost_result import finished_on_a_closed_worker
 from samples import printed
 
 from gpubench.backends import first_device
@@ -345,12 +344,7 @@ def test_runs_in_which_a_device_failed_hide_no_earlier_run_of_the_device(
 
 @pytest.fixture(scope="module")
 def four_workers() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=4, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-        ) as workers,
-        Client(workers) as client,
-    ):
+    with dask_workers(4) as client:
         yield client
 
 
@@ -607,22 +601,14 @@ def test_devices_are_unknown_if_the_scheduler_no_longer_answers(
     assert assess(reports).exit_code == 3
 
 
-def test_a_report_that_is_lost_with_its_worker_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(run, "ANSWER_S", 0.2)
-    with finished_on_a_closed_worker() as future:
-        lost = cluster.within(
-            60, "Dask", lambda: run._report(future, Member("0", "node1", GPU, "abc"))
-        )
-    assert lost.error == "the worker left the cluster before it sent its report"
-
-
-def test_a_fleet_names_the_connection_and_no_task_if_dask_cancels_its_turns() -> None:
-    future = Mock(status="cancelled")
-    future.result.side_effect = CancelledError("measure_units-7 cancelled for reason: x.")
-    lost = run._report(future, Member("0", "node1", GPU, "abc"))
-    assert lost.error == "the connection to the scheduler ended"
+def test_a_turn_without_a_report_has_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = Mock(side_effect=[None, PeerLostError("the connection to the scheduler ended")])
+    monkeypatch.setattr(run, "result_of", result)
+    reports = [run._report(Mock(), Member("0", "node1", GPU, "abc")) for _ in range(2)]
+    assert [lost.error for lost in reports] == [
+        "the worker left the cluster before it sent its report",
+        "the connection to the scheduler ended",
+    ]
 
 
 def test_a_worker_that_does_not_answer_at_the_start_is_unknown(
