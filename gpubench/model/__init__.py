@@ -6,6 +6,8 @@ Apart from gpubench itself, the package imports only the standard library.
 from gpubench.model.config import Config as Config
 from gpubench.model.config import Space as Space
 from gpubench.model.config import edges as edges
+from gpubench.model.launch import Gpu as Gpu
+from gpubench.model.launch import Launch as Launch
 from gpubench.model.measurement import CLOCKS_AGREE as CLOCKS_AGREE
 from gpubench.model.measurement import Device as Device
 from gpubench.model.measurement import Health as Health
@@ -52,7 +54,5 @@ from gpubench.model.timing import Timing as Timing
 from gpubench.model.variant import BrokenVariant as BrokenVariant
 from gpubench.model.variant import CallVariant as CallVariant
 from gpubench.model.variant import CudaVariant as CudaVariant
-from gpubench.model.variant import Gpu as Gpu
 from gpubench.model.variant import HostVariant as HostVariant
-from gpubench.model.variant import Launch as Launch
 from gpubench.model.variant import Variant as Variant

@@ -4,8 +4,8 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpubench.model.launch import Launch
 from gpubench.model.point import Point, Status
-from gpubench.model.variant import Launch
 
 CLOCKS_AGREE = 1.05
 """The parent's clock confirms a reported time if the parent's time is at most this multiple of the

@@ -31,7 +31,7 @@ from gpubench.model import (
 )
 from gpubench.model.config import ConfigParts
 from gpubench.model.expression import Expression
-from gpubench.model.variant import Gpu, PlainLaunch
+from gpubench.model.launch import Gpu, PlainLaunch
 from gpubench.plan import descriptor
 from gpubench.plan.descriptor import FUNCTIONS, plain_fields
 from gpubench.plan.foreign_process import ForeignProcess, ProcessEndedError, serve_requests

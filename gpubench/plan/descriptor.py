@@ -27,8 +27,8 @@ from gpubench.model import (
     Space,
     Variant,
 )
+from gpubench.model.launch import PlainLaunch
 from gpubench.model.signature import parameters, why_unknown
-from gpubench.model.variant import PlainLaunch
 from gpubench.plan.operations import OPERATION_FILE, add_operation
 from gpubench.plan.python_file import NAME_RULE, described_by, is_name, loaded, recursion_kept
 from gpubench.rewording import reworded
