@@ -12,19 +12,21 @@ from hypothesis import strategies as st
 
 from gpubench.engine.judge.probe import (
     LARGE_FLOPS,
-    PERIOD,
     AnyProbe,
-    fewer_rows,
     inputs_of,
-    kernels_of,
     make_full_probe,
     make_probes,
-    probe_problem,
     require_exact,
     require_exact_outputs,
-    unusual_problem,
 )
 from gpubench.engine.judge.probe import all_probes as judge_probes
+from gpubench.engine.judge.probe_size import (
+    PERIOD,
+    fewer_rows,
+    kernels_of,
+    probe_problem,
+    unusual_problem,
+)
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.model import CORE_DTYPES, OPERATIONS, PRECISIONS, CudaVariant, Point, Problem
 from gpubench.plan.registry import of_op, variants

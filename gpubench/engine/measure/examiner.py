@@ -14,13 +14,11 @@ from gpubench.backends.rotation import Rotation, SetPolicy, bytes_of_sets, in_se
 from gpubench.engine.judge.probe import (
     AnyProbe,
     all_probes,
-    at_probe,
     inputs_of,
     make_full_probe,
-    probe_problem,
     require_exact,
-    unusual_problem,
 )
+from gpubench.engine.judge.probe_size import at_probe, probe_problem, unusual_problem
 from gpubench.engine.judge.verdict import WrongError
 from gpubench.engine.judge.verify import poison, require_right_on
 from gpubench.engine.measure.keeper import outputs_in, read_elements, read_lines

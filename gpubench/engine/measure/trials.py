@@ -13,13 +13,12 @@ from gpubench.backends.rotation import OperandSets, operand_factors, result_fact
 from gpubench.engine.judge.independence import Case, copies_of_first_set, require_independent
 from gpubench.engine.judge.probe import (
     all_probes,
-    at_probe,
     inputs_of,
     make_probes,
-    probe_problem,
     require_exact,
     trial_inputs,
 )
+from gpubench.engine.judge.probe_size import at_probe, probe_problem
 from gpubench.engine.judge.verdict import WrongError, missing
 from gpubench.engine.judge.verify import (
     STALE,

@@ -10,7 +10,7 @@ from time import perf_counter
 from gpubench.backends import Backend, Kernel
 from gpubench.backends.functions import answers
 from gpubench.backends.rotation import OperandSets
-from gpubench.engine.judge.probe import fewer_rows
+from gpubench.engine.judge.probe_size import fewer_rows
 from gpubench.engine.judge.verdict import WrongError, as_judged, require, why_too_short
 from gpubench.engine.judge.verify import Check
 from gpubench.engine.measure.examiner import Examiner

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from gpubench.engine.child.supervisor import Supervisor
-from gpubench.engine.judge.probe import probe_problem, require_exact_outputs, unusual_problem
+from gpubench.engine.judge.probe import require_exact_outputs
+from gpubench.engine.judge.probe_size import probe_problem, unusual_problem
 from gpubench.engine.judge.verdict import WrongError, as_judged, as_lost, missing
 from gpubench.engine.judge.verify import right_on
 from gpubench.engine.measure.examiner import Examiner
