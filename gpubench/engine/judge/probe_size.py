@@ -79,16 +79,15 @@ def fewer_rows(point: Point, rows: int) -> int:
 def unusual_problem(point: Point, capability: tuple[int, int] | None) -> Problem | None:
     """Return a problem with prime extents, or None if the variant cannot be tried on it."""
     operation = point.problem.operation
-    if operation.listed:
+    if operation.listed or point.variant.fixed_addresses:
         return None
     count = len(operation.extents)
     is_long = operation.bandwidth_bound and count <= len(UNUSUAL_LONG)
     extents = (UNUSUAL_LONG if is_long else UNUSUAL)[:count]
     problem = point.problem.at(operation.size_of(extents))
-    refused = point.variant.why_not(point.tile, problem, capability)
-    same = kernels_of(point, problem) <= kernels_of(point, point.problem)
-    same &= not point.variant.fixed_addresses
-    return problem if refused is None and same else None
+    if point.variant.why_not(point.tile, problem, capability):
+        return None
+    return problem if kernels_of(point, problem) <= kernels_of(point, point.problem) else None
 
 
 def kernels_of(point: Point, problem: Problem) -> frozenset[str]:
@@ -117,11 +116,9 @@ def _near(extent: int, period: int, min_extent: int) -> int:
 
     Remainders are modulo `period`. The result is positive, and at most `extent`.
     """
-    remainder = extent % period
-    return min(
-        extent,
-        remainder + period * max(remainder == 0, math.ceil((min_extent - remainder) / period)),
-    )
+    smallest = extent % period or period
+    periods = max(0, math.ceil((min_extent - smallest) / period))
+    return min(extent, smallest + periods * period)
 
 
 def at_probe(point: Point, problem: Problem) -> Point:
