@@ -8,13 +8,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gpubench.commands.explain.explanation import (
-    MAX_LEAST,
-    Explanation,
-    NotExplained,
-    sentences,
-    time,
-)
+from gpubench.commands.explain.explanation import MAX_LEAST, Explanation, NotExplained
+from gpubench.commands.explain.sentences import sentences, time
 from gpubench.hardware.metrics import percent
 from gpubench.hardware.occupancy import Occupancy
 from gpubench.on_cpu.accesses import Accesses

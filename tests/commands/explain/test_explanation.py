@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpubench.commands.explain import explanation as module
+from gpubench.commands.explain import sentences as module
 from gpubench.commands.explain.code import Code
-from gpubench.commands.explain.explanation import Explanation, sentences
+from gpubench.commands.explain.explanation import Explanation
 from gpubench.commands.explain.sass import InnerLoop
+from gpubench.commands.explain.sentences import sentences
 from gpubench.hardware.architectures import example
 from gpubench.model import OPERATIONS, Config, CudaVariant, Launch, Problem, Resources, edges
 from gpubench.on_cpu.accesses import Access, Accesses
