@@ -12,9 +12,9 @@ CLOCK_REPEATS = 0.01
 of 405 points differed between sweeps by up to 0.52 %. The frequencies were read in the CUDA
 stream."""
 
-COMPUTE_BOUND = (
-    0.1  # up to this fraction of the memory bandwidth, the whole time depends on the clock
-)
+COMPUTE_BOUND = 0.1
+"""Fraction of the memory bandwidth. Up to this fraction, the whole time depends on the clock."""
+
 BUSY_MEMORY = 0.3
 """Fraction of the memory bandwidth. If a point reaches this fraction, the point's fraction of the
 arithmetic peak is the smallest part of its time that depends on the clock."""

@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, compress, count, zip_longest
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,14 +15,14 @@ from gpubench.commands.diff.findings import (
     Cause,
     Comparison,
     DiffVerdict,
-    Disturbance,
     Finding,
     Key,
     Limits,
     PooledPoint,
 )
+from gpubench.commands.diff.rounds import Rounds, without_disturbances
+from gpubench.commands.diff.shifts import Pairs, Shifts, shifts_of
 from gpubench.grouping import grouped
-from gpubench.stats.clock import clock_shares, clock_shift, explained
 from gpubench.stats.detectable import smallest
 from gpubench.stats.moderated import (
     Floats,
@@ -32,11 +32,9 @@ from gpubench.stats.moderated import (
     half_widths,
     moderate,
     p_values,
-    summarize,
 )
 from gpubench.stats.modes import Modes, find_modes, hidden_steps, may_be_modes
-from gpubench.stats.polish import polish
-from gpubench.stats.reference import Shift, machine_shift, shared_median, shared_part
+from gpubench.stats.reference import shared_median
 from gpubench.stats.shortest import decide_by_shortest
 from gpubench.view.numbers import milliseconds
 
@@ -50,10 +48,6 @@ NO_INTERVAL = 3.0
 MIN_SWEEPS = 5
 """On a CPU, the sweeps' shortest times are also compared if each side has at least this number of
 sweeps."""
-
-DISTURBED = 3.0
-"""A round is disturbed if its effect on all points exceeds the threshold, and also exceeds the
-scatter of the effects of all rounds by this factor."""
 
 
 def compare(
@@ -124,68 +118,12 @@ def _medians(before: PooledPoint, after: PooledPoint) -> dict[str, Any]:
 
 # ---- points that have a time on both sides: arrays with an element for each point
 
-_Pairs = Mapping[Key, tuple[PooledPoint, PooledPoint]]
-
-
-class _Repeats(NamedTuple):
-    """The rounds of one side, without the effect that each round had on all points."""
-
-    rounds: RoundStatistics
-    logs: Floats
-    """Logarithms of the times, of shape (points, rounds). NaN stands for a missing time."""
-
-    set_aside: Floats
-    """Logarithms of the times in the rounds that were left out, of shape (points, rounds)."""
-
-    level_variance: Floats
-    """Variance of the level that all points share. The array has one element for each point."""
-
-    level_df: Floats
-    """Degrees of freedom of `level_variance`. 0 means that they are unknown, because there is a
-    single round."""
-
-    level_rounds: Floats
-    """Number of rounds that were not left out."""
-
-    disturbances: list[Disturbance]
-
-
-class _Shifts(NamedTuple):
-    """Shifts of the points. A shift is the logarithm of the new value divided by the base value."""
-
-    time: Floats
-    clock: Floats
-    by_clock: Floats
-    """The part of the shift `time` that comes from the change of the machine's clock."""
-
-    by_drift: Floats
-    """The part of the remaining shift that the machine explains. Most points share this part with
-    the BLAS."""
-
-    effect: Floats
-    """The part of the shift that the machine does not explain. This part is judged."""
-
-    by_library: Floats
-    """Additional shift of the BLAS that kernels with unchanged code do not have."""
-
-    level_variance: Floats
-    """Variance of the machine's shift. It adds to the variance of every point's effect."""
-
-    level_df: Floats
-
-    hides: Floats
-    """Additional shift that would be attributed to the machine if all points except the BLAS were
-    slower."""
-
-    blas: NDArray[np.bool_]
-    """Whether each point shows the shift of the machine. `_show_machine` decides this."""
-
 
 class _Tests(NamedTuple):
     """The statistics from which the verdict on each point follows."""
 
     sides: tuple[RoundStatistics, RoundStatistics]
-    shifts: _Shifts
+    shifts: Shifts
     variance: Variance
     margin: Floats
     """Logarithm of the difference that matters. The margin is larger if the two sides have
@@ -201,11 +139,11 @@ class _Tests(NamedTuple):
     """Whether the change may be a switch between two speeds, such as other points have."""
 
 
-def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
+def _judge(pairs: Pairs, limits: Limits) -> Comparison:
     """Judge the points that have a time on both sides, and return the comparison."""
     threshold = math.log1p(limits.threshold)
     sides = [
-        _repeats([pair[place] for pair in pairs.values()], name, threshold)
+        without_disturbances([pair[place] for pair in pairs.values()], name, threshold)
         for place, name in enumerate(("base", "new"))
     ]
     tests = _tests(pairs, sides, limits)
@@ -232,32 +170,10 @@ def _judge(pairs: _Pairs, limits: Limits) -> Comparison:
     )
 
 
-def _show_machine(pairs: _Pairs) -> NDArray[np.bool_]:
-    """Return for each point whether the point shows the machine's shift.
-
-    Points that run a vendor's BLAS show this shift. No point on a CPU shows the shift if the sweeps
-    of both sides were measured in turns. A drift then favours neither side. Subtracting the shift
-    of few points would only add the error of this shift.
-    """
-    return np.array(
-        [
-            before.is_blas and not (before.on_cpu and in_turns(before.started, after.started))
-            for before, after in pairs.values()
-        ]
-    )
-
-
-def in_turns(base: Sequence[str], new: Sequence[str]) -> bool:
-    """Return whether the sides' sweeps began alternately, with one sweep of each side per pair."""
-    starts = sorted([(start, 0) for start in base] + [(start, 1) for start in new])
-    sides = [side for _, side in starts]
-    return bool(base and new) and all(a != b for a, b in zip_longest(sides[::2], sides[1::2]))
-
-
-def _tests(pairs: _Pairs, sides: Sequence[_Repeats], limits: Limits) -> _Tests:
+def _tests(pairs: Pairs, sides: Sequence[Rounds], limits: Limits) -> _Tests:
     threshold = math.log1p(limits.threshold)
     base, new = (side.rounds for side in sides)
-    shifts = _shifts(pairs, new.mean - base.mean, sides, threshold)
+    shifts = shifts_of(pairs, new.mean - base.mean, sides, threshold)
     variance = moderate(base, new, shifts.level_variance, shifts.level_df)
     margin = np.full(len(pairs), threshold)
     other_gpu = [bool(a.gpus and b.gpus and a.gpus != b.gpus) for a, b in pairs.values()]
@@ -370,154 +286,3 @@ def _cause(tests: _Tests, i: int, threshold: float, *, on_cpu: bool) -> Cause | 
         Cause.OTHER_GPU: is_beyond,
     }
     return next((cause for cause, holds in causes.items() if holds), None)
-
-
-# ---- rounds, without what disturbed all points
-
-
-def _repeats(points: Sequence[PooledPoint], side: str, threshold: float) -> _Repeats:
-    """Return the rounds of a side without the effect that each round had on all points.
-
-    The effects on points of a GPU and on points of a CPU are computed separately.
-    """
-    on_cpu = np.array([point.on_cpu for point in points])
-    parts, aside = list[Floats](), list[Floats]()
-    variance, df, number = np.zeros((3, len(points)))
-    disturbances: list[Disturbance] = []
-    for kind in (False, True):
-        members = np.flatnonzero(on_cpu == kind)
-        if not len(members):
-            continue
-        logs, columns = _table([points[i] for i in members.tolist()])
-        result = polish(logs)
-        variance[members], df[members] = result.level.standard_error**2, result.level.df
-        number[members] = (~result.left_out).sum()
-        far = np.abs(result.effects) > max(threshold, DISTURBED * result.scatter)
-        disturbances += [
-            Disturbance(
-                side=side,
-                file=file,
-                round=0 if kind else number + 1,
-                ratio=math.exp(result.effects[place]),
-                left_out=bool(result.left_out[place]),
-            )
-            for place, (file, number) in enumerate(columns)
-            if far[place] or result.left_out[place]
-        ]
-        for kept, logs in ((parts, result.logs), (aside, result.set_aside)):
-            kept.append(np.full((len(points), len(columns)), np.nan))
-            kept[-1][members] = logs
-    logs = np.hstack(parts)
-    return _Repeats(summarize(logs), logs, np.hstack(aside), variance, df, number, disturbances)
-
-
-def _table(points: Sequence[PooledPoint]) -> tuple[Floats, list[tuple[int, int]]]:
-    """Return logarithms of times, of shape (points, rounds), and the file and round of each column.
-
-    A missing time is NaN. Rounds are counted from 0.
-    """
-    times_us = [
-        {
-            (file, number): time_us
-            for file, times in zip(point.files or count(), point.repeats_us, strict=False)
-            for number, time_us in enumerate(times)
-        }
-        for point in points
-    ]
-    columns = sorted(set().union(*times_us))
-    return np.log([[times.get(each, np.nan) for each in columns] for times in times_us]), columns
-
-
-def _common_level(base: _Repeats, new: _Repeats) -> tuple[Floats, Floats]:
-    """Return the variance of the difference between the sides' levels, and its degrees of freedom.
-
-    For a side with a single round, the scatter of the other side's rounds is used.
-    """
-    total, by_df = np.zeros((2, len(base.level_variance)))
-    for side, other in ((base, new), (new, base)):
-        single = side.level_df == 0
-        from_other = other.level_variance * other.level_rounds / np.maximum(side.level_rounds, 1)
-        variance = np.where(single, from_other, side.level_variance)
-        total += variance
-        by_df += variance**2 / np.maximum(np.where(single, other.level_df, side.level_df), 1e-9)
-    return total, np.divide(total**2, by_df, out=np.full_like(total, np.inf), where=by_df > 0)
-
-
-# ---- what the machine explains
-
-
-def _shifts(pairs: _Pairs, time: Floats, sides: Sequence[_Repeats], threshold: float) -> _Shifts:
-    """Divide each point's shift between the machine and the build.
-
-    A fall of the clock is attributed to the machine as far as the clock of the BLAS fell, too. If
-    the BLAS was measured at the point's problem, the clock of the BLAS at this problem is used. The
-    rest of the fall is attributed to the kernel. A rise of the clock explains nothing: an unchanged
-    time then has more cycles. The clock explains a change only as far as the point's time depends
-    on the clock. `clock_shares` returns a range of shares; the share that explains most is used.
-    Two shifts are computed: the shift of the time at the machine's clock, and the shift of the
-    number of cycles. The larger shift is judged, so that the rule also holds if base and new are
-    swapped.
-    """
-    clock = np.array([clock_shift(a.clock_mhz, b.clock_mhz) for a, b in pairs.values()])
-    points = [point for pair in pairs.values() for point in pair]
-    shares = clock_shares(
-        *(
-            np.array([getattr(point, name) or np.nan for point in points]).reshape(-1, 2)
-            for name in ("gbytes_per_s", "percent_of_copy", "percent_of_peak")
-        )
-    )
-    blas, references = _show_machine(pairs), _references(pairs)
-    problems = [key._replace(variant="", tile="") for key in pairs]
-    blas_clocks = dict(zip(compress(problems, blas), clock[blas], strict=True))
-    by_machine, drift, by_library, hides = np.zeros((4, len(time)))
-    level_variance, level_df = _common_level(*sides)
-    errors = moderate(sides[0].rounds, sides[1].rounds).standard_error
-    groups = [(key.op, key.backend) for key in pairs]
-    for group in dict.fromkeys(groups):
-        inside = np.array([other == group for other in groups])
-        typical = np.median(clock[inside & blas] if (inside & blas).any() else clock[inside])
-        shared = np.array([blas_clocks.get(problem, typical) for problem in problems])
-        shared = np.where(references > 0, clock, shared)
-        by_machine[inside] = explained(time, shared_part(clock, shared), shares)[inside]
-        at_clock = (time + by_machine)[inside]
-        members = inside & blas
-        level = Shift(0.0, *(float(values[inside][0]) for values in (level_variance, level_df)))
-        logs = sides[0].logs[inside], sides[1].logs[inside]
-        voters = references[inside]
-        of_points = errors[inside], blas[inside]
-        shift = machine_shift(at_clock, *of_points, voters, logs, level, threshold)
-        drift[inside], level_variance[inside], level_df[inside], _ = shift
-        by_library[members] = shift.library
-        # If all kernels were slower, no kernel would have the same code on both sides.
-        all_slower, as_it_is = (
-            machine_shift(each, *of_points, np.minimum(voters, 0), logs, level, threshold).shift
-            for each in (at_clock + ~blas[inside], at_clock)
-        )
-        hides[inside] = all_slower - as_it_is
-    rest = time - drift - by_library
-    effect, cycles = rest + by_machine, rest + explained(rest, clock, shares)
-    effect = np.where(np.abs(cycles) > np.abs(effect), cycles, effect)
-    shared_variance = level_variance, level_df
-    return _Shifts(
-        time, clock, -by_machine, drift, effect, by_library, *shared_variance, hides, blas
-    )
-
-
-def _references(pairs: _Pairs) -> NDArray[np.int64]:
-    """Return a number for each point. 0 is for a BLAS, and -1 is for a kernel whose code changed.
-
-    A kernel with unchanged code has the number of the kernel, counted from 1.
-
-    A BLAS whose versions differ between the two sides has -1. Points on a CPU have -1, because
-    other programs slow a BLAS on all cores more than they slow kernels on fewer cores.
-    """
-    names = list(dict.fromkeys(key.variant for key in pairs))
-
-    def reference(key: Key, base: PooledPoint, new: PooledPoint) -> int:
-        if base.on_cpu:
-            return -1
-        if base.is_blas:
-            return 0 if base.library == new.library else -1
-        return 1 + names.index(key.variant) if base.code and base.code == new.code else -1
-
-    return np.array([reference(key, *pair) for key, pair in pairs.items()])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpubench.commands.diff.compare import compare, in_turns
+from gpubench.commands.diff.compare import compare
 from gpubench.commands.diff.findings import (
     Comparison,
     DiffVerdict,
@@ -18,6 +18,7 @@ from gpubench.commands.diff.findings import (
     Limits,
     PooledPoint,
 )
+from gpubench.commands.diff.shifts import in_turns
 from gpubench.model import PointKey as Key
 
 Side = dict[Key, PooledPoint]
