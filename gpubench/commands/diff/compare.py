@@ -172,8 +172,8 @@ def _judge(pairs: Pairs, limits: Limits) -> Comparison:
 
 def _tests(pairs: Pairs, sides: Sequence[Rounds], limits: Limits) -> _Tests:
     threshold = math.log1p(limits.threshold)
-    base, new = (side.rounds for side in sides)
-    shifts = shifts_of(pairs, new.mean - base.mean, sides, threshold)
+    base, new = (side.statistics for side in sides)
+    shifts = shifts_of(pairs, sides, threshold)
     variance = moderate(base, new, shifts.level_variance, shifts.level_df)
     margin = np.full(len(pairs), threshold)
     other_gpu = [bool(a.gpus and b.gpus and a.gpus != b.gpus) for a, b in pairs.values()]

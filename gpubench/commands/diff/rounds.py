@@ -19,7 +19,7 @@ scatter of the effects of all rounds by this factor."""
 class Rounds(NamedTuple):
     """The rounds of one side, without the effect that each round had on all points."""
 
-    rounds: RoundStatistics
+    statistics: RoundStatistics
     logs: Floats
     """Logarithms of the times, of shape (points, rounds). NaN stands for a missing time."""
 
@@ -44,35 +44,49 @@ def without_disturbances(points: Sequence[PooledPoint], side: str, threshold: fl
 
     The effects on points of a GPU and on points of a CPU are computed separately.
     """
-    on_cpu = np.array([point.on_cpu for point in points])
-    parts, aside = list[Floats](), list[Floats]()
-    variance, df, number = np.zeros((3, len(points)))
+    logs, set_aside = list[Floats](), list[Floats]()
+    level_variance, level_df, level_rounds = np.zeros((3, len(points)))
     disturbances: list[Disturbance] = []
-    for kind in (False, True):
-        members = np.flatnonzero(on_cpu == kind)
-        if not len(members):
+    for on_cpu in (False, True):
+        members = [i for i, point in enumerate(points) if point.on_cpu == on_cpu]
+        if not members:
             continue
-        logs, columns = _table([points[i] for i in members.tolist()])
-        result = polish(logs)
-        variance[members], df[members] = result.level.standard_error**2, result.level.df
-        number[members] = (~result.left_out).sum()
-        far = np.abs(result.effects) > max(threshold, DISTURBED * result.scatter)
+        times, columns = _table([points[i] for i in members])
+        polished = polish(times)
+        logs.append(_in_rows(polished.logs, members, len(points)))
+        set_aside.append(_in_rows(polished.set_aside, members, len(points)))
+        level_variance[members] = polished.level.standard_error**2
+        level_df[members] = polished.level.df
+        level_rounds[members] = (~polished.left_out).sum()
+        is_far = np.abs(polished.effects) > max(threshold, DISTURBED * polished.scatter)
         disturbances += [
             Disturbance(
                 side=side,
                 file=file,
-                round=0 if kind else number + 1,
-                ratio=math.exp(result.effects[place]),
-                left_out=bool(result.left_out[place]),
+                round=0 if on_cpu else number + 1,
+                ratio=math.exp(polished.effects[column]),
+                left_out=bool(polished.left_out[column]),
             )
-            for place, (file, number) in enumerate(columns)
-            if far[place] or result.left_out[place]
+            for column, (file, number) in enumerate(columns)
+            if is_far[column] or polished.left_out[column]
         ]
-        for kept, logs in ((parts, result.logs), (aside, result.set_aside)):
-            kept.append(np.full((len(points), len(columns)), np.nan))
-            kept[-1][members] = logs
-    logs = np.hstack(parts)
-    return Rounds(summarize(logs), logs, np.hstack(aside), variance, df, number, disturbances)
+    all_logs = np.hstack(logs)
+    return Rounds(
+        summarize(all_logs),
+        all_logs,
+        np.hstack(set_aside),
+        level_variance,
+        level_df,
+        level_rounds,
+        disturbances,
+    )
+
+
+def _in_rows(part: Floats, rows: Sequence[int], count: int) -> Floats:
+    """Return an array of `count` rows, which has `part` in some rows and NaN in the other rows."""
+    whole = np.full((count, part.shape[1]), np.nan)
+    whole[rows] = part
+    return whole
 
 
 def _table(points: Sequence[PooledPoint]) -> tuple[Floats, list[tuple[int, int]]]:

@@ -1,6 +1,7 @@
 """Divides the shift of each point, between two sides, between the machine and the kernel."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import compress, zip_longest
 from typing import NamedTuple
 
@@ -47,7 +48,7 @@ class Shifts(NamedTuple):
     """Whether each point shows the shift of the machine. `_shows_machine` decides this."""
 
 
-def shifts_of(pairs: Pairs, time: Floats, sides: Sequence[Rounds], threshold: float) -> Shifts:
+def shifts_of(pairs: Pairs, sides: Sequence[Rounds], threshold: float) -> Shifts:
     """Divide each point's shift between the machine and the build.
 
     A fall of the clock is attributed to the machine as far as the clock of the BLAS fell, too. If
@@ -59,6 +60,8 @@ def shifts_of(pairs: Pairs, time: Floats, sides: Sequence[Rounds], threshold: fl
     number of cycles. The larger shift is judged, so that the rule also holds if base and new are
     swapped.
     """
+    base, new = sides
+    time = new.statistics.mean - base.statistics.mean
     clock = np.array([clock_shift(a.clock_mhz, b.clock_mhz) for a, b in pairs.values()])
     points = [point for pair in pairs.values() for point in pair]
     shares = clock_shares(
@@ -68,39 +71,69 @@ def shifts_of(pairs: Pairs, time: Floats, sides: Sequence[Rounds], threshold: fl
         )
     )
     blas, references = _shows_machine(pairs), _references(pairs)
-    problems = [key._replace(variant="", tile="") for key in pairs]
-    blas_clocks = dict(zip(compress(problems, blas), clock[blas], strict=True))
-    by_machine, drift, by_library, hides = np.zeros((4, len(time)))
-    level_variance, level_df = _common_level(*sides)
-    errors = moderate(sides[0].rounds, sides[1].rounds).standard_error
-    groups = [(key.op, key.backend) for key in pairs]
-    for group in dict.fromkeys(groups):
-        inside = np.array([other == group for other in groups])
-        typical = np.median(clock[inside & blas] if (inside & blas).any() else clock[inside])
-        shared = np.array([blas_clocks.get(problem, typical) for problem in problems])
-        shared = np.where(references > 0, clock, shared)
-        by_machine[inside] = explained(time, shared_part(clock, shared), shares)[inside]
-        at_clock = (time + by_machine)[inside]
-        members = inside & blas
-        level = Shift(0.0, *(float(values[inside][0]) for values in (level_variance, level_df)))
-        logs = sides[0].logs[inside], sides[1].logs[inside]
-        voters = references[inside]
-        of_points = errors[inside], blas[inside]
-        shift = machine_shift(at_clock, *of_points, voters, logs, level, threshold)
-        drift[inside], level_variance[inside], level_df[inside], _ = shift
-        by_library[members] = shift.library
-        # If all kernels were slower, no kernel would have the same code on both sides.
-        all_slower, as_it_is = (
-            machine_shift(each, *of_points, np.minimum(voters, 0), logs, level, threshold).shift
-            for each in (at_clock + ~blas[inside], at_clock)
+    groups = _groups(pairs)
+    machine_clock = np.where(references > 0, clock, _clock_of_blas(pairs, groups, clock, blas))
+    by_machine = explained(time, shared_part(clock, machine_clock), shares)
+    at_clock = time + by_machine
+    errors = moderate(base.statistics, new.statistics).standard_error
+    level_variance, level_df = _common_level(base, new)
+    drift, by_library, hides = np.zeros((3, len(time)))
+    for group in groups:
+        estimate = partial(
+            machine_shift,
+            errors=errors[group],
+            blas=blas[group],
+            sides=(base.logs[group], new.logs[group]),
+            level=Shift(0.0, float(level_variance[group][0]), float(level_df[group][0])),
+            far=threshold,
         )
-        hides[inside] = all_slower - as_it_is
+        shift = estimate(at_clock[group], references=references[group])
+        drift[group], level_variance[group], level_df[group] = shift.shift, shift.variance, shift.df
+        by_library[group & blas] = shift.library
+        # If all kernels were slower, no kernel would have the same code on both sides.
+        by_blas = partial(estimate, references=np.minimum(references[group], 0))
+        all_slower = at_clock[group] + ~blas[group]
+        hides[group] = by_blas(all_slower).shift - by_blas(at_clock[group]).shift
     rest = time - drift - by_library
     effect, cycles = rest + by_machine, rest + explained(rest, clock, shares)
-    effect = np.where(np.abs(cycles) > np.abs(effect), cycles, effect)
-    shared_variance = level_variance, level_df
     return Shifts(
-        time, clock, -by_machine, drift, effect, by_library, *shared_variance, hides, blas
+        time=time,
+        clock=clock,
+        by_clock=-by_machine,
+        by_drift=drift,
+        effect=np.where(np.abs(cycles) > np.abs(effect), cycles, effect),
+        by_library=by_library,
+        level_variance=level_variance,
+        level_df=level_df,
+        hides=hides,
+        blas=blas,
+    )
+
+
+def _groups(pairs: Pairs) -> list[NDArray[np.bool_]]:
+    """Return a mask for each group of points that share one shift of the machine.
+
+    A group has the points of an operation on a backend.
+    """
+    names = [(key.op, key.backend) for key in pairs]
+    return [np.array([other == name for other in names]) for name in dict.fromkeys(names)]
+
+
+def _clock_of_blas(
+    pairs: Pairs, groups: Sequence[NDArray[np.bool_]], clock: Floats, blas: NDArray[np.bool_]
+) -> Floats:
+    """Return the shift of the clock of the BLAS at each point's problem.
+
+    At a problem without the BLAS, the shift is the median over the BLAS points of the group, or
+    over all points of a group without the BLAS.
+    """
+    problems = [key._replace(variant="", tile="") for key in pairs]
+    measured = dict(zip(compress(problems, blas), clock[blas], strict=True))
+    typical = np.zeros_like(clock)
+    for group in groups:
+        typical[group] = np.median(clock[group & blas] if (group & blas).any() else clock[group])
+    return np.array(
+        [measured.get(key, other) for key, other in zip(problems, typical, strict=True)]
     )
 
 

@@ -97,7 +97,7 @@ class Check:
         self._later = scrutiny_of(point.variant).is_compared_later
         self._finds_rounding = point.operands.has_all_bits and self._later
         self._kept: list[tuple[Any, int]] = []
-        """Outputs that are not compared yet, with the factors of their results."""
+        """Outputs that are not compared yet, with the contents of their operands (`content_of`)."""
 
         self._accepted = False  # whether an earlier output was right
         self._xp = xp
@@ -105,7 +105,7 @@ class Check:
         self.operands = operands
         self._reference = reference
         self.fingerprints = dict(earlier.fingerprints) if earlier else {}
-        """The fingerprints of right outputs, by the factors of their results."""
+        """The fingerprints of right outputs, by the contents of their operands (`content_of`)."""
 
         self.errors = Errors()
         if earlier:
@@ -131,38 +131,41 @@ class Check:
 
         Raises WrongError if an output is wrong. Outputs that are kept are compared by `settle`.
         """
-        problem = self.operands.problem
         for index, fingerprint in self.operands.fingerprints().items():
-            factor = content_of(problem, index)
-            if self.fingerprints.get(factor) != fingerprint:
-                output = self.operands.sets[index][-1]
-                if self._later:  # if too many outputs are kept, replace one of them
-                    place = len(self._kept)
-                    if place >= KEPT_OUTPUTS:
-                        place = KEPT_OUTPUTS // 2 + randbelow(KEPT_OUTPUTS // 2)
-                    self._kept[place : place + 1] = [(output.copy(order="K"), factor)]
-                else:
-                    errors = self._reference_of(factor).errors
-                    if (factor, fingerprint) not in errors:
-                        errors[factor, fingerprint] = self._compare(output, factor)
-                    self._accept(errors[factor, fingerprint])
-                self.fingerprints[factor] = fingerprint
+            content = content_of(self.operands.problem, index)
+            if self.fingerprints.get(content) == fingerprint:
+                continue
+            output = self.operands.sets[index][-1]
+            if self._later:
+                self._keep(output, content)
+            else:
+                errors = self._reference_of(content).errors
+                if (content, fingerprint) not in errors:
+                    errors[content, fingerprint] = self._compare(output, content)
+                self._accept(errors[content, fingerprint])
+            self.fingerprints[content] = fingerprint
         self.start()
+
+    def _keep(self, output: Any, content: int) -> None:
+        """Keep a copy of an output. If too many outputs are kept, the copy replaces one of them."""
+        place = len(self._kept)
+        if place >= KEPT_OUTPUTS:
+            place = KEPT_OUTPUTS // 2 + randbelow(KEPT_OUTPUTS // 2)
+        self._kept[place : place + 1] = [(output.copy(order="K"), content)]
 
     def settle(self) -> None:
         """Compare the outputs that `look` kept. Raises WrongError if an output is wrong."""
         while self._kept:
-            output, factor = self._kept.pop(0)
-            self._accept(self._compare(output, factor))
+            self._accept(self._compare(*self._kept.pop(0)))
 
-    def _compare(self, output: Any, factor: int) -> Errors:
+    def _compare(self, output: Any, content: int) -> Errors:
         try:
             return require_right(
                 self._xp,
                 self.operands,
                 output,
-                self._reference_of(factor),
-                factor if self.operands.problem.operation.is_linear else 1,
+                self._reference_of(content),
+                content if self.operands.problem.operation.is_linear else 1,
                 finds_rounding=self._finds_rounding,
             )
         except WrongError:
