@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import platform
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from queue import Empty, SimpleQueue
 from secrets import token_hex
 from time import perf_counter
@@ -206,8 +207,9 @@ class ClusterPool:
     ) -> None:
         """Submit the shares, and keep the new measurements until all shares are done."""
         client = self._client
-        inbox: SimpleQueue[Any] = SimpleQueue()
-        running, alive = _Running(client, inbox), _Alive(client)
+        inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()  # calls from Dask's threads
+        running = _Running(client, lambda future: inbox.put(partial(finish, future)))
+        alive = _Alive(client)
         keys = set().union(*(share.keys for share in shares))
         visits, received = job.sweep.timing.rounds * len(keys), 0
         started = perf_counter()
@@ -226,20 +228,23 @@ class ClusterPool:
             watcher.measured(measurement)
 
         def finish(future: Future) -> None:
+            if future not in running.shares:  # another worker got the share of a lost worker
+                return
             if not (result := _result(future)):
-                running.move(future, alive.without(set()))
+                running.move(future, alive.workers())
                 return
             for line in result.lines:  # measurements that no event delivered
                 receive(line)
-            if not result.error:
-                running.end(future)
-            elif remaining := alive.without({result.address}):
-                running.move(future, remaining)
+            if result.error:
+                alive.failed.add(result.address)
+                if not (workers := alive.workers()):
+                    raise result.error
+                running.move(future, workers)
             else:
-                raise result.error
+                running.end(future)
             self._remember(result, job)
 
-        client.subscribe_topic(shares[0].topic, lambda event: inbox.put((event[1],)))
+        client.subscribe_topic(shares[0].topic, lambda event: inbox.put(partial(receive, event[1])))
         try:
             for share in shares:
                 running.submit(share)
@@ -247,17 +252,12 @@ class ClusterPool:
                 if not alive.left_s:  # also while other workers send measurements
                     alive.look()
                     for future in alive.stuck(running):
-                        running.move(future, alive.without(set()))
+                        running.move(future, alive.workers())
                 try:
-                    arrived = inbox.get(timeout=alive.left_s)
+                    handle = inbox.get(timeout=alive.left_s)
                 except Empty:
                     continue
-                if isinstance(arrived, tuple):
-                    receive(*arrived)
-                    continue
-                if arrived not in running.shares:  # another worker got the share of a lost worker
-                    continue
-                finish(arrived)
+                handle()
         finally:
             cancel(client, running.shares)
 
@@ -353,10 +353,10 @@ def _result(future: Future) -> ShareResult | None:
 
 
 class _Running:
-    """The shares that the scheduler has, by future. Each future comes into `inbox` at its end."""
+    """The shares that the scheduler has, by future. A thread calls `on_end` when a future ends."""
 
-    def __init__(self, client: Client, inbox: SimpleQueue[Any]) -> None:
-        self._client, self._inbox = client, inbox
+    def __init__(self, client: Client, on_end: Callable[[Future], None]) -> None:
+        self._client, self._on_end = client, on_end
         self.shares: dict[Future, Share] = {}
         self.allowed: dict[Future, list[str]] = {}
         """The workers that may measure a share. All workers may measure the other shares."""
@@ -367,7 +367,7 @@ class _Running:
         self.shares[future] = share
         if workers:
             self.allowed[future] = workers
-        future.add_done_callback(self._inbox.put)
+        future.add_done_callback(self._on_end)
 
     def end(self, future: Future) -> Share:
         """Remove a future. Return its share."""
@@ -388,16 +388,18 @@ class _Alive:
         self._heartbeats = Heartbeats()
         self._present: set[str] = set()
         self._silent: set[str] = set()
-        self._failed: set[str] = set()
-        self._seen_s = self._looked_s = perf_counter()
+        self.failed: set[str] = set()
+        """The workers that have returned an error."""
+
+        self._last_alive_s = self._looked_s = perf_counter()
 
     @property
     def left_s(self) -> float:
         """Time in seconds until the next search for silent workers, or 0 if the search is due."""
         return max(0.0, self._looked_s + LOOK_EVERY_S - perf_counter())
 
-    def look(self) -> set[str]:
-        """Return the workers that are silent. Raises PeerLostError if no other worker is left."""
+    def look(self) -> None:
+        """Search for silent workers. Raises PeerLostError if no other worker is left."""
         now_s = perf_counter()
         try:
             workers = present(self._client)
@@ -406,18 +408,17 @@ class _Alive:
         self._present = set(workers)
         self._silent = self._heartbeats.silent(workers)
         if self._present - self._silent:
-            self._seen_s = now_s
+            self._last_alive_s = now_s
         elif self._silent:
             raise PeerLostError(
                 f"worker {min(self._silent)} has been silent for {SILENT_S:g} s, and no other "
                 f"worker is left; {CONTINUES}"
             )
         elif self._client.status in {"closed", "closing"} or (
-            now_s - self._seen_s > NO_WORKER_LIMIT_S
+            now_s - self._last_alive_s > NO_WORKER_LIMIT_S
         ):
             raise PeerLostError(f"no worker is left; {CONTINUES}")
         self._looked_s = perf_counter()  # the scheduler may have answered slowly
-        return self._silent
 
     def stuck(self, running: _Running) -> list[Future]:
         """Return the futures that no worker measures, according to the last search.
@@ -439,7 +440,6 @@ class _Alive:
         }
         return [x for x in running.shares if x.key in keys or x in gone]
 
-    def without(self, failed: set[str]) -> list[str]:
-        """Record failed workers. Return the workers that have not failed and are not silent."""
-        self._failed |= failed
-        return [x for x in present(self._client) if x not in self._failed | self._silent]
+    def workers(self) -> list[str]:
+        """Return the workers that have not failed and are not silent."""
+        return [x for x in present(self._client) if x not in self.failed | self._silent]
