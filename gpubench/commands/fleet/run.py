@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import closing
 from operator import attrgetter
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -40,7 +40,7 @@ from gpubench.engine.cluster import (
     result_of,
 )
 from gpubench.errors import PeerLostError, UsageError
-from gpubench.files import Output, not_written
+from gpubench.files import Output
 from gpubench.grouping import grouped
 from gpubench.model import Measurement
 from gpubench.options import LOCAL, require_cluster
@@ -82,26 +82,15 @@ def run_fleet(
         reports = [_unanswered(member, why) for member, why in unanswered.values()]
         if len(workers) == 1:
             say("there is one device, which is compared only with its own earlier runs", err=True)
-        path = output or default_path(times_of.NAME, "units.csv")
-        claimed, file = Output(path, overwrite=force), None
+        file = times_of.TimesFile(
+            output or default_path(times_of.NAME, "units.csv"), overwrite=force
+        )
         printed: set[tuple[str, str]] = set()  # devices with errors that were printed
-        with ExitStack() as stack:
-            steps = stack.enter_context(Steps())
+        with closing(file), Steps() as steps:
 
             def keep(report: Report, phase: str) -> None:
-                nonlocal file
                 reports.append(report)
-                if report.times:
-                    if file is None:  # an existing file stays until there are times
-                        file = stack.enter_context(claimed.create(times_of.encode([])))
-                    try:
-                        file.write(times_of.encode(report.times).partition(b"\n")[2])
-                        file.flush()
-                    except OSError as error:
-                        with suppress(OSError):  # the same error again
-                            file.close()
-                        what = f"--output: cannot write {path}: {error.strerror}"
-                        raise not_written(error)(what) from error
+                file.write(report.times)
                 turn = len(reports) - len(unanswered)
                 of_all = f" of {turns}" if turn <= turns else ", because times scatter"
                 steps.show(f"turn {turn}{of_all}: {phase}, on {report.member.label}")
@@ -113,14 +102,14 @@ def run_fleet(
             try:
                 FleetRun(client, workers, device, rounds, keep).measure()
             except KeyboardInterrupt:
-                return None, path if file else None
+                return None, file.path
     times = [time for report in reports for time in report.times]
     earlier = [*times_of.earlier(times, HISTORY)]
     try:
         times_of.keep(times)
     except UsageError as error:  # the CSV has the times
         say(f"later runs cannot be compared with this run: {error}", err=True)
-    return assess(reports, earlier, threshold), path if file else None
+    return assess(reports, earlier, threshold), file.path
 
 
 def foresee(on: str, device: str, *, rounds: int, output: Path | None, force: bool = False) -> None:

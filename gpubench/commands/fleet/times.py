@@ -1,11 +1,14 @@
 """Writes the rows of `gpubench fleet` as CSV, and keeps the rows of each device."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from operator import attrgetter
-from typing import Annotated
+from pathlib import Path
+from typing import IO, Annotated
 
 import msgspec
 
+from gpubench.files import Output, not_written
 from gpubench.grouping import grouped
 from gpubench.results import store
 from gpubench.results.columns import MAX_VALUE, MIN_VALUE, encode_csv
@@ -53,6 +56,40 @@ COLUMNS = UnitTime.__struct_fields__
 def encode(times: Iterable[UnitTime]) -> bytes:
     """Return the times as a CSV."""
     return encode_csv(COLUMNS, (msgspec.structs.astuple(time) for time in times))
+
+
+class TimesFile:
+    """The CSV of a run, which gets the times of each turn. An existing file stays until then."""
+
+    def __init__(self, path: Path, *, overwrite: bool) -> None:
+        """Raise UsageError if the path must not be written."""
+        self._path, self._output = path, Output(path, overwrite=overwrite)
+        self._file: IO[bytes] | None = None
+
+    @property
+    def path(self) -> Path | None:
+        """The path of the file, or None if no time was written."""
+        return self._path if self._file else None
+
+    def write(self, times: Sequence[UnitTime]) -> None:
+        """Append the times, if there are any. Raises UsageError if the file cannot be written."""
+        if not times:
+            return
+        if self._file is None:
+            self._file = self._output.create(encode([]))
+        try:
+            self._file.write(encode(times).partition(b"\n")[2])
+            self._file.flush()
+        except OSError as error:
+            with suppress(OSError):  # the same error again
+                self._file.close()
+            message = f"--output: cannot write {self._path}: {error.strerror}"
+            raise not_written(error)(message) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file:
+            self._file.close()
 
 
 def keep(times: Iterable[UnitTime]) -> None:
