@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,3 +157,13 @@ VARIANT = CudaVariant(
 )
 """
 """Description of a user's CUDA kernel, whose source may be empty."""
+
+
+def running(argument: str) -> list[int]:
+    """Return the ids of processes that have this argument."""
+    pids = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # the process has ended
+            if argument in process.read_text().split("\0"):
+                pids.append(int(process.parent.name))
+    return pids

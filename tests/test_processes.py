@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from commandline import TIMEOUT_S, call, run, start
+from commandline import TIMEOUT_S, call, run, running, start
 from warm import Popen
 
 from gpubench.engine.child import supervisor
@@ -79,18 +79,13 @@ VARIANT = CallVariant(
 )
 """
 
+SWEEP_OF_OWN = (
+    "sweep", "--device", "cpu", "--kernels", "own", "--variants", "mine", "--sizes", "8",
+    "--rounds", "1", "-o", "a.csv",
+)  # fmt: skip
+
 ENDS_IN_S = 2.0
 SLACK_S = 20.0  # additional time on a loaded machine
-
-
-def running(argument: str) -> list[int]:
-    """Return the ids of processes that have this argument."""
-    pids = []
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # the process has ended
-            if argument in process.read_text().split("\0"):
-                pids.append(int(process.parent.name))
-    return pids
 
 
 @pytest.fixture
@@ -186,20 +181,7 @@ def test_a_process_that_a_kernel_started_ends_with_a_stopped_sweep(
     (tmp_path / "own").mkdir()
     text = KERNEL.format(started=DAEMON.format(seconds=argument), then="time.sleep(600)")
     (tmp_path / "own" / "mine.py").write_text(text)
-    command = (
-        "sweep",
-        "--device",
-        "cpu",
-        "--kernels",
-        "own",
-        "--variants",
-        "mine",
-        "--sizes",
-        "8",
-        "--rounds",
-        "1",
-    )
-    with start(tmp_path, *command, "--rounds", "1", "-o", "a.csv") as process:
+    with start(tmp_path, *SWEEP_OF_OWN) as process:
         while not (tmp_path / "a.csv.partial").exists():
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
@@ -591,21 +573,8 @@ def test_foreign_code_writes_into_its_own_folder_alone_and_gets_no_token(
     (tmp_path / "base.csv").write_text("the base")
     text = HOSTILE.replace("{folder}", str(tmp_path)).replace("{cache}", str(own_caches))
     (tmp_path / "own" / "mine.py").write_text(text)
-    command = (
-        "sweep",
-        "--device",
-        "cpu",
-        "--kernels",
-        "own",
-        "--variants",
-        "mine",
-        "--sizes",
-        "8",
-        "--rounds",
-        "1",
-    )
     secrets = {"GH_TOKEN": "secret", "GITHUB_ENV": str(tmp_path / "env")}
-    done = run(tmp_path, *command, "--rounds", "1", "-o", "a.csv", **secrets)
+    done = run(tmp_path, *SWEEP_OF_OWN, **secrets)
     assert done.code == 0, done.err
     outcomes = [
         json.loads(line.partition("] ")[2])

@@ -4,11 +4,10 @@ import os
 import select
 import signal
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from commandline import TIMEOUT_S, call, start
+from commandline import TIMEOUT_S, call, running, start
 
 from gpubench.results.row import Row, read
 
@@ -43,39 +42,15 @@ def command(folder: Path, *flags: str, **kernels: dict[str, str]) -> list[str]:
         text = KERNEL.format(**{"before": "", "building": "", "call": ""} | parts)
         (folder / "own" / f"{name}.py").write_text(text)
     return [
-        "sweep",
-        "--device",
-        "cpu",
-        "--kernels",
-        "own",
-        "-o",
-        "a.csv",
-        "--point-limit",
-        "30",
-        "--variants",
-        ",".join([*kernels, "cpu_blas"]),
-        "--sizes",
-        "64",
-        "--rounds",
-        "1",
-        *flags,
-    ]
+        "sweep", "--device", "cpu", "--kernels", "own", "-o", "a.csv", "--point-limit", "30",
+        "--variants", ",".join([*kernels, "cpu_blas"]), "--sizes", "64", "--rounds", "1", *flags,
+    ]  # fmt: skip
 
 
 def sweep(folder: Path, *flags: str, **kernels: dict[str, str]) -> tuple[int, dict[str, Row]]:
     """Run the command; return its exit code, and its rows by variant."""
     code = call(folder, *command(folder, *flags, **kernels)).code
     return code, {str(row.variant): row for row in read(folder / "a.csv")}
-
-
-def running(argument: str) -> list[int]:
-    """Return the ids of processes that have this argument."""
-    pids = []
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # the process has ended
-            if argument in process.read_text().split("\0"):
-                pids.append(int(process.parent.name))
-    return pids
 
 
 def test_kernels_that_fork_or_write_into_all_files_spoil_own_points_only(tmp_path: Path) -> None:
