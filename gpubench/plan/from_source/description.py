@@ -20,6 +20,7 @@ from gpubench.plan.from_source.files import expanded, needed, neighbours, root_o
 from gpubench.plan.from_source.launch import (
     bound_of_block,
     edge_of_block,
+    elements_per_thread,
     is_alone,
     is_crossed,
     read_launch,
@@ -345,6 +346,10 @@ def _guessed(
     if area and not first and (is_block or threads or not has_y):
         x, y = edges
         block = (x, y) if is_block else block
+    per_thread = [elements_per_thread(kernel, axis, text) for axis in "xy"]
+    if area > MAX_THREADS and has_y and not first and all(per_thread):
+        x, y = edges
+        block = str(int(x) // per_thread[0]), str(int(y) // per_thread[1])
     if {*THREAD, "BM", "BN"} <= tile.keys():
         block = "BN/TN", "BM/TM"
         block = block[::-1] if x == "BM" else block

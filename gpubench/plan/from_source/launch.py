@@ -124,7 +124,22 @@ def edge_of_block(kernel: Function, axis: str, axes: Names, text: str) -> str:
     factors = re.findall(rf"{index}\s*\*\s*\(?\s*(\w+)|\b(\w+)\s*\)?\s*\*\s*{index}", kernel.body)
     scope = Scope(names=_values(code(text)) | _values(kernel.body), symbols=axes)
     edges = {scope.expression("".join(pair)) for pair in factors}
+    if edges and all(edge.isdecimal() for edge in edges):
+        largest = max(map(int, edges))  # a kernel with vectors also multiplies by a part of the edge
+        return str(largest) if all(largest % int(edge) == 0 for edge in edges) else ""
     return edges.pop() if len(edges) == 1 else ""
+
+
+def elements_per_thread(kernel: Function, axis: str, text: str) -> int:
+    """Return the number by which a kernel multiplies `threadIdx.x` or `.y`.
+
+    Return 0 if there is no such number, or more than one. `text` is the source.
+    """
+    index = _index(kernel, f"threadIdx.{axis}")
+    scope = Scope(names=_values(code(text)) | _values(kernel.body))
+    factors = {scope.expression(name) for name in re.findall(rf"{index}\s*\*\s*(\w+)", kernel.body)}
+    numbers = {int(each) for each in factors if each.isdecimal()}
+    return numbers.pop() if len(numbers) == 1 else 0
 
 
 def is_alone(kernel: Function, axis: str, sizes: Iterable[str]) -> bool:
