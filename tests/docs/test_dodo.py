@@ -72,6 +72,7 @@ def test_a_task_that_fails_or_leaves_no_file_replaces_nothing(results: Path, com
 def test_a_traceback_in_the_output_of_a_described_kernel_is_no_failure() -> None:
     said = "echo '[mine] Traceback (most recent call last):'"
     assert dodo.measure("cpu:a", f"{said}; echo > a.txt; exit 1", ["a.txt"])
+    assert (results / "a.txt").exists()
 
 
 def test_a_tree_without_git_needs_its_commit_stated(

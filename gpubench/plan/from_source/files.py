@@ -11,7 +11,14 @@ from pathlib import Path
 from gpubench.backends.c_function import c_functions, is_library
 from gpubench.errors import UsageError
 from gpubench.files import files_in
-from gpubench.model.sources import included_names, includes_of, read_source, whole_source
+from gpubench.model.signature import split
+from gpubench.model.sources import (
+    encoded_source,
+    included_names,
+    includes_of,
+    read_source,
+    whole_source,
+)
 from gpubench.process.child import run_program
 from gpubench.temporary import TEMPORARY, temporary_folder
 from gpubench.text import shown
@@ -22,6 +29,11 @@ MAX_PARENTS = 6  # maximum number of parent folders that are searched for a sour
 MAX_INCLUDED_BYTES = 2**20  # beyond this size, only the headers beside the source are read
 
 SUFFIXES = (".cu", ".cpp", ".cc")  # suffixes of sources
+
+_PASSED = re.compile(r">>>\s*\(([^;{}]*)\)\s*;")
+_CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:el)?if(?:n?def)?\b(.*)", re.MULTILINE)
+_VALUE = r"((?:[^\n/\\]|/(?![/*]))+)(?:/[/*].*)?"  # of a macro in one line; without a comment
+_DEFINED = re.compile(rf"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+{_VALUE}$", re.MULTILINE)
 
 _OF_CUDA = re.compile(r"(cu|nv|mma|cooperative_|device_|driver_|math_|sm_|vector_)\w*\.h")
 """Pattern of the names of the CUDA toolkit's headers. CUTLASS also has an `mma.h`."""
@@ -66,7 +78,7 @@ def source_text(source: Path) -> str:
 def expanded(source: Path, folders: Sequence[Path]) -> tuple[str, str, str]:
     """Return a source's own text, the included text, and the two texts in their original order.
 
-    Macros are expanded if g++ is installed and succeeds.
+    Macros are expanded if g++ is installed and succeeds, except the arguments of launches.
     """
     files = whole_source(source, folders)
     if sum(file.stat().st_size for file in files) > MAX_INCLUDED_BYTES:
@@ -80,17 +92,33 @@ def expanded(source: Path, folders: Sequence[Path]) -> tuple[str, str, str]:
                 if not Path(name).is_absolute() and ".." not in path.parts and not path.exists():
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.touch()
+            main = empty / ".main" / source.name
+            main.parent.mkdir()
+            main.write_bytes(encoded_source(_with_constants(pieces[-1][1])))
             done = run_program(
                 [compiler, "-E", "-w", "-x", "c++", "-std=c++17", "-nostdinc", "-D__CUDACC__",
-                 "-D__CUDA_ARCH__=900", *(f"-I{folder}" for folder in (*folders, empty)),
-                 str(files[0])],
+                 "-D__CUDA_ARCH__=900", "-iquote", str(files[0].parent),
+                 *(f"-I{folder}" for folder in (*folders, empty)), str(main)],
             )  # fmt: skip
         if not done.returncode:
             _, *marked = _LINE_MARKER.split(done.stdout.decode(errors="surrogateescape"))
             named = zip(marked[::2], marked[1::2], strict=True)
-            pieces = [(name == str(files[0]), text) for name, text in named]
+            pieces = [(name == str(main), text) for name, text in named]
     own, included = ([text for is_own, text in pieces if is_own == each] for each in (True, False))
     return "".join(own), "".join(included), "".join(text for _, text in pieces)
+
+
+def _with_constants(text: str) -> str:
+    """Replace macros that a launch passes to its kernel, such as `#define N 1024`, by constants.
+
+    Thus the launch keeps the names of extents. Macros of conditional code are not replaced.
+    """
+    lists = (split(arguments) for arguments in _PASSED.findall(text))
+    passed = {name for each in lists for name in each if name.isidentifier()}
+    passed -= {*re.findall(r"\w+", " ".join(_CONDITION.findall(text)))}
+    return _DEFINED.sub(
+        lambda line: f"constexpr int {line[1]} = {line[2]};" if line[1] in passed else line[0], text
+    )
 
 
 def needed(source: Path) -> tuple[list[Path], list[Path], list[str]]:

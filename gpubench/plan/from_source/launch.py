@@ -117,7 +117,8 @@ def _words(parts: Iterable[str]) -> set[str]:
 def edge_of_block(kernel: Function, axis: str, axes: Names, text: str) -> str:
     """Return the number or the axis of a tile by which a kernel multiplies `blockIdx.x` or `.y`.
 
-    Return an empty text if there is no such factor, or more than one. `text` is the source, which
+    Of several numbers, return the largest if it is a multiple of the others, which count vectors.
+    Otherwise return an empty text for several factors, and for none. `text` is the source, which
     may define the number as a constant. `axes` has the axis of a tile for each template parameter.
     """
     index = _index(kernel, f"blockIdx.{axis}")
@@ -125,8 +126,8 @@ def edge_of_block(kernel: Function, axis: str, axes: Names, text: str) -> str:
     scope = Scope(names=_values(code(text)) | _values(kernel.body), symbols=axes)
     edges = {scope.expression("".join(pair)) for pair in factors}
     if edges and all(edge.isdecimal() for edge in edges):
-        largest = max(map(int, edges))  # a kernel with vectors also multiplies by a part of the edge
-        return str(largest) if all(largest % int(edge) == 0 for edge in edges) else ""
+        largest = max(map(int, edges))
+        edges = {str(largest)} if not any(largest % int(edge) for edge in edges) else edges
     return edges.pop() if len(edges) == 1 else ""
 
 

@@ -838,6 +838,71 @@ def test_headers_beside_a_repository_do_not_belong_to_it(tmp_path: Path) -> None
     assert "other" in (tmp_path / "own/gemm/again.py").read_text()
 
 
+def test_constants_in_a_kernel_suggest_its_block_if_no_launch_is_found(tmp_path: Path) -> None:
+    source = tmp_path / "far.cu"
+    source.write_text(
+        """
+        __global__ void tiles(const float* A, const float* B, float* C, int M, int N, int K) {
+          const int BM = 64, BN = 128, TM = 4, TN = 8;
+          int row = blockIdx.y * BM + threadIdx.y * TM, column = blockIdx.x * BN + threadIdx.x * TN;
+          for (int i = 0; i < TM; ++i) for (int j = 0; j < TN; ++j) {
+            float sum = 0;
+            for (int k = 0; k < K; ++k) sum += A[(row + i) * K + k] * B[k * N + column + j];
+            C[(row + i) * N + column + j] = sum;
+          }
+        }
+        __global__ void vectors(const float* A, const float* B, float4* C, int M, int N, int K) {
+          const float* row = A + K * 128 * blockIdx.y;
+          float4* tile = C + 128 * blockIdx.y * N / 4 + 32 * blockIdx.x;
+          const float* column = B + 128 * blockIdx.x;
+        }
+        """
+    )
+    text = written(tmp_path / "own", "tiles", source).read_text()
+    assert 'grid=("N/128", "M/64")' in text
+    assert "block=(16, 16)" in text
+    text = written(tmp_path / "own", "vectors", source).read_text()
+    assert 'grid=("N/128", "M/128")' in text
+    assert "block=256" in text
+
+
+def test_macros_that_a_launch_passes_are_extents_of_its_grid(tmp_path: Path) -> None:
+    source = tmp_path / "macros.cu"
+    source.write_text(
+        """
+        #define SIZE 1024  // rows and columns
+        #define ROWS (SIZE / 2)
+        #define EDGE 16
+        #define HALF 0.5f
+        #ifdef SMALL
+        #define DEPTH 32
+        #else
+        #define DEPTH 512
+        #endif
+        __global__ void scaled(const float* A, const float* B, float* C, int m, int n, int k,
+                               float alpha) {
+          int row = blockIdx.x * blockDim.x + threadIdx.x;
+          int column = blockIdx.y * blockDim.y + threadIdx.y;
+          if (row >= m || column >= n) return;
+          float sum = 0;
+          for (int i = 0; i < k; ++i) sum += A[row * k + i] * B[i * n + column];
+          C[row * n + column] = 2 * alpha * sum;
+        }
+        int main() {
+          float *A, *B, *C;
+          dim3 block, grid;
+          block.x = 2 * EDGE; block.y = EDGE;
+          grid.x = (ROWS + 31) / 32; grid.y = SIZE / EDGE;
+          scaled<<<grid, block>>>(A, B, C, ROWS, SIZE, DEPTH, HALF);
+        }
+        """
+    )
+    text = written(tmp_path / "own", "scaled", source).read_text()
+    assert 'grid=("(M+31)//32", "N//16")' in text
+    assert "block=(32, 16)" in text
+    assert "# Read from the launch in main." in text
+
+
 def test_a_folder_or_a_dead_link_with_the_name_of_a_source_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "project/.git").mkdir(parents=True)
     (tmp_path / "project/fast.cu").mkdir()  # a repository on GitHub has this name
