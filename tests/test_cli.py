@@ -288,18 +288,9 @@ def test_a_sweep_shows_its_tables_and_last_the_csv_under_results_which_is_read_b
     tmp_path: Path,
 ) -> None:
     done = run(
-        tmp_path,
-        *SWEEP,
-        "--sizes",
-        "8,9x7x5",
-        "--variants",
-        "cpu_tile,cpu_blas",
-        "--tiles",
-        "8",
-        "--dtypes",
-        "float32,int32",
-        *QUICKER,
-    )
+        tmp_path, *SWEEP, "--sizes", "8,9x7x5", "--variants", "cpu_tile,cpu_blas", "--tiles", "8",
+        "--dtypes", "float32,int32", *QUICKER,
+    )  # fmt: skip
     assert done.code == 0
     (file,) = done.files
     assert re.fullmatch(r"results/\d{8}T\d{6}\.\d{6}Z-.*-gemm\.csv", file)
@@ -333,21 +324,9 @@ def test_a_kernel_of_ones_own_that_fails_costs_its_own_points_alone(tmp_path: Pa
         text = OWN.replace("lambda a, b, c: np.matmul(a, b, out=c)", build)
         (tmp_path / "own" / f"{name}.py").write_text(text)
     done = call(
-        tmp_path,
-        *SWEEP,
-        "--kernels",
-        "own",
-        "--variants",
-        "right,wrong,unbuilt,raising,ending",
-        "--sizes",
-        "8",
-        "--tiles",
-        "1",
-        "--rounds",
-        "1",
-        "-o",
-        "a.csv",
-    )
+        tmp_path, *SWEEP, "--kernels", "own", "--variants", "right,wrong,unbuilt,raising,ending",
+        "--sizes", "8", "--tiles", "1", "--rounds", "1", "-o", "a.csv",
+    )  # fmt: skip
     assert (done.code, "Traceback" in done.err) == (1, False)
     assert {each.variant: each.status for each in read(tmp_path / "a.csv")} == {
         "right": "ok",

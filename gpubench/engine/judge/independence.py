@@ -175,30 +175,33 @@ class _Launches:
         this launch does not use are therefore kept for the next launch. Raises WrongError if the
         result is wrong.
         """
+        is_new = case == Case.CHANGED
         hosts = self._unseen or self._new_inputs()
-        waits = case != Case.CHANGED and self._problem.operation.make is not None
-        self._unseen = hosts if waits else ()
+        self._unseen = () if is_new or self._problem.operation.make is None else hosts
         moved = randbelow(len(self._inputs[-1]))
         for array, new, old in zip(self._inputs, hosts, self._seen, strict=False):
-            copied = self._xp.asarray(new.view(array.dtype)), old.copy(order="K")
-            array[...] = copied[0 if case == Case.CHANGED else 1]
+            new_copy, old_copy = self._xp.asarray(new.view(array.dtype)), old.copy(order="K")
+            array[...] = new_copy if is_new else old_copy
         if self._problem.operation.is_product:
-            _write_moved(self._inputs[1], self._seen[1], moved if case == Case.CHANGED else 0)
+            _write_moved(self._inputs[1], self._seen[1], moved if is_new else 0)
         if self._right is not None:
             self._output[...] = self._right
         if case != Case.FILLED:
             poison(self._output, reads_output=self._reads_output)
         taken_us = self._time_us()
-        is_new = case == Case.CHANGED
-        if not (self._is_new_result(hosts, moved) if is_new else self._is_seen_result()):
+        is_right = self._is_new_result(hosts, moved) if is_new else self._is_seen_result()
+        if not is_right:
             raise missing("it kept what the output held, or the result of earlier operands")
         return taken_us
 
     def _is_seen_result(self) -> bool:
-        if self._right is not None and self._problem.operation.comparison:
+        if self._right is None:
+            return self._is_first_result()
+        if self._problem.operation.comparison:
             return self._has_seen_bits or self._is_result()
-        if self._right is not None:
-            return _is_same(self._xp, self._output, self._right)
+        return _is_same(self._xp, self._output, self._right)
+
+    def _is_first_result(self) -> bool:
         is_right = self._is_result()
         if not is_right and not self._reads_output and is_unwritten(self._xp, self._output):
             is_stale = is_unchanged(self._xp, self._output)

@@ -94,20 +94,24 @@ class Trials:
         """
         problem = probe_problem(point, self._backend.device.compute_capability)
         instance = instance_of(point)
-        if (instance, problem) not in self._exact:
-            for inputs, judge in self._trials(point, problem):
-                # Two launches, because the first may leave data for the second.
-                for output in self._examiner.outputs(point, problem, inputs, 2):
-                    try:
-                        judge(output)
-                    except WrongError:
-                        xp, variant = self._backend.xp, point.variant
-                        if not is_unwritten(xp, output):
-                            raise
-                        is_stale = instance in self._writes and is_unchanged(xp, output)
-                        reason = STALE if is_stale else never_written(xp, output, variant)
-                        raise missing(reason) from None
-            self._exact.add((instance, problem))
+        if (instance, problem) in self._exact:
+            return
+        for inputs, judge in self._trials(point, problem):
+            # Two launches, because the first may leave data for the second.
+            for output in self._examiner.outputs(point, problem, inputs, 2):
+                self._require(judge, point, output)
+        self._exact.add((instance, problem))
+
+    def _require(self, judge: Callable[[Any], None], point: Point, output: Any) -> None:
+        """Raise the WrongError of `judge`, with a clearer reason if the kernel wrote nothing."""
+        xp = self._backend.xp
+        try:
+            judge(output)
+        except WrongError:
+            if not is_unwritten(xp, output):
+                raise
+            is_stale = instance_of(point) in self._writes and is_unchanged(xp, output)
+            raise missing(STALE if is_stale else never_written(xp, output, point.variant)) from None
 
     def _trials(
         self, point: Point, problem: Problem
