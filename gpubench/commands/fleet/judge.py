@@ -4,7 +4,8 @@ The functions are pure, and work on arrays. docs/fleet.md states the rules for u
 smallest slowdowns that the rules find.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -259,6 +260,18 @@ def _reference(values: Floats, matters: float) -> tuple[NDArray[np.bool_], bool]
     return (slower if 2 * slower.sum() > len(values) else ~slower), False
 
 
+class _Against(NamedTuple):
+    """The devices of a unit, compared with other devices. The arrays have an element per device."""
+
+    effect: Floats  # logarithm of a device's time relative to the other devices' median
+    limit: Floats  # largest effect that a good device may have
+    headroom: Floats
+    """A slowdown is found with probability 1 - `MISSED` if it exceeds the limit by the headroom.
+    The headroom allows for a device that was faster than the other devices while it was good."""
+
+    p: Floats  # p-value of the effect, times the number of comparisons
+
+
 def _against(
     values: Floats,
     errors: Floats,
@@ -268,45 +281,63 @@ def _against(
     *,
     tame: bool,
     floor: float,
-) -> Floats:
-    """Return four arrays: each device's effect, limit, headroom and p-value.
-
-    A slowdown is found with probability 1 - `MISSED` if it exceeds the limit by the headroom. The
-    headroom allows for a device that was faster than the other devices while it was good.
-    """
-    effect, limit, headroom, p = np.empty((4, len(values)))
-    level = FAMILY_WISE / comparisons
-    for kind in (True, False):  # a usual device is not compared with itself
-        members = np.flatnonzero(reference == kind)
+) -> _Against:
+    """Compare each device with the usual devices. `reference` states which devices are usual."""
+    against = _Against(*np.empty((4, len(values))))
+    for are_usual in (True, False):
+        members = np.flatnonzero(reference == are_usual)
         if not len(members):
             continue
         others = np.tile(values[reference], (len(members), 1))
-        if kind:
+        if are_usual:  # a device is not compared with itself
             others = others[~np.eye(len(members), dtype=bool)].reshape(len(members), -1)
-        apart = values[members] - np.median(others, axis=1)
-        effect[members] = apart
+        effect = values[members] - np.median(others, axis=1)
         if others.shape[1] < MIN_OTHERS:
-            headroom[members] = np.log1p(BETWEEN)
-            limit[members] = headroom[members] + 3 * np.sqrt(errors[members])
-            p[members] = np.where(apart <= limit[members], 1.0, level)
-            continue
-        is_small, count = others.shape[1] <= SMALL_FLEET, others.shape[1]
+            part = _against_few(effect, errors[members], comparisons)
+        else:
+            spread = partial(_spread, floor=floor, errors=errors[members])
+            part = _against_many(effect, others, spread, comparisons, matters, tame=tame)
+        for array, of_members in zip(against, part, strict=True):
+            array[members] = of_members
+    return against
 
-        def spread(values: Floats, added: Floats = errors[members]) -> Floats:
-            return np.asarray(np.sqrt(np.maximum(values, floor) ** 2 + added))
 
-        usual = spread(others.std(axis=1, ddof=1) if is_small else mad(others))
-        scale, df = NORMAL if tame and not is_small else _tail(TAILS, count)
-        headroom[members] = scale * special.stdtrit(df, 1 - MISSED) * usual
-        limit[members], beyond = _limit(apart, scale * usual, df, level)
-        if is_small and count >= min(MAD_TAILS):
-            scale, df = _tail(MAD_TAILS, count)
-            robust, hidden_beyond = _limit(apart, scale * spread(mad(others)), df, level)
-            if (apart > np.maximum(robust, matters)).sum() >= MIN_HIDDEN:
-                limit[members] = np.minimum(limit[members], robust)
-                beyond = np.minimum(beyond, hidden_beyond)
-        p[members] = np.minimum(1.0, comparisons * beyond)
-    return np.array([effect, limit, headroom, p])
+def _against_few(effect: Floats, errors: Floats, comparisons: int) -> _Against:
+    """Compare devices with others that are too few to estimate the spread of good devices."""
+    between = np.full_like(effect, np.log1p(BETWEEN))
+    limit = between + 3 * np.sqrt(errors)
+    return _Against(
+        effect, limit, between, np.where(effect <= limit, 1.0, FAMILY_WISE / comparisons)
+    )
+
+
+def _against_many(
+    effect: Floats,
+    others: Floats,
+    spread: Callable[[Floats], Floats],
+    comparisons: int,
+    matters: float,
+    *,
+    tame: bool,
+) -> _Against:
+    """Compare devices with others. `others` has a row for each device."""
+    count, level = others.shape[1], FAMILY_WISE / comparisons
+    is_small = count <= SMALL_FLEET
+    usual = spread(others.std(axis=1, ddof=1) if is_small else mad(others))
+    scale, df = NORMAL if tame and not is_small else _tail(TAILS, count)
+    headroom = scale * special.stdtrit(df, 1 - MISSED) * usual
+    limit, beyond = _limit(effect, scale * usual, df, level)
+    if is_small and count >= min(MAD_TAILS):
+        scale, df = _tail(MAD_TAILS, count)
+        robust, beyond_robust = _limit(effect, scale * spread(mad(others)), df, level)
+        if (effect > np.maximum(robust, matters)).sum() >= MIN_HIDDEN:
+            limit, beyond = np.minimum(limit, robust), np.minimum(beyond, beyond_robust)
+    return _Against(effect, limit, headroom, np.minimum(1.0, comparisons * beyond))
+
+
+def _spread(of_devices: Floats, floor: float, errors: Floats) -> Floats:
+    """Return the standard deviation of good devices, with the errors of the judged devices."""
+    return np.asarray(np.sqrt(np.maximum(of_devices, floor) ** 2 + errors))
 
 
 def _limit(apart: Floats, unit: Floats, df: float, level: float) -> tuple[Floats, Floats]:
