@@ -130,25 +130,32 @@ def connected(on: str, device: str) -> Iterator[Client]:
     for name in list(logging.root.manager.loggerDict):
         if name.startswith("distributed"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # gpubench reports failures
+    if on != LOCAL:
+        with _client_of(on) as client:
+            yield client
+        return
+    with _own_cluster(devices_of(device)) as cluster, Client(cluster) as client:
+        yield client
+
+
+@contextmanager
+def _client_of(on: str) -> Iterator[Client]:
+    """Connect to the scheduler at an address, or to the scheduler that a file describes."""
+    from distributed import Client
+
+    require_cluster(on)
     with ExitStack() as stack:
-        if on == LOCAL:
-            cluster = stack.enter_context(_own_cluster(devices_of(device)))
-            client = stack.enter_context(Client(cluster))
-        else:
-            require_cluster(on)
-            try:
-                address = on
-                if "://" not in on:
-                    address = msgspec.json.decode(Path(on).read_bytes())["address"]
-                peer = f"the scheduler {address}"
-                client = within(ANSWER_S, peer, lambda: Client(address, timeout=ANSWER_S))
-                stack.callback(_close, client)
-                within(ANSWER_S, peer, lambda: client.wait_for_workers(1, timeout=ANSWER_S))
-            except Exception as error:  # Dask raises many types for an invalid address
-                raise UsageError(
-                    f"--on: no Dask scheduler with workers answers at {on}: "
-                    f"{first_line(error) if str(error) else f'no answer in {ANSWER_S} s'}"
-                ) from error
+        try:
+            address = on if "://" in on else msgspec.json.decode(Path(on).read_bytes())["address"]
+            peer = f"the scheduler {address}"
+            client = within(ANSWER_S, peer, lambda: Client(address, timeout=ANSWER_S))
+            stack.callback(_close, client)
+            within(ANSWER_S, peer, lambda: client.wait_for_workers(1, timeout=ANSWER_S))
+        except Exception as error:  # Dask raises many types for an invalid address
+            raise UsageError(
+                f"--on: no Dask scheduler with workers answers at {on}: "
+                f"{first_line(error) if str(error) else f'no answer in {ANSWER_S} s'}"
+            ) from error
         yield client
 
 
@@ -177,39 +184,38 @@ def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
             "protocol": "tls",
             "security": Security.temporary(),
         }
-        workers = {
-            device.index: {
-                "cls": Nanny,
-                "options": {
-                    **shared,
-                    "name": device.index,
-                    "nthreads": 1,
-                    "preload": [__name__],
-                    "memory_limit": 0,
-                    "local_directory": str(directory),
-                    "env": _environment(device),
-                },
-            }
-            for device in devices
+        of_workers = {
+            **shared,
+            "nthreads": 1,
+            "preload": [__name__],
+            "memory_limit": 0,
+            "local_directory": str(directory),
         }
         # The variables that Dask sets by default would limit the threads of BLAS and OpenMP. The
         # backend sets the number of threads itself.
         environment = {"DASK_LOGGING__DISTRIBUTED": "critical"}
-        private = {
+        settings = {
             "temporary-directory": directory,  # in /tmp, other users could add modules
             "distributed.nanny.pre-spawn-environ": environment,
         }
-        with ExitStack() as stack:
-            stack.enter_context(dask.config.set(private))
-            scheduler = {**shared, "dashboard": False, "dashboard_address": f"{LOOPBACK}:0"}
-            make = partial(
-                SpecCluster,
-                workers=workers,
-                scheduler={"cls": Scheduler, "options": scheduler},
-                security=shared["security"],
-                silence_logs=logging.CRITICAL,
-                shutdown_on_close=False,  # `all_ended` closes it when this process ends
-            )
+        make = partial(
+            SpecCluster,
+            workers={
+                device.index: {
+                    "cls": Nanny,
+                    "options": {**of_workers, "name": device.index, "env": _environment(device)},
+                }
+                for device in devices
+            },
+            scheduler={
+                "cls": Scheduler,
+                "options": {**shared, "dashboard": False, "dashboard_address": f"{LOOPBACK}:0"},
+            },
+            security=shared["security"],
+            silence_logs=logging.CRITICAL,
+            shutdown_on_close=False,  # `all_ended` closes it when this process ends
+        )
+        with dask.config.set(settings):
             try:
                 cluster = _whole(make)
             except (RuntimeError, OSError) as error:
@@ -218,7 +224,8 @@ def _own_cluster(all_devices: Sequence[Device]) -> Iterator[Any]:
                     f"--on {LOCAL}: not all workers could be started: {why}; a script must call "
                     "gpubench under: if __name__ == '__main__'"
                 ) from error
-            yield stack.enter_context(cluster)
+            with cluster:
+                yield cluster
 
 
 def _whole(make: Callable[[], Any]) -> Any:
