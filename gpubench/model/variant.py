@@ -250,14 +250,29 @@ class SourceVariant(Variant):
         return tuple(_filled(option, tile, dtype) for option in self._with_paths())
 
     def _with_paths(self) -> tuple[str, ...]:
+        """Return the compile options, with the descriptor's folder before relative paths."""
         here = self.path.parent
-        named = (
-            re.sub(
-                r"^(-I|-L|--include-path=)(.+)", lambda each: f"{each[1]}{here / each[2]}", option
-            )
-            for option in self.compile_options
-        )
-        return tuple(str(here / option) if _FILE.fullmatch(option) else option for option in named)
+        options = []
+        for option in self.compile_options:
+            if folder := re.fullmatch(r"(-I|-L|--include-path=)(.+)", option):
+                options.append(f"{folder[1]}{here / folder[2]}")
+            else:
+                options.append(str(here / option) if _FILE.fullmatch(option) else option)
+        return tuple(options)
+
+
+def _why_not_launched(launch: Launch, capability: tuple[int, int] | None) -> str | None:
+    """Return why CUDA cannot launch the grid, or None."""
+    blocks = "×".join(map(str, launch.grid))
+    if any(extent > MAX_GRID_Y for extent in launch.grid[1:]):
+        return f"a grid of {blocks} blocks: the maximum in y and z is {MAX_GRID_Y}"
+    if min(launch.dimensions) < 1 or launch.grid[0] > LARGEST:
+        threads = "×".join(map(str, launch.block))
+        return f"a grid of {blocks} blocks of {threads} threads cannot be launched"
+    cluster = math.prod(launch.cluster)
+    if cluster > PORTABLE_CLUSTER and capability not in {None, *LARGE_CLUSTERS}:
+        return f"a cluster of {cluster} blocks: this GPU allows only {PORTABLE_CLUSTER}"
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -366,19 +381,13 @@ class CudaVariant(SourceVariant):
             return parameters(self.signature)
         operation = OPERATIONS[self.op]
         *operands, output = operation.arrays
-        with_workspace = workspace and launch.takes_workspace
-        return parameters(
-            ", ".join(
-                (
-                    *(f"const Scalar* {name}" for name in operands),
-                    f"Scalar* {output}",
-                    *([f"Scalar* {WORKSPACE}"] if with_workspace else []),
-                    *(f"int {extent}" for extent in operation.extents),
-                    *("int i=launch" for _ in launch.int_arguments),
-                    *("CUtensorMap map" for _ in launch.tensor_maps),
-                )
-            )
-        )
+        texts = [*(f"const Scalar* {name}" for name in operands), f"Scalar* {output}"]
+        if workspace and launch.takes_workspace:
+            texts.append(f"Scalar* {WORKSPACE}")
+        texts += [f"int {extent}" for extent in operation.extents]
+        texts += ["int i=launch"] * len(launch.int_arguments)
+        texts += ["CUtensorMap map"] * len(launch.tensor_maps)
+        return parameters(", ".join(texts))
 
     def why_not(
         self, tile: Config | None, problem: Problem, capability: tuple[int, int] | None = None
@@ -388,17 +397,9 @@ class CudaVariant(SourceVariant):
             return reason
         if self.architecture_suffix and capability not in {None, self.capability}:
             return f"runs on compute capability {'.'.join(map(str, self.capability))} only"
-        for launch in self.launch(tile, problem).sequence if tile is not None else ():
-            blocks = "×".join(map(str, launch.grid))
-            if any(extent > MAX_GRID_Y for extent in launch.grid[1:]):
-                return f"a grid of {blocks} blocks: the maximum in y and z is {MAX_GRID_Y}"
-            if min(launch.dimensions) < 1 or launch.grid[0] > LARGEST:
-                threads = "×".join(map(str, launch.block))
-                return f"a grid of {blocks} blocks of {threads} threads cannot be launched"
-            cluster = math.prod(launch.cluster)
-            if cluster > PORTABLE_CLUSTER and capability not in {None, *LARGE_CLUSTERS}:
-                return f"a cluster of {cluster} blocks: this GPU allows only {PORTABLE_CLUSTER}"
-        return None
+        launches = self.launch(tile, problem).sequence if tile is not None else ()
+        reasons = (_why_not_launched(launch, capability) for launch in launches)
+        return next(filter(None, reasons), None)
 
     def architecture(self, name: str) -> str:
         """Return an architecture such as `sm_90`, with the suffix that the variant needs."""
