@@ -382,24 +382,14 @@ def _wide(elements: NDArray[Any]) -> NDArray[Any]:
     return elements.astype(np.int32 if elements.dtype.kind == "i" else np.float64)
 
 
-def _count_wrong(probe: AnyProbe, xp: Any, output: Any) -> int:
-    """Return how many elements of an output differ from the probe's exact result.
-
-    The number is 0 for a `WidthProbe`, which `_bits_kept` examines.
-    """
+def _products(
+    probe: AnyProbe, output: Any
+) -> Iterator[tuple[Probe | ChainProbe | WidthProbe, Any]]:
+    """Yield the probe of each product, with the product's part of an output."""
     if isinstance(probe, BatchProbe):
-        pairs = zip(probe.parts, output, strict=True)
-        return sum(_count_wrong(part, xp, result) for part, result in pairs)
-    return 0 if isinstance(probe, WidthProbe) else probe.count_wrong(xp, output)
-
-
-def _bits_kept(probe: AnyProbe, xp: Any, output: Any) -> int | None:
-    """Return how many bits the sums keep, or None if the sums keep all bits that are examined."""
-    if isinstance(probe, BatchProbe):
-        pairs = zip(probe.parts, output, strict=True)
-        widths = [_bits_kept(part, xp, result) for part, result in pairs]
-        return min((width for width in widths if width is not None), default=None)
-    return probe.bits_kept(xp, output) if isinstance(probe, WidthProbe) else None
+        yield from zip(probe.parts, output, strict=True)
+    else:
+        yield probe, output
 
 
 def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
@@ -409,8 +399,14 @@ def require_exact(probe: AnyProbe, xp: Any, output: Any) -> None:
         if probe in _RIGHT and np.array_equal(output, _RIGHT[probe]):
             return
     problem = probe.problem
-    require(why_narrow(problem.size, _bits_kept(probe, xp, output), problem.precision))
-    if wrong := _count_wrong(probe, xp, output):
+    wrong, widths = 0, list[int]()
+    for part, product in _products(probe, output):
+        if not isinstance(part, WidthProbe):
+            wrong += part.count_wrong(xp, product)
+        elif (width := part.bits_kept(xp, product)) is not None:
+            widths.append(width)
+    require(why_narrow(problem.size, min(widths, default=None), problem.precision))
+    if wrong:
         right = make_reference(np, problem.op, *map(widened, inputs_of(probe))).parts[0]
         cause = cause_of(right, on_host(output).reshape(right.shape))
         require(why_inexact(problem.size, wrong, output.size, cause))
