@@ -196,13 +196,13 @@ def unknown_variant(name: str, names: Collection[str], kernels: Path | None) -> 
             if own := next(Path().glob(pattern), None):
                 named = "" if stem == name else f"name {stem}, and "
                 return f"unknown variant '{name}'; to use {own}, {named}add --kernels {own.parent}"
-    sources = (each for each in (path, path.with_suffix(".cu")) if each.is_file())
+    if kernels is None and name and path.is_dir():
+        return f"{name} is a folder: write --kernels {shlex.quote(name)} in place of its name"
+    sources = (each for each in (path, path.parent / f"{path.stem}.cu") if each.is_file())
     if kernels is None and (source := next(sources, None)):
         new = stem if stem.isidentifier() else "NAME"
         describe = f"'gpubench new-kernel {new} --from {shlex.quote(str(source))}' describes it"
         return f"unknown variant '{name}'; {describe}; then name {new}, and add --kernels own"
-    if kernels is None and path.is_dir():
-        return f"{name} is a folder: write --kernels {shlex.quote(name)} in place of its name"
     if path.suffix in {".cu", ".py"} and not path.exists():
         return f"{name}: no such file; write the kernel's name, such as {stem}, and --kernels DIR"
     return unknown("variant", name, sorted(names))

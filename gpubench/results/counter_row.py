@@ -34,4 +34,4 @@ encode, read = _FILE.encode, _FILE.read
 def counters_path(results: Path) -> Path:
     """Return the path of the counters beside a CSV: `a.counters.csv` for `a.csv` or `a.csv.gz`."""
     name = results.name.removesuffix(".gz").removesuffix(".csv")
-    return results.with_name(f"{name}.counters.csv")
+    return results.parent / f"{name}.counters.csv"

@@ -20,6 +20,7 @@ from unittest.mock import patch
 from gpubench.cache import user_cache
 from gpubench.errors import LONGEST_MESSAGE, GpubenchError
 from gpubench.results import store
+from gpubench.temporary import TEMPORARY
 
 MAX_S = 60
 """Limit of a call's CPU time in seconds. The first call imports modules; others are short."""
@@ -79,6 +80,8 @@ class _Watch:
         if "__pycache__" in where or where in {os.devnull, str(rates.parent)}:
             return
         if f"{where}{os.sep}".startswith(f"{rates}{os.sep}"):
+            return
+        if where.startswith(os.path.join(tempfile.gettempdir(), TEMPORARY)):  # noqa: PTH118
             return
         if not f"{where}{os.sep}".startswith(f"{self.folder}{os.sep}"):
             self.found.append(f"{event} {where}"[:300])
