@@ -61,6 +61,12 @@ _BARRIER = re.compile(
 """Pattern of a declaration of `__syncthreads` or `__syncwarp`, which is for editors. `cuda.h`
 declares the function with another parameter, so a call would be ambiguous."""
 
+_CAST_OF_KERNEL = re.compile(
+    r"(?<=cudaLaunchKernel\()\s*(?:\(\s*(?:const\s+)?void\s*\*\s*\)"
+    r"|(?:reinterpret|static)_cast\s*<\s*(?:const\s+)?void\s*\*\s*>)"
+)
+"""Pattern of the cast before the kernel that `cudaLaunchKernel` takes."""
+
 _LAUNCHED = re.compile(r"[A-Za-z_][\w:]*\s*\Z")
 
 
@@ -133,6 +139,8 @@ class _Reader:
         for each in functions:
             if each in kept and not each.is_device:
                 cuts += _host_code(text, plain, each)
+                casts = _CAST_OF_KERNEL.finditer(plain, each.start, each.end)
+                cuts += [(*match.span(), "") for match in casts]
                 body = plain.index("{", each.start)
                 kept_values = _STATIC.finditer(plain, body, each.end)
                 cuts += [(*match.span(), "static thread_local") for match in kept_values]

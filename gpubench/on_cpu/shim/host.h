@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <utility>
 
 enum cudaError_t { cudaSuccess, cudaErrorInvalidValue, cudaErrorMemoryAllocation };
 enum cudaMemcpyKind {
@@ -180,4 +181,48 @@ struct Configured {
   }
 };
 
+template <typename... P, size_t... I>
+void call_with(void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
+  kernel(*static_cast<std::remove_reference_t<P>*>(arguments[I])...);
+}
+
 }  // namespace on_cpu
+
+// unit.py removes a cast of the kernel to `void*`, which would hide the types of its parameters.
+template <typename... P>
+cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void** arguments,
+                             size_t shared_bytes = 0, cudaStream_t stream = nullptr, ON_CPU_PLACE) {
+  on_cpu::Configured(grid, block, shared_bytes, stream, file, line) << [=] {
+    on_cpu::call_with(kernel, arguments, std::index_sequence_for<P...>());
+  };
+  return cudaSuccess;
+}
+cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, size_t = 0, cudaStream_t = nullptr)
+    __attribute__((error("write cudaLaunchKernel(kernel, ...): a void* hides its parameters")));
+
+enum cudaLaunchAttributeID {
+  cudaLaunchAttributeCooperative,
+  cudaLaunchAttributeProgrammaticStreamSerialization,
+};
+union cudaLaunchAttributeValue {
+  int cooperative, programmaticStreamSerializationAllowed;
+};
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  cudaLaunchAttributeValue val;
+};
+struct cudaLaunchConfig_t {  // unit.py renames `gridDim` and `blockDim` in host functions
+  dim3 gridDim_of_host, blockDim_of_host;
+  size_t dynamicSmemBytes;
+  cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned numAttrs;
+};
+template <typename... P, typename... Values>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* to, void (*kernel)(P...),
+                               Values... values) {
+  on_cpu::Configured(to->gridDim_of_host, to->blockDim_of_host, to->dynamicSmemBytes) << [=] {
+    kernel(values...);
+  };
+  return cudaSuccess;
+}
