@@ -38,10 +38,14 @@ from gpubench.model import (
     Launch,
     Point,
     Problem,
+    Resources,
     Variant,
 )
 from gpubench.model.variant import PORTABLE_CLUSTER
 from gpubench.results.provenance import hash_of
+
+MAX_REGISTERS = 65_536  # registers of a block, on each GPU since compute capability 7.0
+REGISTER_STEP = 8  # the registers of a thread are allocated in multiples of this number
 
 Key = tuple[Path, str, str, tuple[str, ...]]
 """Key of an instance: source, expression, architecture and compile options."""
@@ -122,7 +126,8 @@ class Instances:
             launches = (replace(main, pdl=False), *launches[1:])
         loaded = [self._load(self._key(point, launch)) for launch in launches]
         functions = [function for _, function in loaded]
-        for launch, function in zip(launches, functions, strict=True):
+        for launch, (compiled, function) in zip(launches, loaded, strict=True):
+            require_registers(launch, compiled.resources)
             allow(function, launch)
         variant, _ = _cuda_parts(point)
         workspace = main.workspace_bytes > 0
@@ -214,6 +219,21 @@ def load_function(compiled: Compiled) -> Any:
     module = cupy.cuda.Module()
     module.load(compiled.cubin)
     return module.get_function(compiled.symbol)
+
+
+def require_registers(launch: Launch, resources: Resources) -> None:
+    """Raise LaunchError if a block needs more registers than a GPU has for a block.
+
+    The driver would only report that resources are missing.
+    """
+    threads = launch.threads_per_block
+    allocated = -(-resources.registers // REGISTER_STEP) * REGISTER_STEP
+    if threads * allocated > MAX_REGISTERS:
+        raise LaunchError(
+            f"a block of {threads:,} threads with {resources.registers} registers each needs "
+            f"{threads * allocated:,} registers, and a block may have {MAX_REGISTERS:,}: use fewer "
+            f"threads, or write __launch_bounds__({threads}) before the kernel's name"
+        )
 
 
 def allow(function: Any, launch: Launch) -> None:

@@ -31,6 +31,7 @@ from gpubench.model import (
     Launches,
     Point,
     Problem,
+    Resources,
     Scope,
     State,
     Timer,
@@ -376,11 +377,40 @@ def test_a_function_is_allowed_the_shared_memory_and_the_cluster_that_it_needs(
     assert allowed == [memory, memory, ("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)]
 
 
+def resources(registers: int) -> Resources:
+    return Resources(registers=registers, local_bytes=0, spill_bytes=0, shared_bytes=0)
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "needed"),
+    [((32, 32), 64, ""), ((32, 32), 65, "73,728"), ((512,), 128, ""), ((512,), 129, "69,632")],
+)
+def test_a_block_with_too_many_registers_is_an_error_with_the_numbers(
+    cuda: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    threads: tuple[int, ...],
+    registers: int,
+    needed: str,
+) -> None:
+    variant = CudaVariant(
+        idea="of a test", name="mine", op="gemm", path=EXAMPLE.with_name("mine.py"),
+        kernel="mine", signature="const float* A, const float* B, float* C", block=threads,
+        dtypes=("float32",), grid=("N/32", "M/32"),
+    )  # fmt: skip
+    kept = instances(cuda)
+    built = SimpleNamespace(resources=resources(registers), note="", cubin=b"")
+    monkeypatch.setattr(kept, "_load", lambda _key: (built, None))
+    (tile,) = variant.tiles
+    says = rf"{registers} registers each needs {needed} registers, .*65,536.*__launch_bounds__"
+    with pytest.raises(LaunchError, match=says) if needed else nullcontext():
+        kept.routine(point(variant, tile), PROBLEM)
+
+
 def test_a_launch_alone_does_not_start_before_the_previous_launch_has_ended(
     cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starts: list[bool] = []
-    built = SimpleNamespace(resources=None, note="", cubin=b"")
+    built = SimpleNamespace(resources=resources(32), note="", cubin=b"")
     monkeypatch.setattr(cuda.launching, "allow", lambda *_: None)
     monkeypatch.setattr(
         cuda.launching,
