@@ -30,7 +30,7 @@ from gpubench.plan.from_source.source import Function, calls, code, functions, l
 from gpubench.plan.other_guesses import EXTENTS, GRID, WARPS
 from gpubench.text import clean, shown, unknown
 
-GUESSES = dict.fromkeys(("BM", "BN"), 64) | dict.fromkeys(("BK", "TM", "TN"), 8)
+GUESSES = dict.fromkeys(("BM", "BN"), 64) | dict.fromkeys(("BK", "TM", "TN", "tm", "tn"), 8)
 GUESSES |= {"num_threads": 256, "stages": 2, "splits": 1}
 """Values that are assumed for template parameters, by name, if the source has no values. Parameters
 with other names get `EDGE`."""
@@ -229,6 +229,8 @@ def _axes(function: Function) -> dict[str, str]:
             of_tile = each.name if each.name in {*BLOCK, *THREAD} else OTHER_NAMES.get(name)
             axis = of_tile or short
             axes[each.name] = f"{axis.lower()}_{len(axes)}" if axis in axes.values() else axis
+    if not {*THREAD} <= {*axes.values()}:  # a tile's text has both numbers of a thread, or neither
+        axes |= {name: axis.lower() for name, axis in axes.items() if axis in THREAD}
     return axes
 
 
@@ -359,5 +361,6 @@ def _guessed(
         return (f"{elements}/{flat}",), block if has_y else (flat,)
     block = block[::-1] if is_crossed(kernel) else block
     flat = str(THREADS) if area > MAX_THREADS and not first else f"{block[0]}*({block[1]})"
+    flat += "".join(f"//{axis}" for axis in ("tm", "tn") if axis in tile and "BM" in tile)
     grid = ("M/BM", "N/BN") if (x, y) == ("BM", "BN") else (f"N/{x}", f"M/{y}")
     return grid, block if has_y else (bound or flat,)

@@ -36,6 +36,12 @@ extern "C" __global__ void plain(const float* A, const float* B, double* C, int 
 """
 
 
+COLUMNS = """
+template <int BM, int BN, int BK, int TM>
+__global__ void columns(int M, int N, int K, const float *A, const float *B, float *C) {}
+"""
+
+
 @pytest.fixture(autouse=True)
 def without_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not prove descriptions, which takes seconds each. `test_proof.py` proves some."""
@@ -90,6 +96,17 @@ def test_a_meaning_that_names_do_not_show_is_asked_and_the_answer_runs(
     launch = mine.launch(mine.tiles.defaults[0], PROBLEM)
     assert (launch.grid, launch.block) == ((2, 2), (64,))
     compiles(mine)
+
+
+def test_a_template_with_one_of_the_two_numbers_of_a_thread_has_a_tile(tmp_path: Path) -> None:
+    (tmp_path / "columns.cu").write_text(COLUMNS)
+    written(tmp_path / "own", "mine", tmp_path / "columns.cu")
+    mine = loaded(tmp_path / "own", "mine")
+    (tile,) = mine.tiles.defaults
+    assert str(tile) == "64x64x8/tm=8"
+    assert "columns<64, 64, 8, 8>" in mine.instance(tile, "float32")
+    launch = mine.launch(tile, PROBLEM)
+    assert (launch.grid, launch.threads_per_block) == ((2, 2), 64 * 64 // 8)
 
 
 LAUNCHER = """
