@@ -41,6 +41,9 @@ _LESSON = """\
 """
 
 
+NOT_TESTED = "Not tested: sizes that its tiles do not divide, races, and accesses beyond an array."
+"""What the proof of a CUDA source leaves to `check`, which is the next command."""
+
 MAX_OTHERS = 5  # maximum number of other functions of a source that are printed
 
 _OF_CPP = re.compile(
@@ -182,7 +185,7 @@ def _proved(
         proof = prove(load(path, op), folder)
     is_right = bool(proof.sizes) and not proof.reason
     if is_right and not description.squares_only:
-        return f"The description is complete: its results at {proof.sizes} are right on the CPU."
+        return f"The description is complete: {_tested(description, proof.sizes)}"
     reason = proof.reason or "its results are not right at all sizes in this layout"
     if is_right:
         reason = (
@@ -213,12 +216,18 @@ def _by_other_guess(
                 if proof.sizes and not proof.reason:
                     right = other
                     return (
-                        f"The description is complete: its results at {proof.sizes} are right on "
-                        f"the CPU.\nThey are only right if {what}, so the description states this."
+                        f"The description is complete: {_tested(other, proof.sizes)}\n"
+                        f"The results are only right if {what}, so the description states this."
                     )
         return ""
     finally:
         _write_again(path, right)
+
+
+def _tested(description: Description, sizes: str) -> str:
+    """Return a text on what was tested, and what was not. `sizes` are the tested sizes."""
+    tested = f"its results at {sizes} are right on the CPU."
+    return f"{tested}\n{NOT_TESTED}" if description.function else tested
 
 
 def _write_again(path: Path, description: Description) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gpubench.commands.check.run import NOT_RUN, run_check
 from gpubench.commands.new_kernel.proof import Trial
-from gpubench.commands.new_kernel.run import describe_source
+from gpubench.commands.new_kernel.run import NOT_TESTED, describe_source
 from gpubench.on_cpu.fault import KernelFaultError
 
 pytestmark = pytest.mark.slow
@@ -54,6 +54,8 @@ def test_a_kernel_and_a_host_function_with_right_results_are_complete(
     complete = "complete: its results at 256x512x64 and 512x256x32 are right on the CPU."
     assert complete in told(tmp_path, kernel(), capsys)
     assert complete in told(tmp_path, kernel() + LAUNCHER, capsys)
+    unguarded = kernel(LOOP.replace("if (row >= M || col >= N) return;", ""))
+    assert f"{complete}\n{NOT_TESTED}\n" in told(tmp_path, unguarded, capsys)
 
 
 def test_a_launch_that_leaves_results_unwritten_is_not_proved(
