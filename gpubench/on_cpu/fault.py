@@ -13,7 +13,9 @@ KILLED = "fault: killed"
 """Beginning of the report on a program that the system killed. The kernel may be right."""
 
 _CHECKS = "AddressSanitizer|ThreadSanitizer|runtime error|fault"
-_ADDRESSES = re.compile(r" (?:on|at) (?:unknown )?address 0x\w+.*| \(pid=\d+\)|(?<=address) 0x\w+")
+_ADDRESSES = re.compile(
+    r" (?:on|at) (?:unknown )?address (?:0x\w+|\(pc).*| \(pid=\d+\)|(?<=address) 0x\w+"
+)
 _FOLDERS = re.compile(r"\S*/(?=[^\s/:]+\.cuh?:\d)")
 _PLACE = re.compile(r"([^\s:()]+\.cuh?):(\d+)")
 _ACCESS = re.compile(
@@ -73,6 +75,11 @@ class KernelFaultError(Exception):
     def is_of_null(self) -> bool:
         """Whether the kernel used a null pointer."""
         return "null pointer" in self.finding or _NULL.search(self.report) is not None
+
+    @property
+    def is_crash(self) -> bool:
+        """Whether ThreadSanitizer reports an invalid access, which AddressSanitizer explains."""
+        return self.finding.startswith("ThreadSanitizer: ") and "data race" not in self.finding
 
     @property
     def is_in_global_memory(self) -> bool:

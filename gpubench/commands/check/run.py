@@ -24,6 +24,7 @@ from gpubench.commands.check.cases import (
     race_cases,
     tiles_to_run,
 )
+from gpubench.commands.check.sizes import right_sizes
 from gpubench.commands.check.source_file import SUFFIXES, Described, described
 from gpubench.commands.check.wrong import stores_of_result, why_wrong
 from gpubench.engine.small_sweep import rows_at
@@ -67,9 +68,8 @@ SIZES = ((1, 1, 1), (32, 32, 32), (13, 7, 5), (33, 1, 20))
 NO_SHARED = "extern __shared__ memory in a launch without any"
 """Message of shim/runtime.cpp if a kernel uses dynamic shared memory, but its launch has none."""
 
-EXCLUDES = """a line of the description excludes sizes, such as
-  refuse=lambda tile, problem: "needs N % 16 == 0" if problem.n % 16 else None,"""
-"""Advice for a kernel that lacks bounds checks on purpose."""
+NO_RULE = "no condition on the sizes, such as N % 4 == 0 or M == N == K, makes it right and clean"
+"""Message on a kernel that is faulty under each condition that sizes.py tries."""
 
 ADVICE = {
     r"cublas\w*\.h: No such file": "install it: pip install nvidia-cublas",
@@ -98,6 +98,11 @@ class Outcome:
     failed: Collection[Sanitizer]  # sanitizers under which a result or an access was wrong
     not_run: str = ""  # why the source was not run or compared
     is_of_row_major_b: bool = False  # whether all wrong results are right for a row-major B
+
+    @property
+    def is_hung(self) -> bool:
+        """Whether a launch made no progress. Further runs would take as long."""
+        return any(HUNG in fault.finding for fault in self.faults)
 
 
 def run_check(
@@ -259,15 +264,16 @@ def _check_source(
     """
     cases = _cases(variant, tiles, named=named)
     outcome = _run(variant, tiles, cases)
-    is_hung = any(HUNG in fault.finding for fault in outcome.faults)  # other guesses take as long
     if guess and Sanitizer.ADDRESS in outcome.failed:
-        if not is_hung and (other := _other_guess(guess, tiles)):
+        if not outcome.is_hung and (other := _other_guess(guess, tiles)):
             variant, cases = other, _cases(other, tiles, named=named)
             outcome = _run(variant, tiles, {Sanitizer.THREAD: cases[Sanitizer.THREAD]})
         elif guess.note:
             say(f"\na guess above may be wrong, and not the source: {advice}", "yellow")
     if outcome.faults:
         _show_faults(variant, outcome.faults, advice)
+        stopped = [fault.case for fault in outcome.faults if fault.case]
+        _say_remedy(stopped[:1], cases, outcome, advice)
         return FAULTY
     wrong, not_run = outcome.wrong, outcome.not_run
     if not_run and not wrong:
@@ -284,7 +290,7 @@ def _check_source(
     )
     for case, _ in wrong[:1]:
         say(_cause(case), "red")
-        _say_launched([case], advice)
+        _say_remedy([case], cases, outcome, advice)
     return code
 
 
@@ -386,10 +392,11 @@ def _cause(case: Case) -> str:
 
 
 def _show_faults(variant: Variant, faults: Sequence[KernelFaultError], advice: str) -> None:
-    """Print what each sanitizer found, and how the kernel was launched."""
+    """Print what each sanitizer found."""
     shown: set[str] = set()
     for fault in faults:
-        if fault.finding in shown or (shown and fault.is_in_global_memory):
+        is_known = fault.finding in shown or fault.is_in_global_memory or fault.is_crash
+        if shown and is_known:
             continue  # both sanitizers found this fault, or an earlier fault causes it
         shown.add(fault.finding)
         label = fault.case.label if fault.case else variant.name
@@ -401,8 +408,6 @@ def _show_faults(variant: Variant, faults: Sequence[KernelFaultError], advice: s
                 "state the bytes of shared memory: shared_bytes=…, or <<<grid, block, bytes>>>; "
                 f"{advice}"
             )
-    cases = [fault.case for fault in faults if fault.case]
-    _say_launched(cases[:1], advice)
 
 
 def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Config | None]) -> int:
@@ -420,15 +425,30 @@ def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Conf
     return _conclude(variant, faults, counted(len(rows), "point"))
 
 
-def _say_launched(cases: Sequence[Case], advice: str) -> None:
-    """Print how kernels were launched, because the description may be wrong."""
-    for launch in (case.launch.main for case in cases):
-        expects = "takes only some sizes"
+def _say_remedy(
+    faulty: Sequence[Case],
+    cases: Mapping[Sanitizer, Sequence[Case]],
+    outcome: Outcome,
+    advice: str,
+) -> None:
+    """Print how the faulty cases were launched, and the sizes at which the source is right.
+
+    The description may be wrong, or lack a condition on the sizes. `cases` has all cases.
+    """
+    for launch in (case.launch.main for case in faulty):
         if launch.blocks:  # a host function makes its own launches
             grid, block = ("×".join(map(str, extents)) for extents in (launch.grid, launch.block))
             say(f"launched with a grid of {grid} and blocks of {block} threads")
-            expects = f"expects another launch, or {expects}"
-        say(f"if the source {expects}, {advice}\n{EXCLUDES}")
+            say(f"if the source expects another launch, {advice}")
+    if Sanitizer.ADDRESS not in outcome.failed or outcome.is_hung:
+        return
+    if rule := right_sizes(cases):
+        say(f"\nright and clean if {rule}, and faulty at some other sizes", "yellow")
+        say(
+            f"add bounds checks, or refuse other sizes in the description; {advice}\n  {rule.field}"
+        )
+    else:
+        say(NO_RULE)
 
 
 def _conclude(variant: Variant, faults: Sequence[tuple[str, str]], what: str) -> int:

@@ -85,8 +85,9 @@ VARIANT = CudaVariant(idea="of a test", grid=("(N+15)//16", "M"), block=(16,), k
     (tmp_path / "mine.py").write_text(text.format(""))
     assert check("mine", tmp_path) == FAULTY
     *_, advice, line = capsys.readouterr().out.splitlines()
-    assert advice == "a line of the description excludes sizes, such as"
-    assert len(line) < 80
+    assert advice == (
+        "add bounds checks, or refuse other sizes in the description; correct mine.py"
+    )
     (tmp_path / "mine.py").write_text(text.format(line))
     assert check("mine", tmp_path) == 0
 

@@ -1,0 +1,136 @@
+"""Finds the sizes at which a kernel is right, if it is wrong at other sizes.
+
+Kernels without bounds checks are right only if their tiles divide the extents, and vector loads are
+aligned only if the vector divides the row. Only the user knows whether this is intended.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpubench.commands.check.cases import SMALL_K, rounded_up
+from gpubench.errors import UsageError
+from gpubench.model import OPERATIONS, Problem
+from gpubench.model.operation import PRODUCT_EXTENTS
+from gpubench.on_cpu.case import Case, differs, right_result
+from gpubench.on_cpu.fault import KernelFaultError
+from gpubench.on_cpu.run import Sanitizer, run_on_cpu
+from gpubench.temporary import temporary_folder
+
+STEPS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 256)
+"""Numbers that are tried as divisors of all extents, in this order."""
+
+MIN_SIZES = 2  # minimum number of different sizes that support a condition
+
+LIMIT_S = 10.0  # time limit of a launch, in seconds
+
+_FURTHER = 'problem.extents["{}"]'  # an extent of a problem beside M, N and K
+
+Cases = Mapping[Sanitizer, Sequence[Case]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeRule:
+    """A condition on the extents of a problem."""
+
+    divisors: Mapping[str, int]  # numbers that must divide the extents, by extent
+    is_square: bool = False  # whether all extents must be equal
+
+    def __str__(self) -> str:
+        """Return the condition, such as `M % 64 == 0 and K % 8 == 0`."""
+        return self._condition({name: name for name in self.divisors})
+
+    @property
+    def field(self) -> str:
+        """The field of a description that refuses all other sizes, as Python code."""
+        names = {
+            name: f"problem.{name.lower()}" if name in PRODUCT_EXTENTS else _FURTHER.format(name)
+            for name in self.divisors
+        }
+        return f'refuse=lambda _, problem: None if {self._condition(names)} else "needs {self}",'
+
+    def _condition(self, names: Mapping[str, str]) -> str:
+        """Return the condition in Python. `names` has the text for each extent."""
+        divided = [
+            f"{names[each]} % {step} == 0" for each, step in self.divisors.items() if step > 1
+        ]
+        if self.is_square:  # a number that divides an extent divides all extents
+            divided = [" == ".join(names.values()), *divided[:1]]
+        return " and ".join(divided)
+
+    def cases(self, cases: Sequence[Case]) -> list[Case]:
+        """Return the cases at the nearest larger sizes that meet the condition."""
+        larger = {
+            (case.tile, problem): replace(case, problem=problem)
+            for case in cases
+            for problem in [self._nearest(case.problem)]
+            if case.variant.why_not(case.tile, problem) is None
+        }
+        return [*larger.values()]
+
+    def _nearest(self, problem: Problem) -> Problem:
+        extents = problem.extents
+        if self.is_square:
+            extents = dict.fromkeys(extents, sorted(extents.values())[len(extents) // 2])
+        size = [_multiple(extents[name], step) for name, step in self.divisors.items()]
+        return problem.at(problem.operation.size_of(size))
+
+
+def _multiple(extent: int, step: int) -> int:
+    """Return a multiple of the step.
+
+    Extents below the step become one or two steps, so that extents that differ remain different.
+    """
+    if extent >= step:
+        return rounded_up(extent, step)
+    return 2 * step if extent > SMALL_K else step
+
+
+def right_sizes(cases: Cases) -> SizeRule | None:
+    """Return the weakest condition under which a kernel is right, and clean under all sanitizers.
+
+    `cases` has the cases of each sanitizer, of which some have a fault. Return None if the kernel
+    is wrong under each condition that is tried.
+    """
+    searched = cases[Sanitizer.ADDRESS]
+    operation = OPERATIONS[searched[0].problem.op]
+    if operation.listed:
+        return None
+    with temporary_folder() as folder:
+        for is_square in (False, True):
+            rules = (
+                SizeRule(divisors=dict.fromkeys(operation.extents, step), is_square=is_square)
+                for step in STEPS[not is_square :]
+            )
+            rule = next((each for each in rules if _is_right(each, searched, folder)), None)
+            if rule:
+                weakest = rule if is_square else _weakest(rule, searched, folder)
+                is_clean = _is_right(weakest, cases[Sanitizer.THREAD], folder, Sanitizer.THREAD)
+                return weakest if is_clean else None
+    return None
+
+
+def _weakest(rule: SizeRule, cases: Sequence[Case], folder: Path) -> SizeRule:
+    """Return the rule with the smallest divisor of each extent."""
+    for name, step in rule.divisors.items():
+        smaller = (each for each in range(1, step) if step % each == 0)
+        weaker = (replace(rule, divisors={**rule.divisors, name: each}) for each in smaller)
+        rule = next((each for each in weaker if _is_right(each, cases, folder)), rule)
+    return rule
+
+
+def _is_right(
+    rule: SizeRule, cases: Sequence[Case], folder: Path, by: Sanitizer = Sanitizer.ADDRESS
+) -> bool:
+    """Whether the results at sizes that meet a rule are right, without a fault."""
+    larger = rule.cases(cases)
+    if len({case.problem for case in larger}) < MIN_SIZES:
+        return False
+    instances = [name for case in larger for name in case.instances]
+    program = folder / f"{by.name}{hash(tuple(dict.fromkeys(instances)))}"
+    try:
+        outputs = run_on_cpu(larger, by, program, stalled_s=LIMIT_S)
+    except (KernelFaultError, UsageError):
+        return False
+    pairs = zip(larger, outputs, strict=True)
+    return not any(differs(out, *right_result(case.problem)).any() for case, out in pairs)
