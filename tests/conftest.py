@@ -13,6 +13,7 @@ from hypothesis import settings
 from warm import Fork, Forks, Popen
 
 import gpubench
+from gpubench.model import OPERATIONS
 
 gc.disable()  # off until all tests are collected
 
@@ -69,6 +70,14 @@ def forks(own_caches: Path) -> Iterator[None]:  # noqa: ARG001 # runs first, so 
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start new Python processes, as users do, and no forks."""
     monkeypatch.setattr(Fork, "forks", None)
+
+
+@pytest.fixture
+def only_ours_afterwards() -> Iterator[None]:
+    """Forget, after the test, the operations of users that the test reads."""
+    before = dict(OPERATIONS._by_name)
+    yield
+    OPERATIONS._by_name = before
 
 
 LONGEST = (

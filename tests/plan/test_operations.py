@@ -1,6 +1,5 @@
 """A user states an operation in a folder. An error in a statement is one line."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,8 @@ from gpubench.model.operation import size_text
 from gpubench.plan.operations import operation_named
 from gpubench.plan.ranges import parse_sizes
 from gpubench.plan.registry import of_op
+
+pytestmark = pytest.mark.usefixtures("only_ours_afterwards")
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "operations"
 
@@ -26,13 +27,6 @@ OPERATION = Operation(
     linear_in=("A", "B"),
 )
 """
-
-
-@pytest.fixture(autouse=True)
-def only_ours_afterwards() -> Iterator[None]:
-    before = dict(OPERATIONS._by_name)
-    yield
-    OPERATIONS._by_name = before
 
 
 def stated(folder: Path, text: str, name: str) -> Path:

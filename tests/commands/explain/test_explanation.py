@@ -126,10 +126,8 @@ def test_accumulators_are_the_elements_of_c_that_a_thread_computes() -> None:
         assert explained(variant(launch), 4).accumulators == elements
 
 
-def test_accumulators_are_unknown_if_the_results_extents_are_neither_m_nor_n(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(OPERATIONS, "_by_name", dict(OPERATIONS._by_name))
+@pytest.mark.usefixtures("only_ours_afterwards")
+def test_accumulators_are_unknown_if_the_results_extents_are_neither_m_nor_n() -> None:
     kernel = load(EXAMPLES / "softmax" / "softmax_warp.py", "softmax")
     assert isinstance(kernel, CudaVariant)
     asked = Problem.of("softmax", OPERATIONS["softmax"].size_of((512, 1024)), "float32")

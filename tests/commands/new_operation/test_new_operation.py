@@ -1,7 +1,6 @@
 """The folder of a user's operation is written, checked, swept and compared."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
@@ -22,14 +21,9 @@ from gpubench.plan.operations import operation_named
 from gpubench.plan.registry import choose
 from gpubench.results.row import read, write
 
+pytestmark = pytest.mark.usefixtures("only_ours_afterwards")
+
 EXAMPLES = Path(__file__).parents[3] / "examples" / "operations"
-
-
-@pytest.fixture(autouse=True)
-def only_ours_afterwards() -> Iterator[None]:
-    before = dict(OPERATIONS._by_name)
-    yield
-    OPERATIONS._by_name = before
 
 
 def test_the_folder_has_a_statement_and_kernels_and_replaces_nothing(tmp_path: Path) -> None:
