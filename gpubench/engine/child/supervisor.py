@@ -132,17 +132,11 @@ class Supervisor:
             return opened
         started = perf_counter()
         self.owner = owner
-        self.child = self._take_waiting(owner)
-        if self.child is None:
-            self.child = self._start(owner)
+        if waiting := self._take_waiting(owner):
+            self.child = waiting
+            self._require_undisturbed(waiting)
         else:
-            for thread in threads(self.child.pid):  # kernels may have run while the child waited
-                self._require_scheduling(thread)
-            if nice := nice_of_session(self.child.pid):
-                raise HostChangedError(
-                    "the priority of a session of gpubench changed during the measurement, by a "
-                    f"kernel or by hand, from 0 to {nice}; earlier measurements are kept"
-                )
+            self.child = self._start(owner)
         try:
             opened = self.request(START_LIMIT_S, Server.open, self.device_name, self._timer)
         except DeviceUnavailableError as error:
@@ -165,13 +159,12 @@ class Supervisor:
 
         Return None if no child of this owner waits.
         """
-        for each in list(self._waiting):
-            owner_of_child, child = each
+        for owner_of_child, child in list(self._waiting):
             if child.has_ended:  # killed while it waited
-                self._waiting.remove(each)
+                self._waiting.remove((owner_of_child, child))
                 child.kill()
             elif owner_of_child == owner:
-                self._waiting.remove(each)
+                self._waiting.remove((owner_of_child, child))
                 return child
         return None
 
@@ -219,10 +212,9 @@ class Supervisor:
         the child loads the backend's modules, and torch if `torch` is true. When the modules are
         loaded, the child sends a message.
         """
-        module = "gpubench.engine.child.serve"
         environment, folder = environment_of_child(self._environment, self._kernels, owner)
         return start(
-            module,
+            "gpubench.engine.child.serve",
             "serve",
             backend,
             "torch" if torch else "",
@@ -319,6 +311,16 @@ class Supervisor:
                     f"hand, from {before} to {after}; earlier measurements are kept"
                 )
 
+    def _require_undisturbed(self, child: Child) -> None:
+        """Raise HostChangedError if a kernel changed the scheduling of a child that waited."""
+        for thread in threads(child.pid):
+            self._require_scheduling(thread)
+        if nice := nice_of_session(child.pid):
+            raise HostChangedError(
+                "the priority of a session of gpubench changed during the measurement, by a "
+                f"kernel or by hand, from 0 to {nice}; earlier measurements are kept"
+            )
+
     def end(self) -> None:
         """Kill the child and all processes that its kernels started. Keep the child's times."""
         for name, spent in self._child_spent_s.items():
@@ -332,8 +334,7 @@ class Supervisor:
         """Kill all children."""
         self.end()
         while self._waiting:
-            _, child = self._waiting.pop()
-            child.kill()
+            self._waiting.pop()[1].kill()
 
 
 _ahead: dict[tuple[str, Timer, Path | None], Supervisor] = {}
