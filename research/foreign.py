@@ -19,6 +19,7 @@ import sys
 import tempfile
 from argparse import Namespace
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 from subprocess import run
@@ -84,7 +85,9 @@ def differences(
     if layout != row["column_major"]:
         fields.append(f"column_major={layout or '-'}")
     if isinstance(variant, CudaVariant):
-        problem = Problem.of(row["operation"], size, dtype)
+        problem = replace(
+            Problem.of(row["operation"], size, dtype), column_major=variant.own_layout(dtype)
+        )
         tile = variant.tiles.defaults[0]
         refused = variant.why_not(tile, problem)
         problem = problem.at(SQUARES[row["operation"]]) if refused else problem
