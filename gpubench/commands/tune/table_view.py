@@ -29,15 +29,15 @@ def table_summary(rows: Sequence[TileRow]) -> list[RenderableType]:
         Text(f"{numbers[choice]}: {' '.join(choice).strip()} ({counted(count, 'problem')})")
         for choice, count in counts.most_common()
     ]
-    several = len({row.dtype for row in rows}) > 1
-    names = ("size", *(["dtype"] if several else []), "choice")
+    shows_dtype = len({row.dtype for row in rows}) > 1
+    names = ("size", *(["dtype"] if shows_dtype else []), "choice")
     figures = ("time", "ratio", "95 %", "ties", "of")
     grid = table(*names, *figures, left={"size", "dtype"})
     for row in rows[:SHOWN]:
         interval = "" if row.ratio is None else f"{row.ratio_low:.3f} .. {row.ratio_high:.3f}"
         grid.add_row(
             row.size,
-            *([row.dtype] if several else []),
+            *([row.dtype] if shows_dtype else []),
             numbers[row.variant, row.tile],
             time_text(row.median_us),
             number(row.ratio, 3),

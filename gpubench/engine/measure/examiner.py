@@ -35,7 +35,7 @@ from gpubench.errors import (
 )
 from gpubench.model import Cache, Point, Problem
 
-MOST_ROWS = 1024  # minimum number of rows of the A from which `row_digests` takes the first rows
+MIN_ROWS = 1024  # `row_digests` takes the first rows of an A that has at least this number of rows
 
 
 class _New(NamedTuple):
@@ -161,20 +161,21 @@ class Examiner:
         if shared is None:
             shared = xp.empty(shared_bytes(point.problem, count)[1], np.uint8)
         outputs = outputs_in(shared, point.problem, output.dtype)[:count]
-        others = [x for at, x in enumerate(inputs) if at != position]
-        arrays = [
-            (each, *(x if is_hot else x.copy(order="K") for x in others), out)
-            for each, out in zip(new, outputs, strict=True)
-        ]
-        sets = tuple((b, a, out) for a, b, out in arrays) if position else tuple(arrays)
+
+        def shared_or_copied(array: Any) -> Any:
+            return array if is_hot else array.copy(order="K")
+
+        sets = tuple(
+            (*(copy if at == position else shared_or_copied(x) for at, x in enumerate(inputs)), out)
+            for copy, out in zip(new, outputs, strict=True)
+        )
         policy, rotation = SetPolicy(count=count, flush=False), Rotation(count)
         copies = replace(operands, sets=sets, policy=policy, rotation=rotation)
-        values = make_new_values(point.problem, self._operand_cache.seed, point.operands)
         kernel = self._backend.bind(at_probe(point, point.problem), copies)
         kernel = self._on_best_threads(point, kernel)
         kernel.run(count)  # the call may compile, or choose an algorithm for these arrays
-        values = xp.asarray(values.view(old.dtype))
-        return _New(memory.ravel(), values, outputs, kernel)
+        values = make_new_values(point.problem, self._operand_cache.seed, point.operands)
+        return _New(memory.ravel(), xp.asarray(values.view(old.dtype)), outputs, kernel)
 
     @or_lost()
     def launch_on_new_operands(self, seed: int) -> None:
@@ -197,10 +198,10 @@ class Examiner:
         """Launch on `rows` rows, and return digests of each launch's first row and whole result.
 
         The first rows of A, and all of B, are equal for every number of rows up to the larger of
-        `MOST_ROWS` and the point's number of rows. Raises ChildLostError.
+        `MIN_ROWS` and the point's number of rows. Raises ChildLostError.
         """
         problem = replace(point.problem, m=rows)
-        tallest = replace(point.problem, m=max(MOST_ROWS, point.problem.m))
+        tallest = replace(point.problem, m=max(MIN_ROWS, point.problem.m))
         made = zip(make_inputs(tallest, seed), problem.input_shapes, strict=True)
         inputs = [array[: shape[0]] for array, shape in made]
         digests = []
