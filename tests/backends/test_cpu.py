@@ -376,7 +376,7 @@ def test_a_copy_exceeds_the_cache_and_leaves_half_of_the_memory_free(
     assert sum(copied) == cpu_gauge.REPEATS * copy_bytes
 
 
-def test_ceilings_are_measured() -> None:
+def test_the_rates_of_a_copy_and_of_multiply_adds_are_measured() -> None:
     ceilings = CpuGauge(describe_cpu()).ceilings(["float32", "int32"])
     assert set(ceilings) == {
         "measured_copy_gbytes_per_s",

@@ -75,7 +75,9 @@ ROUNDED = [
 
 
 @pytest.mark.parametrize(("wrong", "dtype", "size"), ROUNDED)
-def test_lost_bits_are_rejected(wrong: Product, dtype: str, size: tuple[int, int, int]) -> None:
+def test_a_kernel_that_loses_bits_of_operands_fails_an_exact_probe(
+    wrong: Product, dtype: str, size: tuple[int, int, int]
+) -> None:
     result = measured(wrong, size=size, dtype=dtype)
     assert (result.status, result.series) == (Status.WRONG, None)
     assert result.reason.startswith("exact probe at ")

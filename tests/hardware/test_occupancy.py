@@ -90,7 +90,9 @@ BYTES = st.integers(0, 64 * 1024)
 
 
 @given(CAPABILITIES, REGISTERS, THREADS, BYTES)
-def test_allocations_fit(capability: Capability, registers: int, threads: int, shared: int) -> None:
+def test_resident_blocks_fit_the_limits_of_a_multiprocessor(
+    capability: Capability, registers: int, threads: int, shared: int
+) -> None:
     limits, resident = LIMITS[capability], of(capability, registers, threads, shared)
     assert 0 <= resident.fraction <= 1
     assert resident.blocks <= limits.blocks

@@ -271,7 +271,7 @@ def test_elements_are_right_in_any_schedule(name: str, programs: Callable[[str],
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_emulation_reports(fault: str, programs: Callable[[str], Path]) -> None:
+def test_the_emulation_reports_a_planted_fault(fault: str, programs: Callable[[str], Path]) -> None:
     name, tile, size = FAULTS[fault][0].split()
     at = cases(name).index((gemm(name).tiles.read(tile), problem(gemm(name), size)))
     (line,) = run(programs(name), [*faults_of(name)].index(fault) + 1, at)

@@ -41,7 +41,9 @@ def test_the_order_visits_each_tile_once_and_moves_to_a_neighbour(printed: Print
     ("loads", "shape", "words"),
     [("tf32", (128, 8), 2), ("dmma_a", (32, 2), 4), ("dmma_b", (32, 4), 4)],
 )
-def test_no_bank_conflict(printed: Printed, loads: str, shape: tuple[int, int], words: int) -> None:
+def test_lanes_that_one_access_serves_use_all_32_banks(
+    printed: Printed, loads: str, shape: tuple[int, int], words: int
+) -> None:
     at_once = 32 // words  # lanes that one access of 128 bytes serves
     addresses = np.reshape(printed[loads], shape)
     for first in range(0, len(addresses), at_once):

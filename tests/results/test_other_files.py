@@ -28,7 +28,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("text", FILES, ids=FILES.values())
-def test_the_file_is_named(text: str, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_refused_with_its_kind(text: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text(text)
     with pytest.raises(UsageError, match="not a CSV of a sweep") as raised:

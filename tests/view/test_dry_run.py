@@ -58,6 +58,6 @@ def test_a_problem_that_needs_more_memory_than_the_machine_has_is_no_point(told:
     assert "skipped: cpu_blas: 4000000 needs 192,000 GB of memory, and this machine has " in out
 
 
-def test_the_file_is_named(told: Any) -> None:
+def test_the_last_line_has_the_file_that_would_be_written(told: Any) -> None:
     assert told(output="some/a.csv").splitlines()[-1] == "would write: some/a.csv"
     assert told().splitlines()[-1].startswith("would write: results/")

@@ -77,7 +77,9 @@ def builds(tmp_path: Path) -> Builds:
         ({"loop_instructions": None, "multiply_adds_per_instruction": None}, BuildVerdict.WORSE),
     ],
 )
-def test_a_change_has_a_verdict(change: dict[str, Any], expected: BuildVerdict) -> None:
+def test_each_change_of_a_build_column_has_its_verdict(
+    change: dict[str, Any], expected: BuildVerdict
+) -> None:
     assert verdict(built(), built(**change)) == expected
 
 

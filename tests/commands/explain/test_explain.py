@@ -214,7 +214,7 @@ def test_a_kernel_that_does_not_compile_is_an_error_and_the_others_are_explained
 # ---- JSON
 
 
-def test_json_has_one_form(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_all_keys_of_an_explanation(capsys: pytest.CaptureFixture[str]) -> None:
     answer = as_json(capsys, "shared_tile", tiles="8")
     assert set(answer) == {"explanations", "not_explained"}
     (explanation,) = answer["explanations"]

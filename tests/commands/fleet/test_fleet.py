@@ -89,7 +89,7 @@ def of(assessed: Fleet, number: int) -> Any:
     return next(device for device in assessed.devices if device.uuid == f"GPU-{number}")
 
 
-def test_a_good_fleet_is_fine() -> None:
+def test_devices_of_equal_speed_are_fine_and_the_exit_code_is_0() -> None:
     assessed = assess(fleet())
     assert {device.verdict for device in assessed.devices} == {FleetVerdict.FINE}
     assert assessed.exit_code == 0

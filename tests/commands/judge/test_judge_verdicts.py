@@ -353,7 +353,9 @@ def test_the_table_names_verdict_ratio_and_reason() -> None:
         (("cpu_tile", "--dtypes", "float16"), "nothing to measure: cpu_tile has no float16"),
     ],
 )
-def test_a_mistake_gets_one_line(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+def test_an_invalid_option_of_judge_is_refused_in_one_line(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
     refused = call(tmp_path, "judge", *words, "--device", "cpu")
     assert (refused.code, refused.files) == (2, [])
     assert refused.err.startswith(f"gpubench: {message}")

@@ -77,7 +77,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_whole_file_is_read(tmp_path: Path) -> None:
+def test_every_key_of_an_experiment_file_is_read(tmp_path: Path) -> None:
     experiment = read_experiment(written(tmp_path, WHOLE))
     file = experiment.file
     assert (experiment.name, file.title, file.source) == ("mine", "Tiles on a CPU", "here")

@@ -313,7 +313,7 @@ def test_a_dry_run_states_the_time_of_the_first_round(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("choose")
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_an_existing_confirmation_is_not_overwritten(tmp_path: Path) -> None:
     output = tmp_path / "a.csv"
     confirmed_path(output).write_text("mine")
     with pytest.raises(UsageError, match=r"a\.confirmed\.csv exists; --force overwrites it"):

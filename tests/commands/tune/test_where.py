@@ -51,7 +51,7 @@ def test_other_python_expressions_are_refused() -> None:
             holds(text)
 
 
-def test_a_mistake_is_named() -> None:
+def test_an_invalid_condition_is_refused_with_the_reason() -> None:
     with pytest.raises(UsageError, match="wgmma: unknown parameter 'stage'; did you mean 'stages'"):
         holds("stage > 2")
     with pytest.raises(UsageError, match=r"--where: 'cluster > 2': .*not supported"):
