@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+from collections import Counter
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -270,3 +271,9 @@ def test_no_operation_is_named_outside_its_folder_but_as_a_default() -> None:
             if isinstance(node, ast.Constant) and OPERATIONS.is_ours(node.value)
         ]
         assert named == ([DEFAULT_OP, DEFAULT_FILE_OP] if path == defaults else []), path
+
+
+def test_modules_of_tests_have_different_names() -> None:
+    """Pytest imports a module by its name without the folder, so one of two would not run."""
+    names = Counter(path.name for path in Path(__file__).parent.rglob("test_*.py"))
+    assert {name for name, count in names.items() if count > 1} == set()
