@@ -65,7 +65,7 @@ class KernelFaultError(Exception):
     def sentence(self) -> str:
         """A sentence that describes the fault. Empty if `finding` already describes the fault."""
         names = self._names()
-        if "data race" in self.finding:
+        if self.is_race:
             return clean(self._race(names))
         if "buffer-overflow" in self.finding:
             return clean(self._overflow(names))
@@ -77,9 +77,19 @@ class KernelFaultError(Exception):
         return "null pointer" in self.finding or _NULL.search(self.report) is not None
 
     @property
+    def is_race(self) -> bool:
+        """Whether ThreadSanitizer reports a data race."""
+        return "data race" in self.finding
+
+    @property
+    def is_race_in_block(self) -> bool:
+        """Whether threads of a block race for shared memory, which a barrier would prevent."""
+        return self.is_race and not self.is_in_global_memory
+
+    @property
     def is_crash(self) -> bool:
         """Whether ThreadSanitizer reports an invalid access, which AddressSanitizer explains."""
-        return self.finding.startswith("ThreadSanitizer: ") and "data race" not in self.finding
+        return self.finding.startswith("ThreadSanitizer: ") and not self.is_race
 
     @property
     def is_in_global_memory(self) -> bool:

@@ -15,6 +15,8 @@ from gpubench.model.sources import (
 ONLY_NVCC = {
     r"\b(?:wgmma|mma\.sync|ldmatrix)": "the kernel uses tensor cores through inline PTX",
     r"\basm\b": "the kernel has inline PTX",
+    r"\bthis_(?:grid|cluster)\b|\bcudaLaunchCooperativeKernel\b": "its blocks wait for each "
+    "other, and the CPU runs one block after another",
     r"\b(cute|cutlass|kittens|cooperative_groups|cub|cuda)(::|\s*;)": "g++ cannot compile its CUDA "
     "library",
     r"\bcublas\w+\s*\(": "the kernel calls cuBLAS",

@@ -24,7 +24,7 @@ from gpubench.commands.check.cases import (
     race_cases,
     tiles_to_run,
 )
-from gpubench.commands.check.sizes import right_sizes
+from gpubench.commands.check.sizes import race_of_square, right_sizes
 from gpubench.commands.check.source_file import SUFFIXES, Described, described
 from gpubench.commands.check.wrong import stores_of_result, why_wrong
 from gpubench.engine.small_sweep import rows_at
@@ -148,7 +148,7 @@ def _check_file(source: Path, op: str, tiles: str | None, arch: str | None) -> i
             if len(functions) > 1:
                 say(f"\n{each.function}", "bold")
             if each.variant is None:
-                say(f"not checked: {each.note}; {advice}", "yellow")
+                say(f"not checked: {each.note}; {each.remedy or advice}", "yellow")
                 codes.append(NOT_RUN)
                 continue
             if each.note:
@@ -273,7 +273,7 @@ def _check_source(
     if outcome.faults:
         _show_faults(variant, outcome.faults, advice)
         stopped = [fault.case for fault in outcome.faults if fault.case]
-        _say_remedy(stopped[:1], cases, outcome, advice)
+        _say_remedy(variant, stopped[:1], cases, outcome, advice)
         return FAULTY
     wrong, not_run = outcome.wrong, outcome.not_run
     if not_run and not wrong:
@@ -290,7 +290,7 @@ def _check_source(
     )
     for case, _ in wrong[:1]:
         say(_cause(case), "red")
-        _say_remedy([case], cases, outcome, advice)
+        _say_remedy(variant, [case], cases, outcome, advice)
     return code
 
 
@@ -426,6 +426,7 @@ def _check_call(variant: CallVariant, kernels: Path | None, tiles: Sequence[Conf
 
 
 def _say_remedy(
+    variant: Variant,
     faulty: Sequence[Case],
     cases: Mapping[Sanitizer, Sequence[Case]],
     outcome: Outcome,
@@ -447,8 +448,12 @@ def _say_remedy(
         say(
             f"add bounds checks, or refuse other sizes in the description; {advice}\n  {rule.field}"
         )
-    else:
-        say(NO_RULE)
+        return
+    say(NO_RULE)
+    is_shown = any(fault.is_race_in_block for fault in outcome.faults)
+    if not is_shown and (race := race_of_square(cases)):
+        say("a race, which the fault above hides:")
+        _show_faults(variant, [race], advice)
 
 
 def _conclude(variant: Variant, faults: Sequence[tuple[str, str]], what: str) -> int:

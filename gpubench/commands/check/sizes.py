@@ -20,6 +20,8 @@ from gpubench.temporary import temporary_folder
 STEPS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 256)
 """Numbers that are tried as divisors of all extents, in this order."""
 
+SQUARE = 128  # extents of the square matrices on which a race is searched
+
 MIN_SIZES = 2  # minimum number of different sizes that support a condition
 
 LIMIT_S = 10.0  # time limit of a launch, in seconds
@@ -107,6 +109,27 @@ def right_sizes(cases: Cases) -> SizeRule | None:
                 weakest = rule if is_square else _weakest(rule, searched, folder)
                 is_clean = _is_right(weakest, cases[Sanitizer.THREAD], folder, Sanitizer.THREAD)
                 return weakest if is_clean else None
+    return None
+
+
+def race_of_square(cases: Cases) -> KernelFaultError | None:
+    """Return a race in shared memory on square matrices of `SQUARE`, or None.
+
+    At other sizes, a kernel without bounds checks may stop before the race.
+    """
+    watched = cases[Sanitizer.THREAD]
+    operation = OPERATIONS[watched[0].problem.op]
+    if operation.listed:
+        return None
+    rule = SizeRule(divisors=dict.fromkeys(operation.extents, SQUARE), is_square=True)
+    for case in rule.cases(watched)[:1]:
+        with temporary_folder() as folder:
+            try:
+                run_on_cpu([case], Sanitizer.THREAD, folder, stalled_s=LIMIT_S)
+            except KernelFaultError as fault:
+                return fault if fault.is_race_in_block else None
+            except UsageError:  # ThreadSanitizer cannot be used here
+                return None
     return None
 
 

@@ -33,6 +33,9 @@ class Described:
     note: str = ""
     """The parts of the description that are guesses, or the reason why there is no variant."""
 
+    remedy: str = ""
+    """What the user can do if there is no variant. Empty: describe the function."""
+
     others: Iterable["Described"] = ()
     """The function with other guesses. Each description replaces the file of the description before
     it, so check a variant before you take the next."""
@@ -73,9 +76,7 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
                 describe = partial(describe, home=str(folder))
                 description = describe()
             if description.asked:
-                names = ", ".join(description.asked)
-                note = f"the meaning of these parameters is not known: {names}"
-                yield Described(function=function, note=note)
+                yield _not_described(function, description)
                 continue
             if mixed := re.search(f"{NO_PRECISION}.*", description.text):
                 yield Described(function=function, note=mixed[0])
@@ -92,6 +93,19 @@ def described(source: Path, op: str, folder: Path) -> Iterator[Described]:
             yield Described(function=function, variant=variant, note=note, others=others)
         except UsageError as error:
             yield Described(function=function, note=_without_flag(error))
+
+
+def _not_described(function: str, description: Description) -> Described:
+    """Return a function with parameters whose meaning is not known, and what to do."""
+    if objects := ", ".join(description.objects):
+        return Described(
+            function=function,
+            note=f"an object cannot be passed by value: {objects}",
+            remedy=f"add a function of pointers and numbers that launches {function}",
+        )
+    names = ", ".join(description.asked)
+    note = f"the meaning of these parameters is not known: {names}"
+    return Described(function=function, note=note)
 
 
 def _loaded(description: Description, path: Path, op: str) -> Variant:

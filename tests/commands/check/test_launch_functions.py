@@ -62,3 +62,34 @@ def test_a_launch_by_a_function_of_the_runtime_is_run_if_the_kernel_has_its_type
     assert run_check(str(tmp_path / "mine.cu"), None, None, None, None) == code
     advice = "write cudaLaunchKernel(kernel, ...): a void* hides its parameters"
     assert (advice in capsys.readouterr().out) == (code == NOT_RUN)
+
+
+GRID = "auto grid = cooperative_groups::this_grid(); grid.sync(); float sum = 0;"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "struct Sizes { int M; };\n__global__ void mine(Sizes sizes, float* C) {}\n",
+            "sizes; add a function of pointers and numbers that launches mine\n",
+        ),
+        (
+            "#include <cooperative_groups.h>\n"
+            + (KERNEL + BY_POINTER.format("mine<16>")).replace("float sum = 0;", GRID),
+            "its blocks wait for each other, and the CPU runs one block after another",
+        ),
+    ],
+    ids=["a structure by value", "a barrier of the grid"],
+)
+def test_what_is_not_supported_is_named_in_one_line(
+    text: str,
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "_compile", lambda *_: True)
+    (tmp_path / "mine.cu").write_text(text)
+    assert run_check(str(tmp_path / "mine.cu"), None, None, None, None) == NOT_RUN
+    assert says in capsys.readouterr().out

@@ -83,6 +83,8 @@ def test_the_sizes_at_which_a_faulty_kernel_is_right_are_stated(
         condition
     )
     assert (NO_RULE in out) == (not condition)
+    barrier = "a race, which the fault above hides:", "a __syncthreads() is missing between the two"
+    assert all((line in out) == (text is RACE) for line in barrier)
 
 
 def test_the_field_of_a_rule_refuses_exactly_the_other_sizes() -> None:
