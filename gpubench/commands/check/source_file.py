@@ -137,6 +137,8 @@ def _note(description: Description, variant: Variant) -> str:
         named = [each for each in parameters(variant.signature) if each.name in {*"mnkMNK"}]
         others = [f"{each.name} is {each.value}" for each in named if each.name != each.value]
         notes += [f"extents, according to the kernel's indices: {', '.join(others)}"] * bool(others)
+    if description.hint:
+        notes.append(f"it may not be a matrix product: {description.hint}")
     if variant.column_major:
         names = ", ".join(variant.column_major)
         notes.append(f"column-major, according to the kernel's indices: {names}")

@@ -135,7 +135,6 @@ def _facts(
             grid = (grid[0].replace("/", "*32/"),)
         launch = replace(launch, grid=grid, block=block, is_guess=True)
     waiting = None if function.is_kernel else _WAITS.search(function.body)
-    odd = _NO_PRODUCT.search(body) if OPERATIONS[op].is_product else None
     return Facts(
         name=name, op=op, file=os.path.relpath(os.path.realpath(source), home), instance=instance,
         others=[clean(each.name) for each in _candidates(defined) if each.name != function.name],
@@ -144,8 +143,19 @@ def _facts(
         dtypes=_dtypes(function, elements, text, body),
         reads_output=reads_output(function, kernels), column_major=column_major, options=options,
         waits=waiting[0] if waiting else "", tile=tile, guessed_axes=guessed_axes, launch=launch,
-        hint=f"the source has {' '.join(odd[0].split())}: a softmax or a norm?" if odd else "",
+        hint=_hint(op, body, arguments),
     )  # fmt: skip
+
+
+def _hint(op: str, body: str, arguments: Sequence[Parameter]) -> str:
+    """Return a reason to think that a function does not compute the operation, or ""."""
+    operation = OPERATIONS[op]
+    if operation.is_product and (odd := _NO_PRODUCT.search(body)):
+        return f"the source has {' '.join(odd[0].split())}: a softmax or a norm?"
+    names = {each.name.casefold() for each in arguments}
+    if operation.has_k and {"x", "y"} <= names and "k" not in names:
+        return "x and y are vectors, and no parameter is K: select --op gemv"
+    return ""
 
 
 def _chosen(

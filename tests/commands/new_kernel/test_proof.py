@@ -80,6 +80,26 @@ def test_a_wrong_product_is_not_proved_and_a_softmax_is_named(
     )
 
 
+def test_a_product_with_a_vector_that_is_described_as_a_matrix_product_names_the_operation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vector = """
+    __global__ void product(const float* A, const float* x, float* y, int M, int N) {
+      int row = blockIdx.x * blockDim.x + threadIdx.x;
+      if (row >= M) return;
+      float sum = 0;
+      for (int j = 0; j < N; ++j) sum += A[row * N + j] * x[j];
+      y[row] = sum;
+    }
+    void run(const float* A, const float* x, float* y, int M, int N) {
+      product<<<(M + 63) / 64, 64>>>(A, x, y, M, N);
+    }
+    """
+    hint = "It may not be a matrix product: x and y are vectors, and no parameter is K"
+    assert f"{hint}: select --op gemv." in told(tmp_path, vector, capsys)
+    assert "The description is complete" in told(tmp_path, vector, capsys, "gemv")
+
+
 @pytest.mark.parametrize(
     ("indices", "layout"),
     [
