@@ -68,8 +68,7 @@ def test_a_task_that_fails_or_leaves_no_file_replaces_nothing(results: Path, com
     assert (results / "cpu" / "a.txt").read_text() == "old"
 
 
-@pytest.mark.usefixtures("results")
-def test_a_traceback_in_the_output_of_a_described_kernel_is_no_failure() -> None:
+def test_a_traceback_in_the_output_of_a_described_kernel_is_no_failure(results: Path) -> None:
     said = "echo '[mine] Traceback (most recent call last):'"
     assert dodo.measure("cpu:a", f"{said}; echo > a.txt; exit 1", ["a.txt"])
     assert (results / "a.txt").exists()
