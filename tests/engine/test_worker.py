@@ -116,6 +116,7 @@ def test_silent_variables_are_recorded_and_not_passed_on(monkeypatch: pytest.Mon
     assert variables["GPUBENCH_TEST"] == "passed on"
     assert not variables.keys() & set(SILENT_VARIABLES)
     assert variables["OPENBLAS_THREAD_TIMEOUT"] == "4"  # idle threads sleep
+    assert variables["OMP_WAIT_POLICY"] == "PASSIVE"
 
 
 @pytest.mark.slow
