@@ -168,8 +168,8 @@ def with_place(error: Exception, path: Path | None = None) -> str:
     """Return the text of an error with its type and place, such as `KeyError: 'x' (mine.py:3)`.
 
     The place is the innermost call in `path`. If no call is in `path`, the place is the innermost
-    call in a user's file. If no call is in a user's file, the place is the innermost call. For an
-    error of gpubench, return only the message, because its text says what is wrong and where. The
+    call in a user's file. If no call is in a user's file, the place is `path`, or the innermost
+    call if `path` is None. For an error of gpubench, return only the message, because its text says what is wrong and where. The
     text of a SyntaxError has a place of its own.
     """
     if isinstance(error, GpubenchError | CompileError | LaunchError | DoesNotFitError):
@@ -177,11 +177,18 @@ def with_place(error: Exception, path: Path | None = None) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if path and frame.filename == str(path)]
     own = own or [frame for frame in frames if not _is_library(frame.filename)]
+    if not own and path and not isinstance(error, SyntaxError):
+        return f"{_with_type(error)} ({path.name})"
     if not own and not isinstance(error, SyntaxError):
         own = list(frames)
-    said, kind = first_line(error), type(error).__name__
-    what = kind if said == kind else f"{kind}: {said}"
-    return "".join([what, *(f" ({Path(at.filename).name}:{at.lineno})" for at in own[-1:])])
+    return "".join(
+        [_with_type(error), *(f" ({Path(at.filename).name}:{at.lineno})" for at in own[-1:])]
+    )
+
+
+def _with_type(error: Exception) -> str:
+    text, kind = first_line(error), type(error).__name__
+    return kind if text == kind else f"{kind}: {text}"
 
 
 def _is_library(file: str) -> bool:

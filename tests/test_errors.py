@@ -133,6 +133,11 @@ def test_an_error_of_gpubench_is_its_message_and_any_other_has_its_place() -> No
     assert place(KeyError("x")).startswith("KeyError: 'x' (test_errors.py:")
 
 
+def test_an_error_in_the_call_of_a_users_code_names_the_users_file() -> None:
+    error = TypeError("1 argument is missing")
+    assert errors.with_place(error, Path("new.py")) == "TypeError: 1 argument is missing (new.py)"
+
+
 def test_the_place_of_an_error_is_in_a_users_file_and_not_in_a_library(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     names: dict[str, Any] = {}
