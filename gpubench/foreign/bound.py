@@ -19,6 +19,7 @@ from gpubench.foreign.tensors import (
     is_tensor,
     keep,
     nested,
+    require_form,
     results_of,
     view,
     write,
@@ -205,6 +206,9 @@ class Solution:
         self._function, self._takes_outputs = function, takes_outputs
         parts = next(iter(facts.values()))[0].outputs
         self._returned = sum(part.leaf >= 0 for part in parts)
+        inputs = (part for each, _ in facts.values() for part in each.inputs)
+        self._has_memory = any(part.output >= 0 for part in inputs)  # arguments hold results
+        self._other_types = program.other_types()
         self._made: dict[int, tuple[Leaves, Any]] = {}  # arguments, by the inputs' number of bytes
         self._bounds: dict[tuple[int, ...], tuple[Any, Bound]] = {}
         self._streams = _watched_streams()
@@ -239,16 +243,18 @@ class Solution:
     def _keep(self, returned: Any, results: Leaves) -> None:
         """Copy the tensors that a call returned into the results, unless they lie there already.
 
-        Raises LaunchError if the number of returned tensors is wrong.
+        Raises LaunchError if the number, a shape or a type of the returned tensors is wrong.
         """
         made = results_of(returned)
-        if not made and (self._takes_outputs or returned is None):
+        if not made and (self._takes_outputs or (returned is None and self._has_memory)):
             return
         if len(made) not in {self._returned, len(results)}:
             raise LaunchError(
                 f"the function returns {counted(len(made), 'tensor')}, but the reference returns "
                 f"{self._returned}"
             )
+        for tensor, result in zip(made, results, strict=False):
+            require_form(tensor, result, self._other_types)
         keep(made, results)
 
     def _require_fair(self, threads: set[threading.Thread]) -> None:

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +96,7 @@ class Program:
         """Return the model `ModelNew` of a module, or None if the module lacks it."""
         kind = getattr(module, "ModelNew", None)
         return kind and self._made(kind)
+
+    def other_types(self) -> Collection[str] | None:
+        """Return no type, because KernelBench's check compares only tensors of one type."""
+        return ()

@@ -1,6 +1,6 @@
 """Reads the form of SOL-ExecBench and FlashInfer-Trace: a definition, and a file of workloads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -148,3 +148,7 @@ class Program:
     def solution(self, module: Any) -> Any:
         """Return the function `run` of a module, or None if the module lacks it."""
         return getattr(module, "run", None)
+
+    def other_types(self) -> Collection[str] | None:
+        """Return the types of the definition, which may differ from the reference's types."""
+        return {each.dtype for each in self._definition.outputs.values()}

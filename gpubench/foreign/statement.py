@@ -1,6 +1,6 @@
 """Defines the types of another project's problem as plain data."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -105,6 +105,12 @@ class Program(Protocol):
 
     def solution(self, module: Any) -> Any:
         """Return the function in a module that takes the reference's arguments, or None."""
+
+    def other_types(self) -> Collection[str] | None:
+        """Return element types that a solution's result may have beside the reference's type.
+
+        Return None if the problem's own check accepts every type.
+        """
 
 
 def read_text(path: Path) -> str:

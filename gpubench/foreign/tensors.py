@@ -1,7 +1,7 @@
 """Gives tensors their places in the bytes of a launch, and collects facts by running references."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -104,6 +104,22 @@ def write(tensor: Any, target: Any) -> None:
     if tensor.dtype == target.dtype and tensor.element_size() == 1:  # some such types have no copy_
         tensor, target = tensor.view(torch.uint8), target.view(torch.uint8)
     target.copy_(tensor)
+
+
+def require_form(tensor: Any, target: Any, other_types: Collection[str] | None) -> None:
+    """Raise LaunchError if a result has a wrong shape, or neither the target's nor another type.
+
+    Numbers, and tensors of one element, may have any shape and type.
+    """
+    if tensor.numel() == target.numel() == 1:
+        return
+    if tensor.shape != target.shape:
+        raise LaunchError(
+            f"the function returns the shape {(*tensor.shape,)}, not {(*target.shape,)}"
+        )
+    dtype, right = (str(each.dtype).removeprefix("torch.") for each in (tensor, target))
+    if dtype != right and other_types is not None and dtype not in other_types:
+        raise LaunchError(f"the function returns {dtype}, not {right}")
 
 
 def keep(made: Leaves, targets: Leaves) -> None:

@@ -1,12 +1,12 @@
 """Results of solutions in the bytes of a launch, with torch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gpubench.errors import UsageError
+from gpubench.errors import LaunchError, UsageError
 from gpubench.foreign import bound, tensors, values
 from gpubench.foreign.compare import Comparison
 from gpubench.foreign.statement import Tolerance
@@ -32,6 +32,9 @@ class Problem:
 
     def reference(self, arguments: Sequence[Any]) -> Any:
         return self._reference(*arguments)
+
+    def other_types(self) -> Collection[str] | None:
+        return {"float16"}
 
 
 def reason(
@@ -64,6 +67,25 @@ def test_memory_for_results_has_the_order_of_the_inputs() -> None:
 def test_complex_results_are_refused_because_only_real_parts_are_compared() -> None:
     with pytest.raises(UsageError, match="is complex"):
         reason(lambda: [torch.randn(4)], lambda x: torch.complex(x, x), lambda x: x)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda y: y.double(), "the function returns float64, not float32"),
+        (lambda y: y[None], r"the function returns the shape \(1, 4, 8\), not \(4, 8\)"),
+        (lambda y: y.flatten(), r"the function returns the shape \(32,\), not \(4, 8\)"),
+        (lambda _: None, "the function returns 0 tensors, but the reference returns 1"),
+    ],
+)
+def test_a_result_of_another_form_is_refused(change: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(LaunchError, match=message):
+        reason(lambda: [torch.rand(4, 8)], lambda x: x + 1, lambda x: change(x + 1))
+
+
+def test_a_result_may_have_another_type_that_the_problem_accepts() -> None:
+    right = reason(lambda: [torch.ones(4, 8)], lambda x: x + 1, lambda x: (x + 1).half())
+    assert right == ""
 
 
 def square() -> list[Any]:
