@@ -208,7 +208,7 @@ class Solution:
         self._returned = sum(part.leaf >= 0 for part in parts)
         inputs = (part for each, _ in facts.values() for part in each.inputs)
         self._has_memory = any(part.output >= 0 for part in inputs)  # arguments hold results
-        self._other_types = program.other_types()
+        self._other_types = program.other_types
         self._made: dict[int, tuple[Leaves, Any]] = {}  # arguments, by the inputs' number of bytes
         self._bounds: dict[tuple[int, ...], tuple[Any, Bound]] = {}
         self._streams = _watched_streams()

@@ -48,6 +48,7 @@ class Program:
     """Runs the code of a KernelBench problem."""
 
     ENTRY = "class ModelNew"
+    other_types: Collection[str] | None = ()  # KernelBench compares only tensors of one type
 
     def __init__(self, path: Path) -> None:
         self._module = values.module_of(path, "kernelbench_problem")
@@ -96,7 +97,3 @@ class Program:
         """Return the model `ModelNew` of a module, or None if the module lacks it."""
         kind = getattr(module, "ModelNew", None)
         return kind and self._made(kind)
-
-    def other_types(self) -> Collection[str] | None:
-        """Return no type, because KernelBench's check compares only tensors of one type."""
-        return ()

@@ -1,6 +1,6 @@
 """Reads the form of SOL-ExecBench and FlashInfer-Trace: a definition, and a file of workloads."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -94,8 +94,7 @@ def read(path: Path) -> Statement:
 
 def _axes(definition: _Definition, line: _Line) -> dict[str, int]:
     """Return a workload's extents by name. Raises ValueError for an invalid expression."""
-    axes = {name: axis.value for name, axis in definition.axes.items() if axis.type == "const"}
-    axes |= line.axes
+    axes = {name: x.value for name, x in definition.axes.items() if x.type == "const"} | line.axes
     for name, axis in definition.axes.items():
         if axis.type == "expr":
             axes[name] = evaluate(axis.expression, axes)
@@ -121,6 +120,7 @@ class Program:
     def __init__(self, path: Path) -> None:
         self._root, (self._definition, self._lines, _) = _root(path) or path.parent, _read(path)
         self._module = vars(values.module_of(path, "reference", self._definition.reference))
+        self.other_types = {each.dtype for each in self._definition.outputs.values()}
 
     def inputs(self, number: int, seed: int) -> Sequence[Any]:
         """Return the arguments of a workload, with random values that depend on the seed."""
@@ -148,7 +148,3 @@ class Program:
     def solution(self, module: Any) -> Any:
         """Return the function `run` of a module, or None if the module lacks it."""
         return getattr(module, "run", None)
-
-    def other_types(self) -> Collection[str] | None:
-        """Return the types of the definition, which may differ from the reference's types."""
-        return {each.dtype for each in self._definition.outputs.values()}

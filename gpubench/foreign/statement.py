@@ -94,6 +94,13 @@ class Program(Protocol):
 
     ENTRY: str  # the name that a solution's Python file must define, such as `function run`
 
+    @property
+    def other_types(self) -> Collection[str] | None:
+        """Element types that a solution's result may have beside the reference's type.
+
+        None if the problem's own check accepts every type.
+        """
+
     def inputs(self, number: int, seed: int) -> Sequence[Any]:
         """Return the arguments of a workload, with random values that depend on the seed."""
 
@@ -105,12 +112,6 @@ class Program(Protocol):
 
     def solution(self, module: Any) -> Any:
         """Return the function in a module that takes the reference's arguments, or None."""
-
-    def other_types(self) -> Collection[str] | None:
-        """Return element types that a solution's result may have beside the reference's type.
-
-        Return None if the problem's own check accepts every type.
-        """
 
 
 def read_text(path: Path) -> str:

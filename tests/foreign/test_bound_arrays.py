@@ -22,6 +22,7 @@ class Problem:
     """A problem whose inputs and reference are functions of a test."""
 
     ENTRY = "function run"
+    other_types: Collection[str] | None = ("float16",)
 
     def __init__(self, inputs: Callable[[], Sequence[Any]], reference: Callable[..., Any]) -> None:
         self._inputs, self._reference = inputs, reference
@@ -32,9 +33,6 @@ class Problem:
 
     def reference(self, arguments: Sequence[Any]) -> Any:
         return self._reference(*arguments)
-
-    def other_types(self) -> Collection[str] | None:
-        return {"float16"}
 
 
 def reason(
