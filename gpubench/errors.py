@@ -74,6 +74,10 @@ class ChildLostError(DeviceUnavailableError):
         return f"the measuring process {self.why}"
 
 
+class ChildHungError(ChildLostError):
+    """The measuring process gave no answer within a time limit, and was killed."""
+
+
 class LacksMemoryError(ChildLostError):
     """The measuring process has too little memory for a point, which is therefore skipped."""
 
@@ -169,8 +173,8 @@ def with_place(error: Exception, path: Path | None = None) -> str:
 
     The place is the innermost call in `path`. If no call is in `path`, the place is the innermost
     call in a user's file. If no call is in a user's file, the place is `path`, or the innermost
-    call if `path` is None. For an error of gpubench, return only the message, because its text says what is wrong and where. The
-    text of a SyntaxError has a place of its own.
+    call if `path` is None. For an error of gpubench, return only the message, because its text says
+    what is wrong and where. The text of a SyntaxError has a place of its own.
     """
     if isinstance(error, GpubenchError | CompileError | LaunchError | DoesNotFitError):
         return first_line(error)

@@ -23,7 +23,7 @@ from gpubench.engine.measure.walled import Walled
 from gpubench.engine.operands.make import SEED_BITS
 from gpubench.engine.outside.examination import Examination
 from gpubench.engine.outside.wall import Wall
-from gpubench.errors import ChildLostError
+from gpubench.errors import ChildHungError, ChildLostError
 from gpubench.model import (
     CallVariant,
     Measurement,
@@ -229,7 +229,8 @@ class Worker:
         result, lost = self._attempt(point, wall_limit_s)
         if lost:
             why = result.reason
-            result, lost = self._attempt(point, wall_limit_s)
+            if before or lost != ChildHungError:  # else the point would hang again
+                result, lost = self._attempt(point, wall_limit_s)
             if lost:
                 self._faults[name] += 1
             elif result.status == Status.OK:
@@ -288,8 +289,10 @@ class Worker:
         hang_s = self._timing.hang_s
         return self._child.request(hang_s, Examiner.row_digests, point, rows, seed, launches)
 
-    def _attempt(self, point: Point, wall_limit_s: float | None) -> tuple[Measurement, bool]:
-        """Measure a point once. Return the measurement, and whether the point ended the child.
+    def _attempt(
+        self, point: Point, wall_limit_s: float | None
+    ) -> tuple[Measurement, type[ChildLostError] | None]:
+        """Measure a point once. Return the measurement, and the error if the point ended the child.
 
         If no child is running, a new child is started.
         """
@@ -306,11 +309,11 @@ class Worker:
             )
         except ChildLostError as lost:
             blank = Measurement(point=point, status=Status.ERROR, started_utc=started)
-            return as_lost(blank, lost), True
+            return as_lost(blank, lost), type(lost)
         self._last = point
         if not self._child.usable:
             self._child.end()
-        return result, not self._child.usable
+        return result, None if self._child.usable else ChildLostError
 
     def _seed_of(self, variant: Variant) -> int | None:
         """Return the seed of the next measurement's operands. None means the seed of the job.

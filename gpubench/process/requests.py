@@ -14,6 +14,7 @@ from time import perf_counter
 import msgspec
 
 from gpubench.errors import (
+    ChildHungError,
     ChildLostError,
     DeviceBusyError,
     DeviceUnavailableError,
@@ -39,6 +40,7 @@ _ERRORS: dict[str, type[GpubenchError]] = {
         DeviceUnavailableError,
         DeviceBusyError,
         ChildLostError,
+        ChildHungError,
         LacksMemoryError,
     )
 }
@@ -97,7 +99,7 @@ def ask(
             if next_limit_s := next(limits, None):
                 limit_s, deadline_s = next_limit_s, perf_counter() + next_limit_s
     except TimeoutError as error:
-        raise ChildLostError(f"hung: no answer within {limit_s:g} s; killed") from error
+        raise ChildHungError(f"hung: no answer within {limit_s:g} s; killed") from error
     except (EOFError, OSError) as error:
         raise ChildLostError(child.how_it_ended()) from error
     except (ValueError, RecursionError) as error:

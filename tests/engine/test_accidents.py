@@ -96,6 +96,13 @@ def test_a_build_that_hangs_ends_at_the_point_limit(tmp_path: Path) -> None:
     assert rows["mine"].reason == "hung: no answer within 1 s; killed"
 
 
+def test_a_function_that_hangs_alone_in_its_process_is_not_called_again(tmp_path: Path) -> None:
+    hangs = {"call": "print('begun', flush=True); time.sleep(600)"}
+    done = call(tmp_path, *command(tmp_path, "--point-limit", "4", mine=hangs))
+    assert done.err.count("begun") == 1
+    assert "hung: no answer within 4 s" in done.err
+
+
 @pytest.mark.parametrize("ended_by", ["itself", "a kill"])
 def test_a_process_of_a_kernel_does_not_outlive_the_sweep(tmp_path: Path, ended_by: str) -> None:
     seconds = f"98765{tmp_path.stat().st_ino}"
