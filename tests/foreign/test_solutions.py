@@ -118,6 +118,17 @@ def test_a_problem_without_solutions_says_where_they_lie(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"), [("x.py", "x.py: no such file"), (".", ". is a folder: name its files")]
+)
+def test_a_solution_that_is_no_file_is_refused_by_its_flag(
+    name: str, reason: str, tmp_path: Path
+) -> None:
+    problem = stated_problems.model(tmp_path)
+    done = call(tmp_path, "judge", problem.name, "--solution", name, "--device", "cpu")
+    assert (done.code, done.err.strip()) == (2, f"gpubench: --solution: {reason}")
+
+
 def test_a_process_that_makes_inputs_on_a_cpu_can_be_read_by_no_other_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -170,6 +170,11 @@ def _with_solutions(
             raise UsageError(f"KERNEL: {name}: no such file or folder")
         *other_forms, last = forms.NAMES
         raise UsageError(f"KERNEL: {name} has no problem of {', '.join(other_forms)} or {last}")
+    for solution in solutions or ():
+        if not os.path.exists(solution):  # noqa: PTH110 # Path.exists raises for a long name
+            raise UsageError(f"--solution: {shown(str(solution))}: no such file")
+        if solution.is_dir():
+            raise UsageError(f"--solution: {shown(str(solution))} is a folder: name its files")
     pairs = ((path, solutions or forms.solutions(form, path)) for form, path in problems)
     if judged := [(path, beside) for path, beside in pairs if beside]:
         return judged
