@@ -105,53 +105,59 @@ def _judge_all(
     folder: Path | None,
 ) -> tuple[list[Problem], int]:
     """Judge problems until the budget is used up. Return the judged problems and the exit code."""
-    done, code, budget = list[Problem](), 0, Budget(len(problems))
+    done, code, number, budget = list[Problem](), 0, 0, Budget(len(problems))
     # Problems with compiled solutions are judged last, because a compilation takes a minute.
     problems = sorted(problems, key=lambda each: is_compiled(each[1]))
+    is_interrupted = False
     with Ahead(problems, options) as ahead:
-        for number, (path, beside) in enumerate(problems):
-            budget.begin()
-            own = {**options, "op": str(path), "output": None}
-            functions = len(beside) + 1
-            try:
-                if budget.has_time:
-                    ahead.prepare(number)
-                    sweep = read_judged(own, defaults, beside)
-                    results = _results_of(sweep, folder, choices)
-                    rounds = budget.share(sweep, functions, ahead.prepared).timing.rounds
-                    if not results.is_complete:
-                        ahead.start_children(sweep, rounds)
-                if not budget.has_time:
-                    say(_beyond(budget, len(problems) - number, folder), "yellow", err=True)
-                    return done, NOT_JUDGED
-            except UsageError as error:
-                if len(problems) == 1:
-                    raise
-                say(f"not judged: {error}", "yellow", err=True)
-                code = NOT_JUDGED
-                continue
-            except KeyboardInterrupt:
-                if not done:
-                    raise
-                return done, INTERRUPTED
-            sweep = budget.share(sweep, functions, ahead.prepared)
-            problem, is_interrupted = _judged(sweep, results, choices)
-            done.append(problem)
-            budget.judged(sum(row.rounds or 1 for row in problem.rows))
-            if is_interrupted:
-                return done, INTERRUPTED
+        try:
+            for number, (path, beside) in enumerate(problems):
+                budget.begin()
+                own = {**options, "op": str(path), "output": None}
+                functions = len(beside) + 1
+                try:
+                    if budget.has_time:
+                        ahead.prepare(number)
+                        sweep = read_judged(own, defaults, beside)
+                        results = _results_of(sweep, folder, choices)
+                        rounds = budget.share(sweep, functions, ahead.prepared).timing.rounds
+                        if not results.is_complete:
+                            ahead.start_children(sweep, rounds)
+                    if not budget.has_time:
+                        left = _left(len(problems) - number, folder)
+                        used = f"--budget {budget.budget_s:g} is used up"
+                        say(f"{used}, with {left}", "yellow", err=True)
+                        return done, NOT_JUDGED
+                except UsageError as error:
+                    if len(problems) == 1:
+                        raise
+                    say(f"not judged: {error}", "yellow", err=True)
+                    code = NOT_JUDGED
+                    continue
+                sweep = budget.share(sweep, functions, ahead.prepared)
+                problem, is_interrupted = _judged(sweep, results, choices)
+                done.append(problem)
+                budget.judged(sum(row.rounds or 1 for row in problem.rows))
+                if is_interrupted:
+                    break
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            is_interrupted = True
+    if is_interrupted:
+        say(f"interrupted, with {_left(len(problems) - number, folder)}", err=True)
+        return done, INTERRUPTED
     return done, code
 
 
-def _beyond(budget: Budget, problems: int, folder: Path | None) -> str:
-    """Return a message on the problems that are left when the budget is used up."""
-    rest = counted(problems, "problem")
+def _left(problems: int, folder: Path | None) -> str:
+    """Return how many problems are left to judge, and how to judge them."""
     how = (
         f"--resume {shown(str(folder))} judges the rest"
         if folder
         else "name a folder with -o, so that --resume can judge the rest"
     )
-    return f"--budget {budget.budget_s:g} is used up, with {rest} left to judge; {how}"
+    return f"{counted(problems, 'problem')} left to judge; {how}"
 
 
 def _with_solutions(
