@@ -17,16 +17,14 @@ from gpubench.on_cpu.fault import KernelFaultError
 from gpubench.on_cpu.run import Sanitizer, run_on_cpu
 from gpubench.temporary import temporary_folder
 
-STEPS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 256)
-"""Numbers that are tried as divisors of all extents, in this order."""
+STEPS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128)
+"""Numbers that are tried as divisors of M, N and K, in this order. At 256, a run takes 10 s."""
 
 SQUARE = 128  # extents of the square matrices on which a race is searched
 
 MIN_SIZES = 2  # minimum number of different sizes that support a condition
 
 LIMIT_S = 10.0  # time limit of a launch, in seconds
-
-_FURTHER = 'problem.extents["{}"]'  # an extent of a problem beside M, N and K
 
 Cases = Mapping[Sanitizer, Sequence[Case]]
 
@@ -35,8 +33,8 @@ Cases = Mapping[Sanitizer, Sequence[Case]]
 class SizeRule:
     """A condition on the extents of a problem."""
 
-    divisors: Mapping[str, int]  # numbers that must divide the extents, by extent
-    is_square: bool = False  # whether all extents must be equal
+    divisors: Mapping[str, int]  # numbers that must divide M, N and K, by extent
+    is_square: bool = False  # whether these extents must be equal
 
     def __str__(self) -> str:
         """Return the condition, such as `M % 64 == 0 and K % 8 == 0`."""
@@ -45,10 +43,7 @@ class SizeRule:
     @property
     def field(self) -> str:
         """The field of a description that refuses all other sizes, as Python code."""
-        names = {
-            name: f"problem.{name.lower()}" if name in PRODUCT_EXTENTS else _FURTHER.format(name)
-            for name in self.divisors
-        }
+        names = {name: f"problem.{name.lower()}" for name in self.divisors}
         return f'refuse=lambda _, problem: None if {self._condition(names)} else "needs {self}",'
 
     def _condition(self, names: Mapping[str, str]) -> str:
@@ -71,11 +66,11 @@ class SizeRule:
         return [*larger.values()]
 
     def _nearest(self, problem: Problem) -> Problem:
-        extents = problem.extents
+        extents = {name: problem.extents[name] for name in self.divisors}
         if self.is_square:
             extents = dict.fromkeys(extents, sorted(extents.values())[len(extents) // 2])
-        size = [_multiple(extents[name], step) for name, step in self.divisors.items()]
-        return problem.at(problem.operation.size_of(size))
+        larger = {name: _multiple(extents[name], step) for name, step in self.divisors.items()}
+        return problem.at(problem.operation.size_of([*{**problem.extents, **larger}.values()]))
 
 
 def _multiple(extent: int, step: int) -> int:
@@ -95,15 +90,11 @@ def right_sizes(cases: Cases) -> SizeRule | None:
     is wrong under each condition that is tried.
     """
     searched = cases[Sanitizer.ADDRESS]
-    operation = OPERATIONS[searched[0].problem.op]
-    if operation.listed:
+    if OPERATIONS[searched[0].problem.op].listed:
         return None
     with temporary_folder() as folder:
         for is_square in (False, True):
-            rules = (
-                SizeRule(divisors=dict.fromkeys(operation.extents, step), is_square=is_square)
-                for step in STEPS[not is_square :]
-            )
+            rules = (_rule(searched, step, is_square=is_square) for step in STEPS[not is_square :])
             rule = next((each for each in rules if _is_right(each, searched, folder)), None)
             if rule:
                 weakest = rule if is_square else _weakest(rule, searched, folder)
@@ -118,11 +109,9 @@ def race_of_square(cases: Cases) -> KernelFaultError | None:
     At other sizes, a kernel without bounds checks may stop before the race.
     """
     watched = cases[Sanitizer.THREAD]
-    operation = OPERATIONS[watched[0].problem.op]
-    if operation.listed:
+    if OPERATIONS[watched[0].problem.op].listed:
         return None
-    rule = SizeRule(divisors=dict.fromkeys(operation.extents, SQUARE), is_square=True)
-    for case in rule.cases(watched)[:1]:
+    for case in _rule(watched, SQUARE, is_square=True).cases(watched)[:1]:
         with temporary_folder() as folder:
             try:
                 run_on_cpu([case], Sanitizer.THREAD, folder, stalled_s=LIMIT_S)
@@ -131,6 +120,12 @@ def race_of_square(cases: Cases) -> KernelFaultError | None:
             except UsageError:  # ThreadSanitizer cannot be used here
                 return None
     return None
+
+
+def _rule(cases: Sequence[Case], step: int, *, is_square: bool) -> SizeRule:
+    """Return the rule that a number divides M, N and K, or those of them that a problem has."""
+    names = [name for name in cases[0].problem.extents if name in PRODUCT_EXTENTS]
+    return SizeRule(divisors=dict.fromkeys(names, step), is_square=is_square)
 
 
 def _weakest(rule: SizeRule, cases: Sequence[Case], folder: Path) -> SizeRule:

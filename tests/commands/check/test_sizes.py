@@ -8,7 +8,7 @@ from gpubench.commands.check import run
 from gpubench.commands.check.cases import all_cases
 from gpubench.commands.check.run import FAULTY, NO_RULE, run_check
 from gpubench.commands.check.sizes import SizeRule
-from gpubench.model import OPERATIONS, CudaVariant, Problem
+from gpubench.model import CudaVariant, Problem
 from gpubench.on_cpu.case import Case
 
 VECTORS = """
@@ -94,15 +94,6 @@ def test_the_field_of_a_rule_refuses_exactly_the_other_sizes() -> None:
     assert refuse(None, problem(32, 7, 8)) is None
     assert refuse(None, problem(32, 7, 9)) == f"needs {rule}"
     assert refuse(None, problem(33, 7, 8)) == f"needs {rule}"
-
-
-def test_the_field_of_a_rule_names_the_further_extents_of_an_operation() -> None:
-    op = next(name for name, each in OPERATIONS.items() if each.further)
-    extents = OPERATIONS[op].extents
-    rule = SizeRule(divisors=dict.fromkeys(extents, 4))
-    refuse = eval(rule.field.removeprefix("refuse=").removesuffix(","))  # noqa: S307 # own text
-    sizes = [OPERATIONS[op].size_of([edge] * len(extents)) for edge in (4, 6)]
-    assert [bool(refuse(None, Problem.of(op, size, "float32"))) for size in sizes] == [False, True]
 
 
 def test_a_square_rule_states_the_divisor_of_equal_extents_once() -> None:
