@@ -22,6 +22,12 @@ STEPS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128)
 
 SQUARE = 128  # extents of the square matrices on which a race is searched
 
+SQUARES = (SQUARE, 96)
+"""Extents of square matrices: each of `STEPS` divides one of them. A kernel that is wrong at a
+square is wrong under each condition that the square meets."""
+
+BATCHES = 2  # maximum of the extents beside M, N and K
+
 MIN_SIZES = 2  # minimum number of different sizes that support a condition
 
 LIMIT_S = 10.0  # time limit of a launch, in seconds
@@ -70,7 +76,8 @@ class SizeRule:
         if self.is_square:
             extents = dict.fromkeys(extents, sorted(extents.values())[len(extents) // 2])
         larger = {name: _multiple(extents[name], step) for name, step in self.divisors.items()}
-        return problem.at(problem.operation.size_of([*{**problem.extents, **larger}.values()]))
+        few = {name: min(extent, BATCHES) for name, extent in problem.extents.items()}
+        return problem.at(problem.operation.size_of([*(few | larger).values()]))
 
 
 def _multiple(extent: int, step: int) -> int:
@@ -93,8 +100,14 @@ def right_sizes(cases: Cases) -> SizeRule | None:
     if OPERATIONS[searched[0].problem.op].listed:
         return None
     with temporary_folder() as folder:
+        squares = [
+            edge
+            for edge in SQUARES
+            if _is_right(_rule(searched, edge, is_square=True), searched, folder)
+        ]
+        steps = [step for step in STEPS if any(edge % step == 0 for edge in squares)]
         for is_square in (False, True):
-            rules = (_rule(searched, step, is_square=is_square) for step in STEPS[not is_square :])
+            rules = (_rule(searched, step, is_square=is_square) for step in steps[not is_square :])
             rule = next((each for each in rules if _is_right(each, searched, folder)), None)
             if rule:
                 weakest = rule if is_square else _weakest(rule, searched, folder)

@@ -64,35 +64,6 @@ def test_the_number_of_wrong_elements_agrees_with_its_verb(count: int, are: str)
 
 
 @pytest.mark.slow
-def test_the_line_that_a_fault_names_excludes_sizes_without_bounds_checks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "mine.cu").write_text(
-        "__global__ void mine(const float* A, const float* B, float* C, int M, int N, int K) {\n"
-        "  int x = blockIdx.x * 16 + threadIdx.x, y = blockIdx.y;\n"
-        "  float sum = 0;\n"
-        "  for (int k = 0; k < K; ++k) sum += A[y * K + k] * B[k * N + x];\n"
-        "  C[y * N + x] = sum;\n}\n"
-    )
-    text = """
-from gpubench.model import CudaVariant
-
-VARIANT = CudaVariant(idea="of a test", grid=("(N+15)//16", "M"), block=(16,), kernel="mine",
-    signature="const float* A, const float* B, float* C, int M, int N, int K",
-    dtypes=("float32",),
-{})
-"""
-    (tmp_path / "mine.py").write_text(text.format(""))
-    assert check("mine", tmp_path) == FAULTY
-    *_, advice, line = capsys.readouterr().out.splitlines()
-    assert advice == (
-        "add bounds checks, or refuse other sizes in the description; correct mine.py"
-    )
-    (tmp_path / "mine.py").write_text(text.format(line))
-    assert check("mine", tmp_path) == 0
-
-
-@pytest.mark.slow
 def test_a_right_kernel_is_compiled_run_and_clean(capsys: pytest.CaptureFixture[str]) -> None:
     assert check("shared_tile", tiles="2,3") == 0
     out = capsys.readouterr().out

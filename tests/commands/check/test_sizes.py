@@ -87,6 +87,35 @@ def test_the_sizes_at_which_a_faulty_kernel_is_right_are_stated(
     assert all((line in out) == (text is RACE) for line in barrier)
 
 
+@pytest.mark.slow
+def test_the_line_that_a_fault_names_excludes_sizes_without_bounds_checks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.cu").write_text(
+        "__global__ void mine(const float* A, const float* B, float* C, int M, int N, int K) {\n"
+        "  int x = blockIdx.x * 16 + threadIdx.x, y = blockIdx.y;\n"
+        "  float sum = 0;\n"
+        "  for (int k = 0; k < K; ++k) sum += A[y * K + k] * B[k * N + x];\n"
+        "  C[y * N + x] = sum;\n}\n"
+    )
+    text = """
+from gpubench.model import CudaVariant
+
+VARIANT = CudaVariant(idea="of a test", grid=("(N+15)//16", "M"), block=(16,), kernel="mine",
+    signature="const float* A, const float* B, float* C, int M, int N, int K",
+    dtypes=("float32",),
+{})
+"""
+    (tmp_path / "mine.py").write_text(text.format(""))
+    assert run_check("mine", tmp_path, None, None, None) == FAULTY
+    *_, advice, line = capsys.readouterr().out.splitlines()
+    assert advice == (
+        "add bounds checks, or refuse other sizes in the description; correct mine.py"
+    )
+    (tmp_path / "mine.py").write_text(text.format(line))
+    assert run_check("mine", tmp_path, None, None, None) == 0
+
+
 def test_the_field_of_a_rule_refuses_exactly_the_other_sizes() -> None:
     rule = SizeRule(divisors={"M": 16, "N": 1, "K": 8})
     assert str(rule) == "M % 16 == 0 and K % 8 == 0"
