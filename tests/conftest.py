@@ -85,6 +85,7 @@ LONGEST = (
     "test_check.py", "test_new_operation.py", "test_worker.py", "test_files.py",
     "test_accidents.py", "test_students.py", "test_cpu.py", "test_accesses.py", "test_cheats.py",
     "test_wall.py", "test_stream_k.py", "test_processes.py", "test_proof.py", "test_epilogue.py",
+    "test_sizes.py",
     "test_wrong.py", "test_bisect.py", "test_typed_pages.py", "test_fuzz.py", "test_limits.py",
     "test_kinds.py", "test_export.py", "test_foreign.py", "test_ends_of_commands.py",
     "test_host_functions.py", "test_scaled.py", "test_from_source.py", "test_shared.py",

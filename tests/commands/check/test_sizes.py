@@ -64,7 +64,7 @@ def problem(m: int, n: int, k: int) -> Problem:
         (TILES, "M % 16 == 0 and N % 16 == 0 and K % 8 == 0"),
         (STRIDE, "M == N == K and M % 4 == 0"),
         (RACE, ""),
-        (TRANSPOSED, ""),
+        pytest.param(TRANSPOSED, "", marks=pytest.mark.exhaustive),
     ],
     ids=["vectors", "tiles", "a stride of another matrix", "a race", "a wrong index"],
 )
