@@ -81,7 +81,7 @@ class _Watch:
             return
         if f"{where}{os.sep}".startswith(f"{rates}{os.sep}"):
             return
-        if where.startswith(os.path.join(tempfile.gettempdir(), TEMPORARY)):  # noqa: PTH118
+        if where.startswith(str(Path(tempfile.gettempdir(), TEMPORARY))):
             return
         if not f"{where}{os.sep}".startswith(f"{self.folder}{os.sep}"):
             self.found.append(f"{event} {where}"[:300])

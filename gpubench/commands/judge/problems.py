@@ -105,12 +105,11 @@ def _judge_all(
     folder: Path | None,
 ) -> tuple[list[Problem], int]:
     """Judge problems until the budget is used up. Return the judged problems and the exit code."""
-    done, code, number, budget = list[Problem](), 0, 0, Budget(len(problems))
+    done, code, budget = list[Problem](), 0, Budget(len(problems))
     # Problems with compiled solutions are judged last, because a compilation takes a minute.
     problems = sorted(problems, key=lambda each: is_compiled(each[1]))
-    is_interrupted = False
-    with Ahead(problems, options) as ahead:
-        try:
+    try:
+        with Ahead(problems, options) as ahead:
             for number, (path, beside) in enumerate(problems):
                 budget.begin()
                 own = {**options, "op": str(path), "output": None}
@@ -124,9 +123,8 @@ def _judge_all(
                         if not results.is_complete:
                             ahead.start_children(sweep, rounds)
                     if not budget.has_time:
-                        left = _left(len(problems) - number, folder)
                         used = f"--budget {budget.budget_s:g} is used up"
-                        say(f"{used}, with {left}", "yellow", err=True)
+                        say(f"{used}, with {_left(budget, folder)}", "yellow", err=True)
                         return done, NOT_JUDGED
                 except UsageError as error:
                     if len(problems) == 1:
@@ -139,25 +137,28 @@ def _judge_all(
                 done.append(problem)
                 budget.judged(sum(row.rounds or 1 for row in problem.rows))
                 if is_interrupted:
-                    break
-        except KeyboardInterrupt:
-            if not done:
-                raise
-            is_interrupted = True
-    if is_interrupted:
-        say(f"interrupted, with {_left(len(problems) - number, folder)}", err=True)
-        return done, INTERRUPTED
+                    return done, _interrupted(budget, folder)
+    except KeyboardInterrupt:
+        if not done:
+            raise
+        return done, _interrupted(budget, folder)
     return done, code
 
 
-def _left(problems: int, folder: Path | None) -> str:
-    """Return how many problems are left to judge, and how to judge them."""
+def _interrupted(budget: Budget, folder: Path | None) -> int:
+    """Say how to judge the rest after Ctrl-C. Return the exit code."""
+    say(f"interrupted, with {_left(budget, folder)}", err=True)
+    return INTERRUPTED
+
+
+def _left(budget: Budget, folder: Path | None) -> str:
+    """Return how many problems are left, with the one that began last, and how to judge them."""
     how = (
         f"--resume {shown(str(folder))} judges the rest"
         if folder
         else "name a folder with -o, so that --resume can judge the rest"
     )
-    return f"{counted(problems, 'problem')} left to judge; {how}"
+    return f"{counted(budget.problems_left + 1, 'problem')} left to judge; {how}"
 
 
 def _with_solutions(

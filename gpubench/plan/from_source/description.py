@@ -358,10 +358,11 @@ def _guessed(
     if area and not first and (is_block or threads or not has_y):
         x, y = edges
         block = (x, y) if is_block else block
-    per_thread = [elements_per_thread(kernel, axis, text) for axis in "xy"]
-    if area > MAX_THREADS and has_y and not first and all(per_thread):
-        x, y = edges
-        block = str(int(x) // per_thread[0]), str(int(y) // per_thread[1])
+    if area > MAX_THREADS and has_y and not first:
+        per_thread = [elements_per_thread(kernel, axis, text) for axis in "xy"]
+        if all(per_thread):
+            x, y = edges
+            block = str(int(x) // per_thread[0]), str(int(y) // per_thread[1])
     if {*THREAD, "BM", "BN"} <= tile.keys():
         block = "BN/TN", "BM/TM"
         block = block[::-1] if x == "BM" else block

@@ -122,9 +122,8 @@ def edge_of_block(kernel: Function, axis: str, axes: Names, text: str) -> str:
     may define the number as a constant. `axes` has the axis of a tile for each template parameter.
     """
     index = _index(kernel, f"blockIdx.{axis}")
-    factors = re.findall(rf"{index}\s*\*\s*\(?\s*(\w+)|\b(\w+)\s*\)?\s*\*\s*{index}", kernel.body)
-    scope = Scope(names=_values(code(text)) | _values(kernel.body), symbols=axes)
-    edges = {scope.expression("".join(pair)) for pair in factors}
+    factor = rf"{index}\s*\*\s*\(?\s*(\w+)|\b(\w+)\s*\)?\s*\*\s*{index}"
+    edges = _found(factor, kernel, axes, text)
     if edges and all(edge.isdecimal() for edge in edges):
         largest = max(map(int, edges))
         edges = {str(largest)} if not any(largest % int(edge) for edge in edges) else edges
@@ -137,10 +136,15 @@ def elements_per_thread(kernel: Function, axis: str, text: str) -> int:
     Return 0 if there is no such number, or more than one. `text` is the source.
     """
     index = _index(kernel, f"threadIdx.{axis}")
-    scope = Scope(names=_values(code(text)) | _values(kernel.body))
-    factors = {scope.expression(name) for name in re.findall(rf"{index}\s*\*\s*(\w+)", kernel.body)}
+    factors = _found(rf"{index}\s*\*\s*(\w+)", kernel, {}, text)
     numbers = {int(each) for each in factors if each.isdecimal()}
     return numbers.pop() if len(numbers) == 1 else 0
+
+
+def _found(pattern: str, kernel: Function, axes: Names, text: str) -> set[str]:
+    """Return what a pattern's groups find in a kernel, as expressions of a description."""
+    scope = Scope(names=_values(code(text)) | _values(kernel.body), symbols=axes)
+    return {scope.expression("".join(each)) for each in re.findall(pattern, kernel.body)}
 
 
 def is_alone(kernel: Function, axis: str, sizes: Iterable[str]) -> bool:

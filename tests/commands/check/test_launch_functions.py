@@ -1,11 +1,10 @@
 """`check` runs launches that a source makes by functions of CUDA's runtime, without `<<<…>>>`."""
 
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from gpubench.commands.check import run
-from gpubench.commands.check.run import FAULTY, NOT_RUN, run_check
+from gpubench.commands.check.run import FAULTY, NOT_RUN
 
 pytestmark = pytest.mark.slow
 
@@ -51,15 +50,9 @@ HIDDEN = BY_POINTER.format("hidden").replace("cuda", "const void* hidden = mine<
     ids=["cast", "reinterpret_cast", "config", "a small grid", "a void* variable"],
 )
 def test_a_launch_by_a_function_of_the_runtime_is_run_if_the_kernel_has_its_type(
-    launch: str,
-    code: int,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    launch: str, code: int, check_text: Callable[[str], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "_compile", lambda *_: True)
-    (tmp_path / "mine.cu").write_text(KERNEL + launch)
-    assert run_check(str(tmp_path / "mine.cu"), None, None, None, None) == code
+    assert check_text(KERNEL + launch) == code
     advice = "write cudaLaunchKernel(kernel, ...): a void* hides its parameters"
     assert (advice in capsys.readouterr().out) == (code == NOT_RUN)
 
@@ -83,13 +76,7 @@ GRID = "auto grid = cooperative_groups::this_grid(); grid.sync(); float sum = 0;
     ids=["a structure by value", "a barrier of the grid"],
 )
 def test_what_is_not_supported_is_named_in_one_line(
-    text: str,
-    says: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    text: str, says: str, check_text: Callable[[str], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "_compile", lambda *_: True)
-    (tmp_path / "mine.cu").write_text(text)
-    assert run_check(str(tmp_path / "mine.cu"), None, None, None, None) == NOT_RUN
+    assert check_text(text) == NOT_RUN
     assert says in capsys.readouterr().out

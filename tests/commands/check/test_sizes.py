@@ -1,10 +1,10 @@
 """`check` states the condition on the sizes under which a kernel without bounds checks is right."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gpubench.commands.check import run
 from gpubench.commands.check.cases import all_cases
 from gpubench.commands.check.run import FAULTY, NO_RULE, run_check
 from gpubench.commands.check.sizes import SizeRule
@@ -69,15 +69,9 @@ def problem(m: int, n: int, k: int) -> Problem:
     ids=["vectors", "tiles", "a stride of another matrix", "a race", "a wrong index"],
 )
 def test_the_sizes_at_which_a_faulty_kernel_is_right_are_stated(
-    text: str,
-    condition: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    text: str, condition: str, check_text: Callable[[str], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "_compile", lambda *_: True)
-    (tmp_path / "mine.cu").write_text(text)
-    assert run_check(str(tmp_path / "mine.cu"), None, None, None, None) == FAULTY
+    assert check_text(text) == FAULTY
     out = capsys.readouterr().out
     assert (f"right and clean if {condition}, and faulty at some other sizes" in out) == bool(
         condition

@@ -19,7 +19,8 @@ def test_ctrl_c_in_the_second_problem_keeps_the_first_and_counts_the_rest(
     ahead.return_value.__enter__.return_value.prepare.side_effect = prepared
     monkeypatch.setattr(problems, "Ahead", ahead)
     monkeypatch.setattr(problems, "_judged", MagicMock(side_effect=results))
-    for name in ("Budget", "read_judged", "_results_of"):
+    monkeypatch.setattr(problems.Budget, "share", MagicMock())
+    for name in ("read_judged", "_results_of"):
         monkeypatch.setattr(problems, name, MagicMock())
     each = [(Path(f"{name}.py"), [Path(f"{name}.new.py")]) for name in "abc"]
     judged = problems._judge_all(each, {}, MagicMock(), MagicMock(), Path("out"))
