@@ -38,7 +38,7 @@ MODULES = (
 ISOLATED = ("-I", "-P", "-S")
 """Options that keep Python from importing modules in the current directory."""
 
-READ_AT_IMPORT = ("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_NUM", "MPL", "LD_", "CUDA")
+READ_AT_IMPORT = ("PYTHON", "NUMBA_", "OMP_NUM", "OPENBLAS_NUM", "MPL", "LD_", "CUDA")
 """Beginnings of names of variables that modules read while they are imported."""
 
 MAX_BYTES = 2**20
