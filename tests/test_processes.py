@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from commandline import TIMEOUT_S, call, run, running, start
-from warm import Popen
+from warm import Fork, Popen
 
 from gpubench.engine.child import supervisor
 from gpubench.engine.worker import Worker
@@ -123,6 +123,13 @@ def all_ended(ends: list[int]) -> bool:
     for end in ends:
         os.close(end)
     return all(ended)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux starts processes as forks")
+def test_children_that_measure_start_as_forks_in_these_tests() -> None:
+    environment, _ = supervisor.environment_of_child(os.environ, None, "")
+    assert Fork.forks
+    assert Fork.forks.takes([sys.executable, "-P", "-c", BOOT], environment)
 
 
 def test_a_daemon_is_a_descendant_and_ends_with_the_others(

@@ -11,8 +11,14 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
+
+// nvcc includes these headers before each source.
+#include <cassert>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
 
 #include "runtime.h"
 

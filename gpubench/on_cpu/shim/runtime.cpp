@@ -417,6 +417,13 @@ size_t run(const Launch& one, const std::vector<Index>& chosen, Place place = {}
 
 }  // namespace
 
+// `assert` of glibc calls this function.
+extern "C" [[noreturn]] void __assert_fail(const char* condition, const char* file, unsigned line,
+                                           const char*) noexcept {
+  std::fprintf(stderr, "%s:%u: fault: assertion failed: %s\n", file, line, condition);
+  std::_Exit(1);
+}
+
 Index thread_index() { return thread_of(current->thread); }
 Index block_index() { return block; }
 Index block_dimensions() { return launch.block; }

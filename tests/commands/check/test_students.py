@@ -466,5 +466,18 @@ def test_only_one_of_two_functions_of_a_name_is_called_right(
     assert "not checked: another function of the source has the same name" in out
 
 
+def test_a_failed_assertion_is_a_fault_with_its_condition_and_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "mine.cu"
+    source.write_text(
+        "__global__ void product(int n, const float* A, const float* B, float* C) {\n"
+        "  assert(n % 2 == 0);\n"
+        "}\n"
+    )
+    assert check(source) == FAULTY
+    assert "fault: assertion failed: n % 2 == 0\nmine.cu:2\n" in capsys.readouterr().out
+
+
 def test_the_files_are_there() -> None:
     assert (len(FILES), len(FAULTS)) == (30, 23)
