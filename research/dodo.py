@@ -488,8 +488,11 @@ def _products_of_models() -> Iterator[dict[str, Any]]:
     for name, (rounds, kernels, tiles, sizes) in SCALED.items():
         yield step(f"gpu:gemm_scaled{name}", f"gpubench sweep --op gemm_scaled --dtypes fp8 --variants {kernels} --operands normal --rounds {rounds} --tiles {tiles} --sizes {sizes} -o CARD/gemm_scaled{name}.csv")
     yield step("gpu:foreign", f"python SCRIPTS/foreign_gpu.py {CHECKOUTS} --own ${{OWN:-own}} --gpus 2 --limit-s 420 -o CARD/foreign.csv")
-    yield step("gpu:foreign_rest", f"python SCRIPTS/foreign_gpu.py {CHECKOUTS} --own ${{OWN:-own}} --without SCRIPTS/../results/CARD/foreign.csv --sizes 1000,2048 --limit-s 500 -o CARD/foreign_rest.csv")
-    yield step("gpu:foreign_last", f"python SCRIPTS/foreign_gpu.py {CHECKOUTS} --own ${{OWN:-own}} --without SCRIPTS/../results/CARD/foreign.csv SCRIPTS/../results/CARD/foreign_rest.csv --sizes 1000,2048 --limit-s 500 -o CARD/foreign_last.csv")
+    earlier = ["foreign"]
+    for name in ("foreign_rest", "foreign_last", "foreign_left"):
+        without = " ".join(f"SCRIPTS/../results/CARD/{each}.csv" for each in earlier)
+        yield step(f"gpu:{name}", f"python SCRIPTS/foreign_gpu.py {CHECKOUTS} --own ${{OWN:-own}} --without {without} --sizes 1000,2048 --limit-s 500 -o CARD/{name}.csv")
+        earlier.append(name)
     swept = f"{SWEEP} --kernels ../../../examples/functions --sizes 1024,2048"
     yield step("gpu:functions", f"{swept} --rounds 3 --variants torch_gpu,triton_product,gluon_product,numba_cuda,cublas -o CARD/functions.csv")
     yield step("gpu:functions_waited", f"{swept} --rounds 1 --variants jax_matmul,pallas_product,cublas --launches waited -o CARD/functions_waited.csv")

@@ -11,14 +11,8 @@
 
 #include <cmath>
 #include <cstdint>
-#include <type_traits>
-
-// nvcc includes these headers before each source.
-#include <cassert>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <ctime>
+#include <type_traits>
 
 #include "runtime.h"
 

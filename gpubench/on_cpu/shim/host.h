@@ -2,6 +2,7 @@
 // the host, and each call is synchronous. cuda.h includes this file.
 #pragma once
 
+#include <cstdlib>
 #include <utility>
 
 enum cudaError_t { cudaSuccess, cudaErrorInvalidValue, cudaErrorMemoryAllocation };

@@ -55,7 +55,8 @@ _HALF_ACCUMULATOR = re.compile(
 )
 _WIDER = re.compile(r"\bfloat\b|\bdouble\b|float2?\b(?!\s*\*)|mma")
 _WAITS = re.compile(
-    r"\bcuda(DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|Malloc|Free)\b"
+    r"\b(cuda(DeviceSynchronize|StreamSynchronize|EventSynchronize|Memcpy|Malloc|Free)"
+    r"|CUTE_CHECK_LAST)\b"  # a macro of CUTLASS's header, which waits
 )
 _PRODUCT = re.compile(r"([MNK]|\d+)(\*([MNK]|\d+))*")
 

@@ -471,12 +471,13 @@ def test_a_failed_assertion_is_a_fault_with_its_condition_and_its_line(
 ) -> None:
     source = tmp_path / "mine.cu"
     source.write_text(
+        "#include <cassert>\n"
         "__global__ void product(int n, const float* A, const float* B, float* C) {\n"
         "  assert(n % 2 == 0);\n"
         "}\n"
     )
     assert check(source) == FAULTY
-    assert "fault: assertion failed: n % 2 == 0\nmine.cu:2\n" in capsys.readouterr().out
+    assert "fault: assertion failed: n % 2 == 0\nmine.cu:3\n" in capsys.readouterr().out
 
 
 def test_the_files_are_there() -> None:

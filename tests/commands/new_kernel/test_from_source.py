@@ -180,6 +180,17 @@ def test_a_launcher_is_described_completely(tmp_path: Path, launcher: Path) -> N
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("waits", ["cudaDeviceSynchronize()", "CUTE_CHECK_LAST()"])
+def test_a_launcher_that_waits_for_the_gpu_is_described_as_such(
+    tmp_path: Path, launcher: Path, waits: str
+) -> None:
+    launcher.write_text(LAUNCHER.replace("cudaDeviceSynchronize()", waits))
+    describe_source("mine", None, launcher, tmp_path / "own", force=False, kernel="steps::rows")
+    mine = of_op("gemm", tmp_path / "own")["mine"]
+    assert isinstance(mine, HostVariant)
+    assert mine.waits
+
+
 @pytest.mark.exhaustive
 def test_a_described_launcher_compiles(tmp_path: Path, launcher: Path) -> None:
     written(tmp_path / "own", "mine", launcher)
