@@ -8,8 +8,7 @@ Each kernel is compiled, and then swept at `--sizes` in its first dtype, beside 
 dtype, in one round. The first kernels of all repositories are swept first, then the second kernels,
 and so on. With `--gpus 2`, two GPUs share the sweeps. Before `--limit-s` is over, the sweeps are
 interrupted. Points that were not measured until then have no row, and neither have kernels that
-were not compiled. `--without FILE…` leaves out the kernels that have a row without an error in an
-earlier file.
+were not compiled. `--without FILE…` leaves out the kernels of earlier files.
 
 Nsight Compute profiles the first PROFILED kernels in a process that times them with hot operands
 (`compare_with_profiler.py`). `ratio` is the time by gpubench over the time by Nsight Compute, for
@@ -160,12 +159,7 @@ def main() -> int:
     chosen = options.parse_args()
     end = perf_counter() + chosen.limit_s
     numbered = {f"f{number:03d}": row for number, row in enumerate(csv_rows(TABLE), 1)}
-    done = {
-        row["kernel"]
-        for earlier in chosen.without
-        for row in csv_rows(earlier)
-        if row["status"] != "error"
-    }
+    done = {row["kernel"] for earlier in chosen.without for row in csv_rows(earlier)}
     table = {
         name: row
         for name, row in numbered.items()
