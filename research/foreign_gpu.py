@@ -12,7 +12,8 @@ were not compiled. `--without FILE…` leaves out the kernels of earlier files.
 
 Nsight Compute profiles the first PROFILED kernels in a process that times them with hot operands
 (`compare_with_profiler.py`). `ratio` is the time by gpubench over the time by Nsight Compute, for
-kernels with one launch. Exits with 2 if no sweep has rows.
+kernels with one launch. `hot_mhz` and `ncu_mhz` are the clock frequencies. Exits with 2 if no sweep
+has rows.
 """
 
 import csv
@@ -44,7 +45,8 @@ START_S = 15  # minimum time for a sweep, whose processes need a few seconds to 
 END_S = 15  # time that an interrupted sweep has to write its rows
 COLUMNS = (
     "repository", "file", "function", "kernel", "op", "n", "dtype", "compute_mode", "status",
-    "gpubench_us", "percent_of_cublas", "host_us", "ncu_us", "ratio", "reason_or_note",
+    "gpubench_us", "percent_of_cublas", "host_us", "ncu_us", "ratio", "hot_mhz", "ncu_mhz",
+    "reason_or_note",
 )  # fmt: skip
 Rows = Sequence[Mapping[str, str]]
 Table = Mapping[str, Mapping[str, str]]
@@ -207,17 +209,19 @@ def write(rows: Rows, table: Table, profiles: Mapping[tuple[str, str], Line], ou
         writer.writeheader()
         for row in rows:
             source = table.get(row["variant"], {})
-            times: dict[str, str] = {}
+            measured: dict[str, str] = {}
             profile = profiles.get((row["variant"], row["m"]))
             if profile and profile.gpubench_us and profile.ncu_us:
-                times["ncu_us"] = f"{profile.ncu_us:.2f}"
-                times["ratio"] = f"{profile.gpubench_us / profile.ncu_us:.4f}"
+                measured["ncu_us"] = f"{profile.ncu_us:.2f}"
+                measured["ratio"] = f"{profile.gpubench_us / profile.ncu_us:.4f}"
+                measured["hot_mhz"] = f"{profile.gpubench_mhz or 0:.0f}"
+                measured["ncu_mhz"] = f"{profile.ncu_mhz or 0:.0f}"
             writer.writerow(
                 {name: source.get(name, "") for name in COLUMNS[:3]}
                 | {name: row[name] for name in ("op", "dtype", "compute_mode", "status", "host_us")}
                 | {"kernel": row["variant"], "n": row["m"], "gpubench_us": row["median_us"]}
                 | {"percent_of_cublas": row["percent_of_blas"]}
-                | times
+                | measured
                 | {"reason_or_note": row["reason"] or row["notes"]}
             )
 

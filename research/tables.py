@@ -226,10 +226,15 @@ def claims_of_others() -> str:
     return table(["claim", "GPU", *verdicts], lines)
 
 
+FOREIGN = ("foreign", "foreign_rest", "foreign_last", "foreign_left", "foreign_end")
+"""Files of other projects' kernels, in the order in which they were measured."""
+
+
 def foreign_kernels() -> str:
     """Return how many kernels of other projects are right, and a table of them."""
-    files = (measured_file(name) for name in ("foreign.csv", "foreign_rest.csv"))
-    rows = [row for file in files for row in csv_rows(file) if row["repository"]]
+    files = [measured_file(f"{name}.csv") for name in FOREIGN]
+    latest = {(row["kernel"], row["n"]): row for file in files for row in csv_rows(file)}
+    rows = [row for row in latest.values() if row["repository"]]
     rows.sort(key=itemgetter("op", "compute_mode", "kernel"))
     sizes = sorted({row["n"] for row in rows}, key=int)
     cells = []

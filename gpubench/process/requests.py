@@ -77,7 +77,8 @@ def ask(
 
     `limits_s` has the time limit of each step. The first step ends with the first report of the
     child, the second step with the second report, and so on. The last limit covers all further
-    steps together. The child gets the open files of `descriptors` with the request.
+    steps together. The steps before it build a kernel, or call a function for the first time.
+    The child gets the open files of `descriptors` with the request.
 
     Raises ChildLostError if no answer arrives within a limit, or if the answer is invalid. The
     child must then be killed.
@@ -99,7 +100,9 @@ def ask(
             if next_limit_s := next(limits, None):
                 limit_s, deadline_s = next_limit_s, perf_counter() + next_limit_s
     except TimeoutError as error:
-        raise ChildHungError(f"hung: no answer within {limit_s:g} s; killed") from error
+        is_last_step = next(limits, None) is None
+        where = "" if is_last_step else ", during the build or the first call"
+        raise ChildHungError(f"hung: no answer within {limit_s:g} s{where}; killed") from error
     except (EOFError, OSError) as error:
         raise ChildLostError(child.how_it_ended()) from error
     except (ValueError, RecursionError) as error:

@@ -18,6 +18,8 @@ from gpubench.model import Config, HostVariant, Problem
 from gpubench.results.provenance import hash_of
 from gpubench.temporary import temporary_folder
 
+MAX_NAME = 80  # maximum number of characters of a kernel's name that is noted in full
+
 
 class HostFunction:
     """A loaded host function. A call enqueues kernels in the constructor's `stream`."""
@@ -90,13 +92,18 @@ def note(recorded: Sequence[str]) -> str:
     launches, others = (
         [f"{name}{f' ({count} times)' if count > 1 else ''}" for name, count in counts.items()]
         for counts in (
-            Counter(kernel_name(symbol) for _, is_launch, symbol in parted if is_launch),
+            Counter(_short(kernel_name(symbol)) for _, is_launch, symbol in parted if is_launch),
             Counter(call for call, is_launch, _ in parted if not is_launch),
         )
     )
     parts = [f"launches {', '.join(launches) or 'no kernel of its file'}"]
     parts += [f"calls {', '.join(others)}"] if others else []
     return f"each call {' and '.join(parts)}"
+
+
+def _short(name: str) -> str:
+    """Return the name without its template arguments if they are long, as in CUTLASS."""
+    return name if len(name) <= MAX_NAME else f"{name.partition('<')[0]}<…>"
 
 
 def kernel_name(symbol: str) -> str:

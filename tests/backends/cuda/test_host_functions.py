@@ -107,6 +107,8 @@ def test_the_note_names_kernels_as_cpp_does_and_counts_calls() -> None:
     )
     unreadable = "launch _ZN7cutlass13device_kernelIXbadEEvNT_6ParamsE"
     assert note([unreadable]) == "each call launches cutlass::device_kernel"
+    long = f"launch _Z4gemmI{'6__half' * 20}EvT_"
+    assert note([long, long]) == "each call launches gemm<…> (2 times)"
     assert note([]) == "each call launches no kernel of its file"
     assert {"__cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMalloc"} < set(WRAPPED)
 
