@@ -38,8 +38,11 @@ MODULES = (
 ISOLATED = ("-I", "-P", "-S")
 """Options that keep Python from importing modules in the current directory."""
 
-READ_AT_IMPORT = ("PYTHON", "NUMBA_", "OMP_NUM", "OPENBLAS_NUM", "MPL", "LD_", "CUDA")
-"""Beginnings of names of variables that modules read while they are imported."""
+READ_AT_IMPORT = ("PYTHON", "NUMBA_", "OMP_NUM", "OPENBLAS_NUM", "MPL", "LD_", "CUDA_VISIBLE")
+"""Beginnings of names of variables that Python reads at its start, or modules at their import."""
+
+WITHOUT_EFFECT = "PYTHONNOUSERSITE"
+"""A variable that children with foreign code get. An environment for tests has no user's site."""
 
 MAX_BYTES = 2**20
 MAX_DESCRIPTORS = 64
@@ -48,7 +51,9 @@ Popen = subprocess.Popen
 
 
 def _read_at_import(environment: dict[str, str]) -> dict[str, str]:
-    return {k: text for k, text in environment.items() if k.startswith(READ_AT_IMPORT)}
+    read = {k: text for k, text in environment.items() if k.startswith(READ_AT_IMPORT)}
+    read.pop(WITHOUT_EFFECT, None)
+    return read
 
 
 class Forks:

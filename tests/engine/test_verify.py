@@ -269,12 +269,12 @@ def test_errors_in_bits_include_the_rounding_of_the_result_which_the_judge_allow
     [
         ("gemv", (2**16, 64)),
         ("gemv", (256, 2**16)),
-        ("gemv_t", (2**16, 256)),
+        ("gemv_t", (2**16, 64)),
         ("atax", (128, 2**16)),
         ("gemm", (300, 1, 4096)),
         ("gemm", (1, 300, 4096)),
         ("gemm", (2**16, 16, 64)),
-        ("gemm", (32, 40, 2**18)),
+        ("gemm", (8, 10, 2**18)),
     ],
 )
 def test_rounded_operands_show_in_results_of_any_shape(op: str, size: tuple[int, ...]) -> None:

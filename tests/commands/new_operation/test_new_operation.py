@@ -157,8 +157,9 @@ VARIANT = CallVariant(
 """
 
 
-@pytest.mark.slow
-def test_the_statements_of_the_page_accept_a_right_kernel(tmp_path: Path) -> None:
+@pytest.fixture
+def of_the_page(tmp_path: Path) -> tuple[str, ...]:
+    """Write the statements of the page into `own`, with a kernel for each. Return their names."""
     statements = [block for block in blocks("operations.md") if block.title.endswith(".py")]
     kernels = {"softmax": ("x", ""), "weighted": ("x, v", " @ v")}
     assert [Path(block.title).parent.name for block in statements] == list(kernels)
@@ -167,8 +168,21 @@ def test_the_statements_of_the_page_accept_a_right_kernel(tmp_path: Path) -> Non
         inputs, product = kernels[folder.name]
         text = NUMPY_KERNEL.format(inputs=inputs, product=product)
         (folder / f"{folder.name}_numpy.py").write_text(text)
-        checked = call(tmp_path, "check", "--op", folder.name, "--kernels", "own")
+    return tuple(kernels)
+
+
+@pytest.mark.slow
+def test_the_statements_of_the_page_accept_a_right_kernel(
+    tmp_path: Path, of_the_page: tuple[str, ...]
+) -> None:
+    for op in of_the_page:
+        checked = call(tmp_path, "check", "--op", op, "--kernels", "own")
         assert (checked.code, "is right" in checked.out) == (0, True), checked
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("of_the_page")
+def test_two_copies_of_a_statement_and_its_kernel_are_compared(tmp_path: Path) -> None:
     copytree(tmp_path / "own", tmp_path / "old")
     options = ("--op", "softmax", "--variants", "softmax_numpy", "--sizes", "32x40", "--pairs", "2")
     compared = call(tmp_path, "ab", "old", "own", "--device", "cpu", *options)
