@@ -126,8 +126,12 @@ def all_ended(ends: list[int]) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux starts processes as forks")
-def test_children_that_measure_start_as_forks_in_these_tests() -> None:
-    environment, _ = supervisor.environment_of_child(os.environ, None, "")
+@pytest.mark.parametrize("is_foreign", [False, True])
+def test_children_that_measure_start_as_forks_in_these_tests(
+    tmp_path: Path, is_foreign: bool
+) -> None:
+    kernels = tmp_path if is_foreign else None
+    environment, _ = supervisor.environment_of_child(os.environ, kernels, "mine")
     assert Fork.forks
     assert Fork.forks.takes([sys.executable, "-P", "-c", BOOT], environment)
 
