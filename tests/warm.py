@@ -51,9 +51,11 @@ Popen = subprocess.Popen
 
 
 def _read_at_import(environment: dict[str, str]) -> dict[str, str]:
-    read = {k: text for k, text in environment.items() if k.startswith(READ_AT_IMPORT)}
-    read.pop(WITHOUT_EFFECT, None)
-    return read
+    return {
+        name: text
+        for name, text in environment.items()
+        if name.startswith(READ_AT_IMPORT) and name != WITHOUT_EFFECT
+    }
 
 
 class Forks:

@@ -5,7 +5,7 @@ Half of the files were written by somebody who did not know how `check` works.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -214,15 +214,14 @@ def test_a_right_file_is_right(name: str, capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.parametrize("name", cases(list(FAULTS)))
 def test_a_fault_is_named_with_its_line(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, check_text: Callable[[str], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     fault = FAULTS[name]
     (file,) = (file for file in FILES if file.stem == fault.file)
     right = file.read_text()
     assert right.count(fault.old) == 1
     text = right.replace(fault.old, fault.new)
-    (tmp_path / "mine.cu").write_text(text)
-    assert check(tmp_path / "mine.cu") == FAULTY
+    assert check_text(text) == FAULTY
     out = capsys.readouterr().out
     assert fault.says in out
     numbers = [n for n, line in enumerate(text.splitlines(), 1) if fault.at in line]
@@ -255,7 +254,7 @@ def test_another_guess_makes_a_right_kernel_right_and_no_wrong_kernel(
     old: str,
     new: str,
     code: int,
-    tmp_path: Path,
+    check_text: Callable[[str], int],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -268,8 +267,7 @@ def test_another_guess_makes_a_right_kernel_right_and_no_wrong_kernel(
         return run_on_cpu(cases, Sanitizer.NONE, folder)
 
     monkeypatch.setattr(run, "run_on_cpu", without_sanitizer)  # compiles in less time
-    (tmp_path / "mine.cu").write_text(EXCHANGED.replace(old, new) if old else EXCHANGED)
-    assert check(tmp_path / "mine.cu") == code
+    assert check_text(EXCHANGED.replace(old, new) if old else EXCHANGED) == code
     out = " ".join(capsys.readouterr().out.split())
     guess = "only right if blockIdx.x counts rows of C"
     assert (guess in out) == (code == 0)
@@ -280,7 +278,9 @@ def test_another_guess_makes_a_right_kernel_right_and_no_wrong_kernel(
 
 
 def test_no_other_guess_is_tried_for_a_kernel_that_hangs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    check_text: Callable[[str], int],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runs = []
 
@@ -289,18 +289,16 @@ def test_no_other_guess_is_tried_for_a_kernel_that_hangs(
         raise KernelFaultError("fault: hung: no progress within 60 s; killed")
 
     monkeypatch.setattr(run, "run_on_cpu", hang)
-    (tmp_path / "mine.cu").write_text(EXCHANGED)
-    assert check(tmp_path / "mine.cu") == FAULTY
+    assert check_text(EXCHANGED) == FAULTY
     assert len(runs) == len((Sanitizer.ADDRESS, Sanitizer.THREAD))
     assert "a guess above may be wrong" in capsys.readouterr().out
 
 
 def test_elements_that_no_precision_has_are_not_called_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    check_text: Callable[[str], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = "__global__ void f(const half* A, const half* B, float* C, int M, int N, int K) {}"
-    (tmp_path / "mine.cu").write_text(text)
-    assert check(tmp_path / "mine.cu") == NOT_RUN
+    assert check_text(text) == NOT_RUN
     assert "operands of __half and a C of float, only with a C of __half" in capsys.readouterr().out
 
 
@@ -385,7 +383,7 @@ def test_an_extent_in_place_of_another_is_a_fault_in_every_operation(
 
 
 def test_each_function_on_structures_is_checked_by_itself(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    check_text: Callable[[str], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     loop = "for (int k = 0; k < A.width; ++k) sum += A.p[y * A.width + k] * B.p[k * B.width + x];"
     sums = {"first": f"if (y < C.height && x < C.width) {loop}", "second": "sum = 7;"}
@@ -399,15 +397,14 @@ def test_each_function_on_structures_is_checked_by_itself(
         f"  {name}<<<grid, dim3(16, 16)>>>(A, B, C);\n}}\n"
         for name, code in sums.items()
     )
-    (tmp_path / "mine.cu").write_text(text)
-    assert check(tmp_path / "mine.cu") == FAULTY
+    assert check_text(text) == FAULTY
     first, second = capsys.readouterr().out.split("\nsecond\n")
     assert "right and clean" in first
     assert "elements are wrong" in second
 
 
 def test_functions_of_two_namespaces_are_checked_each_by_itself(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    check_text: Callable[[str], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     loop = "for (int k = 0; k < K; ++k) sum += A[y * K + k] * B[k * N + x];"
     sums = {"wrong": "sum = 7;", "right": loop}
@@ -419,8 +416,7 @@ def test_functions_of_two_namespaces_are_checked_each_by_itself(
         f"  float sum = 0; {code}\n  C[y * N + x] = sum;\n}}\n}}\n"
         for name, code in sums.items()
     )
-    (tmp_path / "mine.cu").write_text(text)
-    assert check(tmp_path / "mine.cu") == FAULTY
+    assert check_text(text) == FAULTY
     wrong, right = capsys.readouterr().out.split("\nright::gemm\n")
     assert "elements are wrong" in wrong
     assert "right and clean" in right
@@ -447,7 +443,7 @@ def test_all_members_of_a_structure_are_read(
 
 
 def test_only_one_of_two_functions_of_a_name_is_called_right(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    check_text: Callable[[str], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = "".join(
         f"__global__ void sums(const {kind}* A, const {kind}* B, {kind}* C, "
@@ -459,24 +455,22 @@ def test_only_one_of_two_functions_of_a_name_is_called_right(
         "  C[y * N + x] = sum;\n}\n"
         for kind, start in (("float", 1), ("double", 0))
     )
-    (tmp_path / "mine.cu").write_text(text)
-    assert check(tmp_path / "mine.cu") == 0
+    assert check_text(text) == 0
     out = capsys.readouterr().out
     assert out.count("right and clean") == 1
     assert "not checked: another function of the source has the same name" in out
 
 
 def test_a_failed_assertion_is_a_fault_with_its_condition_and_its_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    check_text: Callable[[str], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = tmp_path / "mine.cu"
-    source.write_text(
+    text = (
         "#include <cassert>\n"
         "__global__ void product(int n, const float* A, const float* B, float* C) {\n"
         "  assert(n % 2 == 0);\n"
         "}\n"
     )
-    assert check(source) == FAULTY
+    assert check_text(text) == FAULTY
     assert "fault: assertion failed: n % 2 == 0\nmine.cu:3\n" in capsys.readouterr().out
 
 
