@@ -27,6 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent
 CARDS = ("h200", "h100")
 """Names of the folders in results/. Each folder has the files that one GPU measured."""
 
+FOREIGN = ("foreign", "foreign_rest", "foreign_last", "foreign_left", "foreign_end")
+"""Tasks that measured other projects' kernels, and their files, in the order of the runs."""
+
 ALONE_DTYPES = ("bfloat16", "float16", "float8_e4m3", "tf32", "int8", "float32", "float64")
 ALONE_SEEDS = dict(zip(ALONE_DTYPES, (711, 712, 713, 714, 715, 716, 717), strict=True))
 """Maps a precision to the seed of the random shapes at which launches alone were measured."""

@@ -30,7 +30,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # doit loads this file without its directory
 
-from common import ALONE_DTYPES, ALONE_SEEDS, CARDS, GPUBENCH, ROOT, child
+from common import ALONE_DTYPES, ALONE_SEEDS, CARDS, FOREIGN, GPUBENCH, ROOT, child
 from doit import get_var
 from doit.tools import config_changed
 
@@ -488,11 +488,9 @@ def _products_of_models() -> Iterator[dict[str, Any]]:
     for name, (rounds, kernels, tiles, sizes) in SCALED.items():
         yield step(f"gpu:gemm_scaled{name}", f"gpubench sweep --op gemm_scaled --dtypes fp8 --variants {kernels} --operands normal --rounds {rounds} --tiles {tiles} --sizes {sizes} -o CARD/gemm_scaled{name}.csv")
     yield step("gpu:foreign", f"python SCRIPTS/foreign_gpu.py {CHECKOUTS} --own ${{OWN:-own}} --gpus 2 --limit-s 420 -o CARD/foreign.csv")
-    earlier = ["foreign"]
-    for name in ("foreign_rest", "foreign_last", "foreign_left", "foreign_end"):
-        without = " ".join(f"SCRIPTS/../results/CARD/{each}.csv" for each in earlier)
+    for place, name in enumerate(FOREIGN[1:], start=1):
+        without = " ".join(f"SCRIPTS/../results/CARD/{each}.csv" for each in FOREIGN[:place])
         yield step(f"gpu:{name}", f"python SCRIPTS/foreign_gpu.py {CHECKOUTS} --own ${{OWN:-own}} --without {without} --sizes 1000,2048 --limit-s 450 -o CARD/{name}.csv")
-        earlier.append(name)
     swept = f"{SWEEP} --kernels ../../../examples/functions --sizes 1024,2048"
     yield step("gpu:functions", f"{swept} --rounds 3 --variants torch_gpu,triton_product,gluon_product,numba_cuda,cublas -o CARD/functions.csv")
     yield step("gpu:functions_waited", f"{swept} --rounds 1 --variants jax_matmul,pallas_product,cublas --launches waited -o CARD/functions_waited.csv")

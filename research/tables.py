@@ -25,7 +25,7 @@ import claims
 import compare_with_profiler as profiler
 import shape_tables
 from claims import RESULTS, comparisons, speedup
-from common import ROOT, WIDTH, csv_rows, measured_file, table
+from common import FOREIGN, ROOT, WIDTH, csv_rows, measured_file, table
 from foreign_gpu import PROFILED_SIZE
 
 from gpubench.commands.compare_cublas.ladder import ladder_tables, steps
@@ -224,10 +224,6 @@ def claims_of_others() -> str:
         link = f"[`{folder.name}`](../results/{folder.relative_to(RESULTS)}/reproduce.md)"
         lines.append([link, gpu.split()[0], *(counts[verdict] or "" for verdict in verdicts)])
     return table(["claim", "GPU", *verdicts], lines)
-
-
-FOREIGN = ("foreign", "foreign_rest", "foreign_last", "foreign_left", "foreign_end")
-"""Files of other projects' kernels, in the order in which they were measured."""
 
 
 def foreign_kernels() -> str:
